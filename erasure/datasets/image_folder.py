@@ -1,0 +1,87 @@
+"""Any dataset kept as one folder per class: <root>/<split>/<class>/*.png or *.jpg."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+
+from erasure.source import LabelledImages, RawImages, Source
+
+_SUFFIXES = {".png", ".jpg", ".jpeg"}
+_HELD_OUT = ("test", "val", "valid", "validation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder(Source):
+    """Images in <root>/train/<class>/ and, if there is one, <root>/test/<class>/ (or val, valid, validation).
+
+    Args:
+        root: the folder that holds the splits.
+        size: side in pixels that images are resized to; None where all have one size already.
+        channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
+    """
+
+    root: str
+    size: int | None
+    channels: Literal[1, 3]
+    locations: ClassVar[tuple[str, ...]] = ("root",)
+
+    def load(self) -> RawImages:
+        train = self._split("train")
+        held_out = next((name for name in _HELD_OUT if (Path(self.root) / name).is_dir()), None)
+        classes = sorted({path.parent.name for path in train})
+        if len(classes) < 2:
+            raise ValueError(
+                f"dataset.root={self.root}: found {len(classes)} class with images in train/, need at least 2 folders"
+            )
+        test = self._split(held_out) if held_out else []
+        if unknown := sorted({path.parent.name for path in test} - set(classes)):
+            raise ValueError(f"{self.root}/{held_out} has classes that train/ lacks: {', '.join(unknown[:5])}")
+        return RawImages(self._read(train, classes), self._read(test, classes) if test else None, tuple(classes))
+
+    def content(self) -> str:
+        """Digest of every image's relative path and size in bytes."""
+        content = hashlib.sha256()
+        for split in ("train", *_HELD_OUT):
+            if split == "train" or (Path(self.root) / split).is_dir():
+                for path in self._split(split):
+                    content.update(f"{path.relative_to(self.root)}\0{path.stat().st_size}\n".encode())
+        return content.hexdigest()[:16]
+
+    def _split(self, split: str) -> list[Path]:
+        folder = Path(self.root) / split
+        if not folder.is_dir():
+            raise ValueError(
+                f"dataset.root={self.root}: no folder {folder}; "
+                f"expected images in {self.root}/train/<class>/*.png or *.jpg"
+            )
+        return sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
+
+    def _read(self, paths: list[Path], classes: list[str]) -> LabelledImages:
+        with ThreadPoolExecutor() as pool:
+            arrays = list(pool.map(self._decode, paths))
+        for path, array in zip(paths, arrays, strict=True):
+            if array.shape != arrays[0].shape:
+                (h, w), (h0, w0) = array.shape[:2], arrays[0].shape[:2]
+                raise ValueError(
+                    f"{path} is {w}×{h} but {paths[0]} is {w0}×{h0}: set dataset.size to resize all to one side"
+                )
+        images = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous()
+        label = {name: j for j, name in enumerate(classes)}
+        return LabelledImages(images, torch.tensor([label[path.parent.name] for path in paths]))
+
+    def _decode(self, path: Path) -> np.ndarray:
+        try:
+            with Image.open(path) as image:
+                converted = image.convert("RGB" if self.channels == 3 else "L")
+                if self.size is not None:
+                    converted = converted.resize((self.size, self.size), Image.Resampling.BILINEAR)
+                array = np.asarray(converted)
+        except (OSError, UnidentifiedImageError, SyntaxError) as error:
+            raise ValueError(f"{path} cannot be read as an image ({error}): replace or delete it") from error
+        return array if array.ndim == 3 else array[:, :, None]

@@ -1,0 +1,61 @@
+"""What every eraser is: an affine map of examples, fitted from class moments, that keeps shape and dtype."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from erasure.moments import ClassMoments, check_batch
+
+_ROWS_AT_ONCE = 8192  # bounds the float64 copy of a batch when an eraser is applied
+
+
+class Eraser(ABC):
+    """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
+
+    Attributes:
+        uses_labels: the map depends on the label z, which must then be given, on held-out data too.
+        erased_order: highest order of class moments that are equal afterwards on the data the eraser
+            was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
+        mean: global mean m̄ of the data it was fitted on, [d] float64.
+        num_classes: k.
+    """
+
+    uses_labels: ClassVar[bool] = False
+    erased_order: ClassVar[int] = 0
+    mean: Tensor
+    num_classes: int
+
+    @classmethod
+    @abstractmethod
+    def from_moments(cls, moments: ClassMoments) -> Self:
+        """Fit from class moments. Options are keyword-only."""
+
+    @classmethod
+    def fit(cls, x: Tensor, z: Tensor, *, num_classes: int | None = None, **options: Any) -> Self:
+        """Fit on examples `x` [n, ...] with integer labels `z` [n]; the same as from their moments."""
+        return cls.from_moments(ClassMoments.fit(x, z, num_classes=num_classes), **options)
+
+    def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
+        """Erase `x` [n, ...] of a floating dtype; same shape, dtype and device. Computed in float64.
+
+        Raises:
+            ValueError: wrong shape, integer or complex `x`, labels missing or out of range.
+        """
+        if not x.is_floating_point():
+            raise ValueError(f"x has dtype {x.dtype}: erased values are not whole numbers, convert it to float first")
+        flat = check_batch(x, z, self.mean.numel(), self.num_classes)
+        if self.uses_labels and z is None:
+            raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z, too")
+        erased = torch.empty_like(flat)
+        labels = None if z is None else z.to(self.mean.device)
+        for start in range(0, len(flat), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            batch = flat[rows].to(self.mean)
+            erased[rows] = self.transform(batch, None if labels is None else labels[rows]).to(erased)
+        return erased.reshape(x.shape)
+
+    @abstractmethod
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device."""

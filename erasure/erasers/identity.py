@@ -1,0 +1,24 @@
+"""The control: nothing is erased."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor
+
+from erasure.eraser import Eraser
+from erasure.moments import ClassMoments
+
+
+@dataclass(frozen=True)
+class IdentityEraser(Eraser):
+    """x' = x. The control that every other eraser is compared with."""
+
+    mean: Tensor
+    num_classes: int
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments) -> Self:
+        return cls(moments.mean, moments.num_classes)
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
+        return x

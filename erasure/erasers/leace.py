@@ -1,0 +1,57 @@
+"""LEACE: the smallest edit after which no linear predictor beats the constant one."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from erasure.eraser import Eraser
+from erasure.linalg import CovarianceFactor
+from erasure.moments import ClassMoments
+
+
+@dataclass(frozen=True)
+class LeaceEraser(Eraser):
+    """Least-squares concept erasure (Belrose et al. 2023, Theorem 4.3): r(x) = x - W⁺UUᵀW (x - m̄).
+
+    W whitens the data and U spans the whitened class means. Any square root of Σ_xx gives the same
+    projection, so that with F Fᵀ = Σ_xx it is F U Uᵀ F⁺: one Cholesky factor instead of an
+    eigendecomposition. Stored as its two thin factors, `left` [d, r] and `right` [r, d], r <= k - 1.
+    """
+
+    mean: Tensor
+    num_classes: int
+    left: Tensor
+    right: Tensor
+    erased_order = 1
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, *, rank_tolerance: float = 1e-10) -> Self:
+        """Fit from class moments.
+
+        Args:
+            moments: of the data to erase; at least two examples per class.
+            rank_tolerance: directions of the whitened class means whose singular value is below this
+                fraction of the largest are taken to be rounding. Relative: an absolute tolerance leaves
+                class information in low-contrast data.
+
+        Raises:
+            ValueError: a class with fewer than two examples.
+        """
+        moments.require_examples()
+        cross = moments.cross
+        factor = CovarianceFactor(moments.total, moments.mean)
+        directions, sizes, _ = torch.linalg.svd(factor.solve(cross), full_matrices=False)
+        kept = sizes > rank_tolerance * sizes[:1]
+        kept[moments.num_classes - 1 :] = False  # the columns of Σ_xz sum to zero: rank k - 1 at most
+        directions = directions[:, kept]
+        return cls(
+            mean=moments.mean,
+            num_classes=moments.num_classes,
+            left=factor.multiply(directions),
+            right=factor.solve_transposed(directions).T.contiguous(),
+        )
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
+        return x - (x - self.mean) @ self.right.T @ self.left.T

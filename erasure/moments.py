@@ -1,0 +1,170 @@
+"""The one statistic behind every closed-form eraser: class counts, means and covariances."""
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+_ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
+
+
+class ClassMoments:
+    """Class counts, means and covariances, accumulated in float64 from batches and mergeable across shards.
+
+    Covariances are population covariances (divided by n_j, not n_j - 1). Within-class, total and
+    cross-covariance are derived from the class moments, never recomputed from data.
+
+    Args:
+        dim: number d of coordinates of a flattened example.
+        num_classes: number k of classes.
+        device: where the sums live, and where batches are brought to.
+
+    Raises:
+        ValueError: fewer than one coordinate or two classes.
+    """
+
+    def __init__(self, dim: int, num_classes: int, *, device: torch.device | str | None = None) -> None:
+        if dim < 1:
+            raise ValueError(f"dim={dim}: an example needs at least one coordinate")
+        if num_classes < 2:
+            raise ValueError(f"num_classes={num_classes}: erasing class information needs at least 2 classes")
+        float64 = {"dtype": torch.float64, "device": device}
+        self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
+        self.means = torch.zeros(num_classes, dim, **float64)
+        self._scatters = torch.zeros(num_classes, dim, dim, **float64)  # Σ_i (x_i - m_j)(x_i - m_j)ᵀ
+
+    @classmethod
+    def fit(
+        cls,
+        x: Tensor,
+        z: Tensor,
+        *,
+        num_classes: int | None = None,
+        device: torch.device | str | None = None,
+    ) -> Self:
+        """Moments of one batch: `x` [n, ...] real, `z` [n] integer labels in 0..k-1 (k defaults to z.max() + 1)."""
+        if num_classes is None:
+            num_classes = int(z.max()) + 1 if z.numel() else 0
+        return cls(x[:1].numel(), num_classes, device=device or x.device).update(x, z)
+
+    @property
+    def dim(self) -> int:
+        return self.means.shape[1]
+
+    @property
+    def num_classes(self) -> int:
+        return self.means.shape[0]
+
+    def update(self, x: Tensor, z: Tensor) -> Self:
+        """Add a batch: `x` [n, ...] of any real dtype, flattened to [n, d]; `z` [n] integer labels.
+
+        Raises:
+            ValueError: shapes that do not match, labels out of range, or values that are not finite.
+        """
+        x = check_batch(x, z, self.dim, self.num_classes)
+        z = z.to(self.means.device)
+        for j in z.unique().tolist():
+            members = (z == j).nonzero().squeeze(1).to(x.device)
+            for rows in members.split(_ROWS_AT_ONCE):
+                batch = x[rows].to(self.means)
+                if not batch.isfinite().all():
+                    raise ValueError(
+                        f"class {j} holds values that are not finite (NaN or infinity): clean the data first"
+                    )
+                mean = batch.mean(0)
+                centred = batch - mean
+                self._add(j, len(rows), mean, centred.T @ centred)
+        return self
+
+    def merge(self, other: "ClassMoments") -> Self:
+        """Add the moments of other examples of the same classes, in place; the result is that of one pass."""
+        if (other.dim, other.num_classes) != (self.dim, self.num_classes):
+            raise ValueError(
+                f"cannot merge moments of {other.num_classes} classes in {other.dim} dimensions "
+                f"into moments of {self.num_classes} classes in {self.dim} dimensions"
+            )
+        for j, count in enumerate(other.counts.tolist()):
+            self._add(j, count, other.means[j].to(self.means), other._scatters[j].to(self.means))
+        return self
+
+    def _add(self, j: int, count: int, mean: Tensor, scatter: Tensor) -> None:
+        """Pairwise update of mean and scatter (Chan, Golub & LeVeque 1983)."""
+        if count == 0:
+            return
+        before = int(self.counts[j])
+        after = before + count
+        shift = mean - self.means[j]
+        self._scatters[j] += scatter
+        self._scatters[j].addr_(shift, shift, alpha=before * count / after)
+        self.means[j] += shift * (count / after)
+        self.counts[j] = after
+
+    def require_examples(self, at_least: int = 2) -> None:
+        """Raise ValueError, naming the classes, unless every class has `at_least` examples."""
+        if short := [j for j, count in enumerate(self.counts.tolist()) if count < at_least]:
+            named = ", ".join(f"class {j} has {int(self.counts[j])}" for j in short[:5])
+            raise ValueError(
+                f"every class needs at least {at_least} examples, but {named}"
+                f"{' …' if len(short) > 5 else ''}: add examples or drop the class"
+            )
+
+    @property
+    def n(self) -> int:
+        """Number of examples seen."""
+        return int(self.counts.sum())
+
+    @property
+    def weights(self) -> Tensor:
+        """Class weights λ_j = n_j / n, [k]."""
+        return self.counts.to(torch.float64) / self.n
+
+    @property
+    def mean(self) -> Tensor:
+        """Global mean m̄ = Σ λ_j m_j, [d]."""
+        return self.weights @ self.means
+
+    @property
+    def covariances(self) -> Tensor:
+        """Class covariances Σ_j, [k, d, d]; zero for a class without examples."""
+        return self._scatters / self.counts.clamp(min=1)[:, None, None]
+
+    @property
+    def within(self) -> Tensor:
+        """Within-class covariance Σ_W = Σ λ_j Σ_j, [d, d]."""
+        return self._scatters.sum(0) / self.n
+
+    @property
+    def between(self) -> Tensor:
+        """Between-class covariance Σ λ_j (m_j - m̄)(m_j - m̄)ᵀ, [d, d]."""
+        return self.cross @ (self.means - self.mean)
+
+    @property
+    def total(self) -> Tensor:
+        """Total covariance Σ_xx = Σ_W + between-class covariance, [d, d]."""
+        return self.within + self.between
+
+    @property
+    def cross(self) -> Tensor:
+        """Cross-covariance Σ_xz with one-hot labels, [d, k]: column j is λ_j (m_j - m̄)."""
+        return (self.weights[:, None] * (self.means - self.mean)).T
+
+
+def check_batch(x: Tensor, z: Tensor | None, dim: int, num_classes: int) -> Tensor:
+    """Flatten `x` to [n, dim], after checking it and its labels.
+
+    Raises:
+        ValueError: naming the value, what is allowed and what to change.
+    """
+    if x.ndim < 2 or (x[:1].numel() != dim and len(x)):
+        raise ValueError(f"x has shape {tuple(x.shape)}: expected [n, ...] with {dim} values per example")
+    if x.is_complex():
+        raise ValueError("x is complex: pass real and imaginary parts as separate coordinates")
+    if z is not None:
+        if z.shape != x.shape[:1]:
+            raise ValueError(f"z has shape {tuple(z.shape)}: expected one label per example, [{len(x)}]")
+        if z.is_floating_point() or z.is_complex() or z.dtype == torch.bool:
+            raise ValueError(f"z has dtype {z.dtype}: labels are integers in 0..{num_classes - 1}")
+        if len(z) and not 0 <= int(z.min()) <= int(z.max()) < num_classes:
+            worst = int(z.min()) if int(z.min()) < 0 else int(z.max())
+            raise ValueError(f"label {worst} is out of range: labels run from 0 to {num_classes - 1}")
+    return x.reshape(len(x), dim)

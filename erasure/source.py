@@ -1,0 +1,130 @@
+"""What every dataset is: labelled images with an identity that does not depend on where they lie."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """One split: `images` [n, C, H, W], `labels` [n] int64."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: Tensor) -> "LabelledImages":
+        return LabelledImages(self.images[index], self.labels[index])
+
+
+@dataclass(frozen=True)
+class RawImages:
+    """A dataset as its source stores it.
+
+    Attributes:
+        train: training images, uint8 in 0..max_value or floating in 0..1.
+        test: the official held-out split, or None where there is none.
+        class_names: one per label.
+        max_value: the brightest value a uint8 pixel can take (255; 16 for the digits).
+    """
+
+    train: LabelledImages
+    test: LabelledImages | None
+    class_names: tuple[str, ...]
+    max_value: int = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(ABC):
+    """A named dataset: one subclass per file of `erasure.datasets`, one YAML per subclass in `conf/dataset`.
+
+    Args:
+        name: what tables and figures call it.
+        flip: horizontal flips are a fair augmentation (they are not for digits).
+        validation_size: images taken out of the training split for early stopping; None for 1,024 (the
+            paper's) or a tenth, whichever is less.
+        test_fraction: share of the images held out for testing where there is no official test split.
+        split_seed: seed of those two splits. They belong to the dataset: no run's seed moves them.
+    """
+
+    name: str
+    flip: bool
+    validation_size: int | None
+    test_fraction: float
+    split_seed: int
+
+    slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time
+    locations: ClassVar[tuple[str, ...]] = ()  # fields that say where the data lies, not what it is
+
+    @abstractmethod
+    def load(self) -> RawImages:
+        """Read the images.
+
+        Raises:
+            ValueError: the data is missing or not what it should be; says where it looked and what to do.
+        """
+
+    @abstractmethod
+    def content(self) -> str:
+        """What identifies the stored images on any machine, found without decoding them."""
+
+    def identity(self) -> dict[str, Any]:
+        """Everything about this dataset that determines a run's numbers, and nothing about this machine."""
+        described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.locations}
+        return described | {"source": type(self).__name__, "content": self.content()}
+
+
+def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
+    """Training, validation and test split, the same for every run of this dataset.
+
+    Raises:
+        ValueError: sizes that do not fit, or labels that do not match the class names.
+    """
+    k = len(raw.class_names)
+    for part in (raw.train, raw.test):
+        if part is not None and len(part) and not 0 <= int(part.labels.min()) <= int(part.labels.max()) < k:
+            raise ValueError(
+                f"dataset {source.name} has labels from {int(part.labels.min())} to {int(part.labels.max())}, "
+                f"but {k} classes: labels must run from 0 to {k - 1}"
+            )
+    train, test = raw.train, raw.test
+    if test is None:
+        if not 0 < source.test_fraction < 1:
+            raise ValueError(
+                f"dataset.test_fraction={source.test_fraction}: {source.name} has no official test split, "
+                "so a fraction between 0 and 1 of it must be held out"
+            )
+        kept, held = stratified_split(train.labels, round(source.test_fraction * len(train)), source.split_seed)
+        train, test = train[kept], train[held]
+    size = source.validation_size
+    if size is None:
+        size = min(1024, len(train) // 10)
+    if not 0 < size < len(train):
+        raise ValueError(
+            f"dataset.validation_size={size} must be between 1 and {len(train) - 1}, "
+            f"the training images of {source.name}"
+        )
+    kept, held = stratified_split(train.labels, size, source.split_seed + 1)
+    return {"train": train[kept], "validation": train[held], "test": test}
+
+
+def stratified_split(labels: Tensor, size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Indices (kept, held) with `size` examples held out, every class in proportion; both in order."""
+    generator = torch.Generator().manual_seed(seed)
+    classes, counts = labels.unique(return_counts=True)
+    exact = counts * (size / len(labels))
+    quota = exact.floor().long()
+    remainders = (exact - quota).argsort(descending=True, stable=True)
+    quota[remainders[: size - int(quota.sum())]] += 1  # largest remainders first
+    held = []
+    for label, take in zip(classes, quota.tolist(), strict=True):
+        members = (labels == label).nonzero().squeeze(1)
+        held.append(members[torch.randperm(len(members), generator=generator)[:take]])
+    mask = torch.zeros(len(labels), dtype=torch.bool)
+    mask[torch.cat(held)] = True
+    return (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)

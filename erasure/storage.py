@@ -1,0 +1,129 @@
+"""Files that appear whole or not at all: write beside, fsync, rename. Tensors as safetensors, never pickle."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+_DIGEST = "digest:"  # prefix of the metadata keys that hold each tensor's checksum
+
+
+class DamagedFileError(Exception):
+    """A file that cannot be what was written: truncated, overwritten or altered."""
+
+
+class DiskFullError(OSError):
+    """No space left for a file; nothing was overwritten."""
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it is flushed to disk and takes `path`'s place.
+
+    Raises:
+        DiskFullError: no space is left; `path` is as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as written:
+            os.fsync(written.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp and safetensors leave 0600: useless in a shared cache
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except (OSError, SafetensorError) as error:
+        if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error):
+            raise DiskFullError(
+                errno.ENOSPC, f"no space left on disk for {path}: free some, or move cache_dir and runs_dir"
+            ) from error
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write strict JSON: a NaN is an error here, not a surprise for the reader."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DamagedFileError(f"{path} is not valid JSON ({error}): delete it to compute it again") from error
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> None:
+    """Save tensors with a checksum each, and JSON-valued metadata, in one safetensors file."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = {name: json.dumps(value, allow_nan=False) for name, value in (metadata or {}).items()}
+    header |= {_DIGEST + name: digest(tensor) for name, tensor in tensors.items()}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata=header)
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Load what `save_tensors` wrote, every checksum verified.
+
+    Raises:
+        DamagedFileError: the file is truncated, not safetensors, or a checksum differs.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise DamagedFileError(f"{path} is not a whole safetensors file ({error})") from error
+    for name, tensor in tensors.items():
+        if header.pop(_DIGEST + name, None) != digest(tensor):
+            raise DamagedFileError(f"{path}: the checksum of '{name}' does not match its content")
+    if missing := [key for key in header if key.startswith(_DIGEST)]:
+        raise DamagedFileError(f"{path} lacks {', '.join(key.removeprefix(_DIGEST) for key in missing)}")
+    return tensors, {name: json.loads(value) for name, value in header.items()}
+
+
+def digest(tensor: Tensor) -> str:
+    """Checksum of a tensor's dtype, shape and bytes."""
+    content = hashlib.blake2b(f"{tensor.dtype}{tuple(tensor.shape)}".encode(), digest_size=16)
+    content.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return content.hexdigest()
+
+
+def fingerprint(description: Any, length: int = 16) -> str:
+    """Hexadecimal digest of a JSON-like description: equal descriptions, equal digests, on any machine."""
+    canonical = json.dumps(description, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:length]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename durable; file systems that cannot fsync a directory are left to their own promises."""
+    with contextlib.suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
