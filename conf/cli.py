@@ -1,0 +1,163 @@
+"""The command line of every verb: compose, check, run or sweep, say plainly what went wrong."""
+
+import json
+import logging
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from conf.errors import explain
+from conf.groups import CONF
+from conf.help import help_text
+from conf.schema import ConfigError, validate
+
+log = logging.getLogger(__name__)
+
+FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One of the commands `python -m <name>`.
+
+    Attributes:
+        name: of the package and of its primary configuration.
+        purpose: one sentence for --help.
+        sections: configuration section -> callable whose keyword-only arguments are its options.
+        run: (configuration, W&B group) -> result.json's content; idempotent.
+        headline: the result in one line.
+        summarise: (finished results, directory for files, failed jobs' names) -> prints tables and paths.
+    """
+
+    name: str
+    purpose: str
+    sections: Mapping[str, Callable]
+    run: Callable[[Mapping[str, Any], str | None], dict[str, Any]]
+    headline: Callable[[Mapping[str, Any]], str]
+    summarise: Callable[[Sequence[Mapping[str, Any]], Path], None]
+
+
+class RememberSweep(Callback):
+    """Notes where the sweep of this process keeps its records (hydra.sweep.dir)."""
+
+    directory: Path | None = None
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        RememberSweep.directory = Path(config.hydra.sweep.dir)
+
+
+def main(verb: Verb) -> None:
+    """Run a verb from the command line; never returns.
+
+    Exit codes: 0 finished, 1 a run failed, 2 a configuration that cannot be run, 130 interrupted.
+    """
+    RememberSweep.directory = None
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("hydra").setLevel(logging.WARNING)
+    # Hydra's parser wants its flags before the overrides; people type -m anywhere.
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(help_text(verb.name, verb.purpose, sys.argv[1:]))
+        sys.exit(0)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
+    outcomes: list[dict[str, Any]] = []
+    decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name=verb.name)
+    try:
+        decorated(lambda config: _job(verb, config, outcomes))()
+    except (HydraException, OmegaConfBaseException, ConfigError) as error:
+        _complain(explain(error, verb.name))
+        sys.exit(BAD_CONFIG)
+    except KeyboardInterrupt:
+        _complain("interrupted: launch the same command again to continue")
+        sys.exit(INTERRUPTED)
+    if RememberSweep.directory is None:
+        sys.exit(outcomes[0]["exit_code"] if outcomes else 0)  # no outcome: --cfg, --info and the like
+    sys.exit(_end_sweep(verb, RememberSweep.directory))
+
+
+def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
+    """One run. Errors are recorded and shown, and end this job alone: a sweep goes on past them."""
+    hydra_config = HydraConfig.get()
+    sweep = Path(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
+    outcome: dict[str, Any] = {"overrides": list(hydra_config.overrides.task), "exit_code": 0}
+    started = time.monotonic()
+    if sweep:
+        log.info("\n#%s  %s", hydra_config.job.num, "  ".join(outcome["overrides"]))
+    try:
+        checked = validate(_plain(config), verb.sections)
+        result = verb.run(checked, sweep.name if sweep else None)
+        outcome |= {
+            "run_id": result["run_id"],
+            "result": str(Path(checked["runs_dir"]) / result["run_id"] / "result.json"),
+        }
+        print(f"{result['run_id']}: {verb.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
+        if not sweep:
+            verb.summarise([result], Path(checked["runs_dir"]) / result["run_id"])
+    except Exception as error:
+        bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
+        outcome |= {"error": explain(error, verb.name), "exit_code": BAD_CONFIG if bad_config else FAILED}
+        notes = getattr(error, "__notes__", [])
+        if not (bad_config or notes):  # nobody has written the traceback down
+            traceback.print_exc()
+        _complain("; ".join([outcome["error"], *([] if bad_config else notes)]))
+        if not _in_driver():
+            raise
+    finally:
+        outcomes.append(outcome)
+        if sweep:
+            sweep.mkdir(parents=True, exist_ok=True)
+            record = sweep / f"job-{hydra_config.job.num:05}.json"
+            record.with_suffix(".tmp").write_text(json.dumps(outcome, indent=2))
+            record.with_suffix(".tmp").replace(record)
+
+
+def _end_sweep(verb: Verb, sweep: Path) -> int:
+    """Print the sweep's table from what its jobs left on disk; the exit code."""
+    outcomes = [json.loads(path.read_text()) for path in sorted(sweep.glob("job-*.json"))]
+    finished = [json.loads(Path(o["result"]).read_text()) for o in outcomes if "result" in o]
+    if finished:
+        verb.summarise(finished, sweep)
+    failed = [o for o in outcomes if "error" in o]
+    for outcome in failed:
+        _complain(f"failed: {' '.join(outcome['overrides'])}: {outcome['error']}")
+    print(f"{len(finished)} of {len(outcomes)} runs finished" + (f", {len(failed)} failed" if failed else ""))
+    return max((o["exit_code"] for o in outcomes), default=0)
+
+
+def _plain(config: DictConfig) -> dict[str, Any]:
+    """Resolved plain containers.
+
+    Raises:
+        ConfigError: a mandatory value is missing.
+    """
+    try:
+        container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        key = re.search(r"full_key: (\S+)", str(error))
+        name = key.group(1) if key else "a value"
+        raise ConfigError(f"{name} is missing: set it with {name}=VALUE") from None
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
+
+
+def _in_driver() -> bool:
+    """Whether this process is the one that the user started, not a cluster's job."""
+    return "submitit" not in str(HydraConfig.get().launcher.get("_target_", ""))
+
+
+def _complain(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,38 @@
+"""What went wrong, in one line: the value, what is allowed, the remedy."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+from hydra.errors import HydraException, MissingConfigException
+
+from conf.groups import chosen, common_keys, groups, keys
+from conf.schema import ConfigError, unknown_key
+
+
+def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = None) -> str:
+    """One line about an error, Hydra's own retold in the terms of the command line."""
+    overrides = sys.argv[1:] if overrides is None else overrides
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
+        group, _, choice = error.missing_cfg_file.rpartition("/")
+        return unknown_key(choice, list(error.options), what=f"{group}=")
+    if missing := re.search(r"Could not override '([^']+)'", text):
+        return _no_such_key(missing.group(1), verb, overrides)
+    if isinstance(error, (ConfigError, ValueError, OSError)):
+        return text
+    if isinstance(error, HydraException):
+        return re.sub(r" See https?://\S+.*", "", text)
+    return f"{type(error).__name__}: {text}"
+
+
+def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
+    group, _, name = key.partition(".")
+    selected = chosen(verb, overrides)
+    if not name or group not in selected:
+        return unknown_key(group, [*groups(), *common_keys(verb)])
+    for choice in selected[group]:
+        options = [option for option in keys(group, choice) if option not in ("name", "_target_")]
+        if name.split(".")[0] not in options:
+            return unknown_key(name, options, what=f"{group}={choice} option ")
+    return f"'{key}' cannot be set: it has no keys of its own"

@@ -1,0 +1,47 @@
+"""What the YAML folders offer: groups, their choices, and each choice's keys. Read without composing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+CONF = Path(__file__).parent
+
+
+def choices(group: str) -> list[str]:
+    """Names that `group=` accepts."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def groups() -> list[str]:
+    """Every group that a run is composed of, experiments aside."""
+    return sorted(path.name for path in CONF.iterdir() if path.is_dir() and choices(path.name))
+
+
+def keys(group: str, choice: str) -> dict[str, Any]:
+    """A choice's keys and default values, those of the choices it builds on included."""
+    content = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{choice}.yaml"))
+    assert isinstance(content, dict)
+    merged: dict[str, Any] = {}
+    for entry in content.pop("defaults", []):
+        if entry != "_self_":
+            merged |= keys(group, entry)
+    return merged | {str(key): value for key, value in content.items()}
+
+
+def common_keys(verb: str) -> list[str]:
+    """Keys that belong to no group."""
+    both = [OmegaConf.load(CONF / f"{name}.yaml") for name in ("base", verb)]
+    return list(dict.fromkeys(str(key) for content in both for key in content if key not in ("defaults", "hydra")))
+
+
+def chosen(verb: str, overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Group -> its choices in a command line; several in a sweep, the default where nothing is said."""
+    entries = [e for name in ("base", verb) for e in OmegaConf.load(CONF / f"{name}.yaml").defaults]
+    selected = {key: [e[key]] for e in entries if not isinstance(e, str) for key in e if "/" not in key}
+    for override in overrides:
+        group, _, value = override.lstrip("+").partition("=")
+        if group in selected:
+            selected[group] = value.split(",")
+    return selected

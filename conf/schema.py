@@ -1,0 +1,151 @@
+"""The closed, typed schema behind the YAML files: unknown keys and wrong types are errors of one line.
+
+A section's schema is the signature of what it configures: its keyword-only arguments. A new eraser, model
+or dataset therefore needs no entry here.
+"""
+
+import difflib
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ConfigDict, ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+TARGETS = ("dataset", "eraser", "model")  # sections that name a class of ours in _target_
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be run; one line that names the value, what is allowed and the remedy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """Options that belong to no section.
+
+    Args:
+        seeds: one training per seed and size; distinct, not negative.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        dtype: of erased images on disk.
+        runs_dir: where results go.
+        cache_dir: where erased datasets are kept.
+    """
+
+    seeds: list[int]
+    device: str
+    dtype: Literal["float32", "float64", "float16", "bfloat16"]
+    runs_dir: str
+    cache_dir: str
+
+    def __post_init__(self) -> None:
+        if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
+            raise ConfigError(
+                f"seeds={self.seeds}: need at least one, all different and none negative, e.g. seeds=[0,1,2]"
+            )
+
+
+class Target:
+    """A section that names a class and its options: `{name: mlp, _target_: models.mlp.MLP, width: 128, ...}`."""
+
+    def __init__(self, section: Mapping[str, Any]) -> None:
+        self.path = str(section["_target_"])
+        self.section = section
+
+    def resolve(self) -> Any:
+        """Import the class.
+
+        Raises:
+            ConfigError: there is no such class.
+        """
+        module, _, attribute = self.path.rpartition(".")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigError(f"_target_={self.path}: cannot be imported ({error})") from error
+
+    @property
+    def schema(self) -> Callable:
+        """What the options are passed to: an eraser's `from_moments`, otherwise the class itself."""
+        resolved = self.resolve()
+        return getattr(resolved, "from_moments", resolved)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The section without what only identifies it."""
+        accepted = keyword_only(self.schema)
+        return {key: value for key, value in self.section.items() if key in accepted}
+
+    def build(self, *args: Any) -> Any:
+        """Construct the class from positional arguments and the section's options."""
+        return self.resolve()(*args, **self.options)
+
+
+def keyword_only(function: Callable) -> dict[str, Any]:
+    """Keyword-only arguments of a callable and their types."""
+    hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def validate(config: Mapping[str, Any], sections: Mapping[str, Callable]) -> dict[str, Any]:
+    """Check a composed configuration and convert its values to the schema's types.
+
+    Args:
+        config: resolved, plain containers.
+        sections: section name -> callable whose keyword-only arguments are the section's options,
+            for sections that name no `_target_`.
+
+    Raises:
+        ConfigError: unknown or missing key, or value of the wrong type; suggests the nearest key.
+    """
+    common = keyword_only(Common)
+    known = [*TARGETS, *sections, *common]
+    for key in config:
+        if key not in known:
+            raise ConfigError(unknown_key(str(key), known))
+    if missing := [key for key in (*TARGETS, *sections) if not isinstance(config.get(key), Mapping)]:
+        raise ConfigError(f"section '{missing[0]}' is missing: choose one with {missing[0]}=NAME (see --help)")
+    checked = _check("", {key: value for key, value in config.items() if key in common}, common)
+    Common(**checked)
+    for name in TARGETS:
+        section = config[name]
+        if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
+            raise ConfigError(f"{name}.{missing[0]} is missing: every {name} names itself and its class")
+        types = {"name": str, "_target_": str} | keyword_only(Target(section).schema)
+        checked[name] = _check(f"{name}.", section, types)
+    for name, function in sections.items():
+        checked[name] = _check(f"{name}.", config[name], keyword_only(function))
+    return {key: checked[key] for key in config}
+
+
+def _check(prefix: str, section: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    # Pydantic keeps names with a leading underscore to itself, so fields are numbered and aliased.
+    names = {f"field_{i}": key for i, key in enumerate(types)}
+    fields: dict[str, Any] = {field: (types[key], ...) for field, key in names.items()}
+    config = ConfigDict(extra="forbid", alias_generator=lambda field: names[field], populate_by_name=False)
+    model = create_model("Section", __config__=config, **fields)
+    try:
+        checked = model.model_validate(dict(section))
+    except ValidationError as error:
+        raise ConfigError(_one_line(prefix, error.errors()[0], list(types))) from None
+    return {key: getattr(checked, field) for field, key in names.items()}
+
+
+def _one_line(prefix: str, error: ErrorDetails, allowed: list[str]) -> str:
+    key, *place = error["loc"]
+    if error["type"] == "extra_forbidden":
+        return unknown_key(str(key), [n for n in allowed if n not in ("name", "_target_")], what=f"key {prefix}")
+    if error["type"] == "missing":
+        return f"{prefix}{key} is missing: set it with {prefix}{key}=VALUE"
+    message = error["msg"][0].lower() + error["msg"][1:]
+    return f"{prefix}{key}{''.join(f'[{p}]' for p in place)}={error['input']}: {message}"
+
+
+def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
+    """Say that there is no such key, which is nearest, and which there are."""
+    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    return f"unknown {what}{key}: {hint}" + (f"choose from {', '.join(sorted(known))}" if known else "it has none")
