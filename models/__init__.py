@@ -1,0 +1,1 @@
+"""Architectures. They know nothing of data or training."""

@@ -1,0 +1,76 @@
+"""Multilayer perceptron with ReLU, GELU or SwiGLU units."""
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.classifier import Classifier
+from models.layers import Linear
+
+Activation = Literal["relu", "gelu", "swiglu"]
+
+# Weight gains g that keep E[h²] = 1 from layer to layer: E[φ(g u)²] = 1, E[(silu(g u) g v)²] = 1,
+# for independent u, v ~ N(0, 1).
+_GAIN: dict[str, float] = {"relu": math.sqrt(2.0), "gelu": 1.468, "swiglu": 1.269}
+
+
+class MLP(Classifier):
+    """`depth` hidden layers of `width` units and a readout that starts at zero.
+
+    SwiGLU (Shazeer 2020) computes silu(u) · v from two linear maps, so that its layers have about twice
+    the parameters.
+
+    Args:
+        input_shape: (C, H, W).
+        num_classes: k.
+        width: units in every hidden layer.
+        depth: number of hidden layers.
+        activation: "relu", "gelu" or "swiglu".
+
+    Raises:
+        ValueError: width or depth below 1.
+    """
+
+    stackable: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        *,
+        width: int,
+        depth: int,
+        activation: Activation,
+    ) -> None:
+        super().__init__()
+        for name, value in (("width", width), ("depth", depth)):
+            if value < 1:
+                raise ValueError(f"model.{name}={value}: an MLP needs at least 1")
+        self.activation = activation
+        units = 2 * width if activation == "swiglu" else width
+        fan_ins = [math.prod(input_shape)] + [width] * (depth - 1)
+        self.hidden = nn.ModuleList(Linear(fan_in, units) for fan_in in fan_ins)
+        self.readout = Linear(width, num_classes)
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        for layer in self.hidden:
+            assert isinstance(layer, Linear)
+            layer.reset_parameters(generator, gain=_GAIN[self.activation])
+        self.readout.reset_parameters(generator, gain=0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x.flatten(-3)
+        for layer in self.hidden:
+            h = self._activate(layer(h))
+        return self.readout(h)
+
+    def _activate(self, u: Tensor) -> Tensor:
+        if self.activation == "relu":
+            return F.relu(u)
+        if self.activation == "gelu":
+            return F.gelu(u)
+        gate, value = u.chunk(2, dim=-1)
+        return F.silu(gate) * value

@@ -1,0 +1,45 @@
+"""python -m train: one training on the whole training split; loss curves and final losses."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conf import cli
+from train.compare import Spread, arrange
+from train.job import Job, carry_out
+from train.logger import LoggerSettings
+from train.settings import TrainSettings
+from train.whole import AXES, train_on_everything
+
+
+def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+    return carry_out(Job.from_config("train", config), train_on_everything, axes=AXES, group=group)
+
+
+def headline(result: Mapping[str, Any]) -> str:
+    test, train = (Spread.of(result["final"][name]) for name in ("loss_bits", "train_loss_bits"))
+    return f"test {test.mean:.4f}, training {train.mean:.4f} bits per label"
+
+
+def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
+    """Table of final losses and figure of loss curves, printed and written to `directory`."""
+    from train.summary import draw, print_table, write_table
+
+    grid = arrange(results)
+    print_table(grid)
+    table = write_table(grid, directory / "table.md")
+    figure = draw(grid, Path(results[0]["config"]["runs_dir"]), directory / "loss_curves.png")
+    print(f"figure: {figure}\ntable: {table}")
+
+
+VERB = cli.Verb(
+    name="train",
+    purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
+    sections={"train": TrainSettings, "logger": LoggerSettings},
+    run=run,
+    headline=headline,
+    summarise=summarise,
+)
+
+if __name__ == "__main__":
+    cli.main(VERB)

@@ -1,0 +1,94 @@
+"""Runs side by side: rows of datasets and models, columns of erasers, differences paired by seed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any
+
+Result = Mapping[str, Any]
+
+_PAIRED = ("dataset", "model", "train", "mdl", "seeds", "dtype")  # all that a run and its control share
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean over seeds, with the sample standard deviation (0 for one seed)."""
+
+    mean: float
+    std: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        return cls(mean(values), stdev(values) if len(values) > 1 else 0.0)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.std:.3f}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of per-seed differences to the control, with its standard error (None for one seed)."""
+
+    mean: float
+    standard_error: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Beyond two standard errors."""
+        return self.standard_error is not None and abs(self.mean) > 2 * self.standard_error
+
+
+def paired_difference(values: Sequence[float], control: Sequence[float]) -> Difference:
+    """Differences seed by seed, `values` and `control` in the order of the same seeds."""
+    differences = [value - reference for value, reference in zip(values, control, strict=True)]
+    error = stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else None
+    return Difference(mean(differences), error)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Results arranged for a table: `cells[row][column]`, labels unique."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    cells: Mapping[str, Mapping[str, Result]]
+
+    def control(self, row: str) -> Result | None:
+        """The row's control run, if it is there."""
+        return next((r for r in self.cells[row].values() if r["config"]["eraser"]["name"] == "control"), None)
+
+
+def arrange(results: Sequence[Result]) -> Grid:
+    """Arrange runs by dataset and model (rows) and eraser (columns), control first.
+
+    A label is the part's name, and whatever options vary among the runs that share the name.
+    """
+    rows = _labels([{key: r["config"].get(key) for key in _PAIRED} for r in results], ("dataset", "model"))
+    columns = _labels([{"eraser": r["config"]["eraser"]} for r in results], ("eraser",))
+    cells: dict[str, dict[str, Result]] = {}
+    for row, column, result in zip(rows, columns, results, strict=True):
+        cells.setdefault(row, {})[column] = result
+    ordered = sorted(dict.fromkeys(columns), key=lambda column: not column.startswith("control"))
+    return Grid(list(cells), ordered, cells)
+
+
+def _labels(descriptions: Sequence[Mapping[str, Any]], named: Sequence[str]) -> list[str]:
+    flat = [_flatten(description) for description in descriptions]
+    names = [" · ".join(f[f"{part}.name"] for part in named) for f in flat]
+    labels = []
+    for name, own in zip(names, flat, strict=True):
+        namesakes = [f for n, f in zip(names, flat, strict=True) if n == name]
+        varying = [key for key in own if any(f.get(key) != own[key] for f in namesakes)]
+        options = ", ".join(f"{key.removeprefix('model.').removeprefix('eraser.')}={own[key]}" for key in varying)
+        labels.append(f"{name} ({options})" if options else name)
+    return labels
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {prefix: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat |= _flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+    return flat

@@ -1,0 +1,59 @@
+"""A member's loss curve, and the decision to stop training it."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.settings import TrainSettings
+
+
+@dataclass
+class MemberCurve:
+    """One member's losses in bits at each evaluation, and when its best weights were seen.
+
+    Epoch 0 is the network as initialised; it has a validation loss and no training loss.
+    """
+
+    seed: int
+    epoch: list[int] = field(default_factory=list)
+    train_loss_bits: list[float | None] = field(default_factory=list)
+    validation_loss_bits: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+    best_validation_bits: float = math.inf
+
+    @property
+    def epochs(self) -> int:
+        """Epochs trained."""
+        return self.epoch[-1] if self.epoch else 0
+
+    def rows(self, n: int) -> list[list[Any]]:
+        """Rows of curves.csv for a training set of n examples."""
+        losses = zip(self.epoch, self.train_loss_bits, self.validation_loss_bits, strict=True)
+        return [[n, self.seed, epoch, train, validation] for epoch, train, validation in losses]
+
+
+class EarlyStopping:
+    """Ends a member's training once its validation loss has not improved for `patience` evaluations."""
+
+    def __init__(self, seed: int, settings: TrainSettings) -> None:
+        self.curve = MemberCurve(seed)
+        self.stopped = False
+        self._settings = settings
+        self._waited = 0
+        self._to_beat_bits = math.inf  # only an improvement worth waiting for moves it
+
+    def update(self, epoch: int, train_loss_bits: float | None, validation_loss_bits: float) -> bool:
+        """Note an evaluation; returns whether these are the member's best weights so far."""
+        curve = self.curve
+        curve.epoch.append(epoch)
+        curve.train_loss_bits.append(train_loss_bits)
+        curve.validation_loss_bits.append(validation_loss_bits)
+        if validation_loss_bits < self._to_beat_bits - self._settings.min_improvement_bits:
+            self._to_beat_bits, self._waited = validation_loss_bits, 0
+        else:
+            self._waited += 1
+        self.stopped = self._waited >= self._settings.patience
+        best = validation_loss_bits < curve.best_validation_bits
+        if best:
+            curve.best_epoch, curve.best_validation_bits = epoch, validation_loss_bits
+        return best

@@ -1,0 +1,88 @@
+"""S models of one shape as one: parameters stacked along a leading member axis."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from models.classifier import Classifier
+
+Weights = dict[str, Tensor]  # parameter name -> [S, ...]
+
+
+class Ensemble:
+    """Applies S members of one architecture to their own batches, or to one that they share.
+
+    A stackable architecture runs all members in one call; another takes one member at a time (S = 1).
+
+    Args:
+        model: the architecture; its own parameters are not used.
+        precision: dtype of the forward pass; bfloat16 means autocast.
+    """
+
+    def __init__(self, model: Classifier, precision: torch.dtype = torch.float32) -> None:
+        self.model = model
+        self.precision = precision
+        self.names = [name for name, _ in model.named_parameters()]
+
+    @property
+    def stacks(self) -> bool:
+        """Whether several members can run at once."""
+        return self.model.stackable
+
+    def initial_weights(self, generators: Sequence[torch.Generator], device: torch.device) -> Weights:
+        """Fresh weights, each member's drawn from its own generator."""
+        members = []
+        for generator in generators:
+            self.model.reset_parameters(generator)
+            members.append([parameter.detach().clone() for parameter in self.model.parameters()])
+        return {
+            name: torch.stack(parameters).to(device)
+            for name, parameters in zip(self.names, zip(*members, strict=True), strict=True)
+        }
+
+    def logits(self, weights: Weights, x: Tensor) -> Tensor:
+        """Logits [S, B, k] of images [S, B, C, H, W], or of [B, C, H, W] shared by all members."""
+        with torch.autocast(x.device.type, self.precision, enabled=self.precision != torch.float32):
+            if self.stacks:
+                logits = functional_call(self.model, weights, (x,))
+            else:
+                single = {name: weight.squeeze(0) for name, weight in weights.items()}
+                logits = functional_call(self.model, single, (x if x.ndim == 4 else x[0],))[None]
+        return logits.float()
+
+    def losses(self, weights: Weights, x: Tensor, z: Tensor) -> Tensor:
+        """Mean cross-entropy of each member in nats, [S], for x [S, B, C, H, W] and labels z [S, B]."""
+        logits = self.logits(weights, x)
+        return F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none").view_as(z).mean(1)
+
+    @torch.no_grad()
+    def score(
+        self,
+        weights: Weights,
+        fetch: Callable[[Tensor], tuple[Tensor, Tensor]],
+        index: Tensor,
+        batch_size: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Mean cross-entropy in bits and accuracy of each member, both [S] float64.
+
+        Args:
+            weights: of the S members.
+            fetch: index -> (images, labels), such as `DeviceImages.plain`.
+            index: examples to score, [N] for all members or [S, N] for each its own.
+            batch_size: examples of one member per forward pass.
+        """
+        members = len(next(iter(weights.values())))
+        nats = torch.zeros(members, dtype=torch.float64, device=index.device)
+        correct = torch.zeros_like(nats)
+        for part in index.split(batch_size, dim=-1):
+            x, z = fetch(part)
+            z = z.expand(members, -1)
+            logits = self.logits(weights, x)
+            losses = F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none").view_as(z)
+            nats += losses.double().sum(1)
+            correct += (logits.argmax(-1) == z).sum(1)
+        n = index.shape[-1]
+        return nats / n / torch.log(torch.tensor(2.0, dtype=torch.float64)), correct / n

@@ -1,0 +1,197 @@
+"""What every verb does around its own computation: identity, skip if finished, data, logger, result."""
+
+import logging
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+import torch
+import yaml
+
+from conf.schema import Target
+from erasure.cache import Cache
+from erasure.eraser import Eraser
+from erasure.pipeline import ErasedDataset, erased_dataset
+from erasure.source import Source
+from models.classifier import Classifier, count_parameters
+from train.data import DeviceImages, to_device
+from train.ensemble import Ensemble
+from train.logger import Logger, LoggerSettings
+from train.run import Run, run_id
+from train.settings import TrainSettings
+
+log = logging.getLogger(__name__)
+
+NUMBERS = ("dataset", "eraser", "model", "train", "mdl", "seeds", "dtype")  # sections that determine results
+CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
+
+
+@dataclass(frozen=True)
+class Job:
+    """A validated configuration with its parts resolved, before anything is loaded."""
+
+    verb: str
+    config: Mapping[str, Any]
+    source: Source
+    settings: TrainSettings
+    device: torch.device
+
+    @classmethod
+    def from_config(cls, verb: str, config: Mapping[str, Any]) -> "Job":
+        """Resolve a configuration that `conf.schema.validate` accepted.
+
+        Raises:
+            ValueError: a value that its part refuses, or a device that is not there.
+        """
+        return cls(
+            verb=verb,
+            config=config,
+            source=Target(config["dataset"]).build(),
+            settings=TrainSettings(**config["train"]),
+            device=pick_device(config["device"]),
+        )
+
+    def identity(self, eraser: Mapping[str, Any] | None = None) -> str:
+        """This run's id, or that of the same run with another eraser."""
+        described = {section: self.config[section] for section in NUMBERS if section in self.config}
+        described |= {"dataset": self.source.identity()}
+        if eraser is not None:
+            described["eraser"] = dict(eraser)
+        return run_id(self.verb, described)
+
+    def run(self) -> Run:
+        return Run(self.config["runs_dir"], self.identity())
+
+    def control(self) -> Run:
+        """The control run with the same dataset, model and seeds."""
+        return Run(self.config["runs_dir"], self.identity(CONTROL))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A job's data and architecture, loaded and on the device."""
+
+    job: Job
+    dataset: ErasedDataset
+    data: Mapping[str, DeviceImages]
+    ensemble: Ensemble
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.dataset.class_names)
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        return self.job.config["seeds"]
+
+
+def load(job: Job) -> Bench:
+    """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
+    target = Target(job.config["eraser"])
+    eraser = target.resolve()
+    if not (isinstance(eraser, type) and issubclass(eraser, Eraser)):
+        raise ValueError(f"eraser._target_={target.path} is not an Eraser class")
+    dtype = getattr(torch, job.config["dtype"])
+    dataset = erased_dataset(job.source, eraser, target.options, dtype=dtype, cache=Cache(job.config["cache_dir"]))
+    data = to_device(dataset, crop_padding=job.settings.crop_padding, flip=job.source.flip, device=job.device)
+    model = Target(job.config["model"]).build(data["train"].image_shape, len(dataset.class_names))
+    if not isinstance(model, Classifier):
+        raise ValueError(f"model._target_={job.config['model']['_target_']} is not a Classifier")
+    return Bench(job, dataset, data, Ensemble(model.to(job.device), _precision(job)))
+
+
+def carry_out(
+    job: Job,
+    compute: Callable[[Bench, Run, Logger], Mapping[str, Any]],
+    *,
+    axes: Mapping[str, str],
+    group: str | None = None,
+) -> dict[str, Any]:
+    """Run a job once: a finished run's result is read back, an unfinished one is (re)started.
+
+    Args:
+        job: what to run.
+        compute: the verb's own part; returns its share of `result.json`.
+        axes: W&B metric patterns and the metric that is their x axis.
+        group: W&B group, e.g. the sweep.
+    """
+    run = job.run()
+    if (result := run.result) is not None:
+        log.info("%s has finished before: nothing to train", run.id)
+        return result
+    # sections that say how and where, too: the record should be complete
+    run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
+    started = time.time()
+    try:
+        with run.logging():
+            bench = load(job)
+            names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
+            with Logger(
+                LoggerSettings(**job.config["logger"]),
+                run_id=run.id,
+                verb=job.verb,
+                group=group,
+                tags=names,
+                config=job.config,
+                directory=run.directory,
+                axes=axes,
+            ) as logger:
+                certificate = {name: asdict(c) for name, c in bench.dataset.certificate.items()}
+                logger.summarise({f"certificate/{s}/{k}": v for s, c in certificate.items() for k, v in c.items()})
+                computed = compute(bench, run, logger)
+                result = {
+                    "run_id": run.id,
+                    "verb": job.verb,
+                    "config": dict(job.config),
+                    "seeds": list(bench.seeds),
+                    "num_classes": bench.num_classes,
+                    "train_size": len(bench.data["train"]),
+                    "parameters": count_parameters(bench.ensemble.model),
+                    **computed,
+                    "certificate": certificate,
+                    "timing": {"seconds": round(time.time() - started, 3), "started": started},
+                    "versions": versions(job.device),
+                }
+                run.finish(result)
+    except Exception as error:
+        run.fail(error)
+        raise
+    return result
+
+
+def pick_device(name: str) -> torch.device:
+    """The device named by the configuration; "auto" takes a GPU if there is one.
+
+    Raises:
+        ValueError: no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device={name}: not a device; choose auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device={name}: this machine has {torch.cuda.device_count()} CUDA devices; try device=auto")
+    return device
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """Versions and hardware that a reader needs to repeat a run."""
+    hardware = (
+        torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    )
+    libraries = ("torch", "schedulefree", "numpy", "scikit-learn")
+    return {"python": platform.python_version(), "device": f"{device} ({hardware})"} | {
+        name: version(name) for name in ("erasure-mdl", *libraries)
+    }
+
+
+def _precision(job: Job) -> torch.dtype:
+    wanted = job.settings.precision
+    if wanted == "auto":
+        wanted = "bfloat16" if job.device.type == "cuda" else "float32"
+    return getattr(torch, wanted)

@@ -1,0 +1,21 @@
+"""All randomness of a run, derived from its seeds: one explicit generator per member and purpose."""
+
+import hashlib
+
+import torch
+
+
+def generator(seed: int, *purpose: str | int) -> torch.Generator:
+    """A CPU generator that belongs to one seed and one purpose, e.g. `generator(3, "order", 642)`.
+
+    Generators of different purposes are independent, so that no draw depends on how often another
+    was used, on what else runs, or on the device.
+    """
+    name = "/".join(map(str, (seed, *purpose)))
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
+
+
+def permutation(seed: int, n: int) -> torch.Tensor:
+    """A seed's order of the n training examples; its prefixes are the seed's training sets, [n] int64."""
+    return torch.randperm(n, generator=generator(seed, "permutation"))

@@ -1,0 +1,65 @@
+"""How a network is trained: the options of `conf/train`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """Training options.
+
+    Args:
+        lr: schedule-free AdamW's learning rate, after warm-up.
+        betas: AdamW's β₁ (interpolation between the averaged and the fast weights) and β₂.
+        weight_decay: decoupled, times the learning rate.
+        warmup_steps: optimiser steps over which the learning rate rises linearly from zero.
+        batch_size: upper bound; a training set is cut into equal batches of at most this size.
+        max_epochs: hard end of a training.
+        patience: evaluations on the validation split without improvement after which a member stops.
+        min_improvement_bits: smaller improvements do not reset the patience, though the best weights
+            are still those of the lowest validation loss.
+        eval_every: epochs between evaluations on the validation split.
+        min_epoch_steps: a small training set is repeated until an epoch has this many steps, so that
+            patience means the same for 30 examples as for 30,000.
+        crop_padding: random crops from images padded by this fraction of their side (the paper: 0.125).
+        precision: "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
+        eval_batch_size: examples per evaluation batch.
+
+    Raises:
+        ValueError: a value outside its range.
+    """
+
+    lr: float
+    betas: tuple[float, float]
+    weight_decay: float
+    warmup_steps: int
+    batch_size: int
+    max_epochs: int
+    patience: int
+    min_improvement_bits: float
+    eval_every: int
+    min_epoch_steps: int
+    crop_padding: float
+    precision: Literal["auto", "float32", "bfloat16"]
+    eval_batch_size: int
+
+    def __post_init__(self) -> None:
+        for name in (
+            "batch_size",
+            "max_epochs",
+            "patience",
+            "eval_every",
+            "min_epoch_steps",
+            "eval_batch_size",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"train.{name}={getattr(self, name)}: must be at least 1")
+        for name in ("weight_decay", "warmup_steps", "min_improvement_bits"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"train.{name}={getattr(self, name)}: must not be negative")
+        if not 0 < self.lr < float("inf"):
+            raise ValueError(f"train.lr={self.lr}: must be a positive number")
+        if not (0 < self.betas[0] < 1 and 0 <= self.betas[1] < 1):
+            raise ValueError(f"train.betas={list(self.betas)}: β₁ must lie in (0, 1) and β₂ in [0, 1)")
+        if not 0 <= self.crop_padding <= 0.5:
+            raise ValueError(f"train.crop_padding={self.crop_padding}: must lie between 0 and 0.5 of the side")

@@ -1,0 +1,60 @@
+"""How figures look: one colour per eraser everywhere, safe for colour-blind readers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe & Ito's palette.
+ERASER_COLOURS = {
+    "control": "#4d4d4d",
+    "leace": "#0072B2",
+    "oracle_leace": "#56B4E9",
+    "alf_qleace": "#E69F00",
+    "qleace": "#D55E00",
+    "gradient": "#009E73",
+    "random": "#CC79A7",
+}
+_SPARE = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A")
+
+STYLE: Any = {  # matplotlib rc parameters
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "savefig.dpi": 200,
+    "savefig.bbox": "tight",
+}
+
+
+def colour(column: str, columns: Sequence[str]) -> str:
+    """The colour of an eraser's column; variants of one eraser after the first take spare colours."""
+    firsts = {c.split(" ")[0]: c for c in reversed(columns)}
+    name = column.split(" ")[0]
+    if name in ERASER_COLOURS and firsts[name] == column:
+        return ERASER_COLOURS[name]
+    others = [c for c in columns if c.split(" ")[0] not in ERASER_COLOURS or firsts[c.split(" ")[0]] != c]
+    return _SPARE[others.index(column) % len(_SPARE)]
+
+
+def chance_line(ax: Axes, bits: float, label: str) -> None:
+    """A dashed line at the loss of a predictor that knows nothing, labelled in place."""
+    ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+    ax.annotate(
+        f"{label}, {bits:.2f} bits", (0.99, bits), xycoords=("axes fraction", "data"), xytext=(0, 3),
+        textcoords="offset points", ha="right", va="bottom", color="#777777", fontsize=9,
+    )  # fmt: skip
+
+
+def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend above all panels, where it covers no data."""
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(6, len(handles)))

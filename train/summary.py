@@ -1,0 +1,115 @@
+"""What `python -m train` shows: final losses side by side, and loss curves."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+from rich import box
+from rich.table import Table
+
+from erasure.storage import write_text
+from train.compare import Grid, Spread
+from train.progress import console
+from train.style import STYLE, chance_line, colour, shared_legend
+
+_COLUMNS = {
+    "test loss": "loss_bits",
+    "accuracy": "accuracy",
+    "training loss": "train_loss_bits",
+    "at the end": "end_train_loss_bits",
+}
+_CAPTION = (
+    "losses in bits per label, mean ± standard deviation over seeds; training loss on the images without "
+    "augmentation, at the lowest validation loss and at the end of training. "
+    "entropy: of the training labels, the best that a constant predictor can do."
+)
+
+
+def print_table(grid: Grid) -> None:
+    """One line per run on stdout."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("dataset · model", "eraser", *_COLUMNS, "entropy", "epochs"):
+        table.add_column(heading)
+    for cells in _lines(grid):
+        table.add_row(*cells)
+    output = console()
+    output.print(table)
+    output.print(_CAPTION, style="dim", highlight=False)
+
+
+def write_table(grid: Grid, path: Path) -> Path:
+    """The same as Markdown."""
+    headings = ["dataset · model", "eraser", *_COLUMNS, "entropy", "epochs"]
+    rows = [headings, ["---"] * len(headings), *_lines(grid)]
+    write_text(path, "\n".join(f"| {' | '.join(row)} |" for row in rows) + f"\n\n{_CAPTION}\n")
+    return path
+
+
+def _lines(grid: Grid) -> list[list[str]]:
+    lines = []
+    for row in grid.rows:
+        for column in (c for c in grid.columns if c in grid.cells[row]):
+            result = grid.cells[row][column]
+            cells = []
+            for name in _COLUMNS.values():
+                spread = Spread.of(result["final"][name])
+                cells.append(
+                    f"{100 * spread.mean:.1f} %" if name == "accuracy" else f"{spread.mean:.4f} ± {spread.std:.4f}"
+                )
+            epochs = result["epochs"]
+            span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
+            lines.append([row, column, *cells, f"{result['label_entropy_bits']:.4f}", span])
+    return lines
+
+
+def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
+    """Validation and training loss over epochs, a panel per dataset and model, a colour per eraser."""
+    with mpl.rc_context(STYLE):
+        wide = min(3, len(grid.rows))
+        tall = math.ceil(len(grid.rows) / wide)
+        figure = Figure(figsize=(max(6.0, 4.7 * wide), 3.7 * tall + 0.4), layout="constrained")
+        axes = [figure.add_subplot(tall, wide, i + 1) for i in range(len(grid.rows))]
+        for row, ax in zip(grid.rows, axes, strict=True):
+            for column in (c for c in grid.columns if c in grid.cells[row]):
+                result = grid.cells[row][column]
+                _curves(ax, runs_dir / result["run_id"] / "curves.csv", column, colour(column, grid.columns))
+            entropy = next(iter(grid.cells[row].values()))["label_entropy_bits"]
+            chance_line(ax, entropy, "label entropy")
+            ax.set(title=row, xlabel="epoch", ylabel="loss (bits per label)")
+            ax.set_xscale("symlog", linthresh=10)
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
+            ax.set_xlim(left=0)
+            ax.set_ylim(bottom=0)
+        shared_legend(figure, axes)
+        figure.savefig(path)
+    return path
+
+
+def _curves(ax: Axes, path: Path, label: str, line: str) -> None:
+    """Each seed a thin line; their mean, as long as all train, a thick one. Training dotted, validation solid."""
+    by_seed: dict[str, list[Mapping[str, str]]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            by_seed.setdefault(row["seed"], []).append(row)
+    for name, style, caption in (
+        ("validation_loss_bits", "-", f"{label}, validation"),
+        ("train_loss_bits", ":", f"{label}, training (augmented)"),
+    ):
+        curves = [_points(rows, name) for rows in by_seed.values()]
+        for epochs, losses in curves:
+            ax.plot(epochs, losses, style, color=line, linewidth=0.7, alpha=0.45 if len(curves) > 1 else 0)
+        shortest = min(len(epochs) for epochs, _ in curves)
+        mean = np.mean([losses[:shortest] for _, losses in curves], axis=0)
+        ax.plot(curves[0][0][:shortest], mean, style, color=line, linewidth=1.9, label=caption)
+
+
+def _points(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    kept = [row for row in rows if row[name]]
+    return [int(row["epoch"]) for row in kept], [float(row[name]) for row in kept]

@@ -1,0 +1,62 @@
+"""One training on the whole training split: loss curves and final losses."""
+
+from typing import Any
+
+import torch
+
+from train.fit import EpochReport, Fit, fit
+from train.job import Bench
+from train.logger import Logger
+from train.progress import Display
+from train.randomness import permutation
+from train.run import Run
+
+AXES = {"loss/*": "loss/epoch"}
+
+
+def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
+    """Train every seed on the whole training split; the verb's share of result.json.
+
+    The same trainings as the last ones of a prequential run with the same options.
+
+    Returns:
+        "final": losses in bits and accuracy per seed: on the test split, on the validation split, and on the
+        training images without augmentation, at the best validation loss and when training ended;
+        "label_entropy_bits", the best a constant predictor can do on the training split;
+        "epochs" per seed.
+    """
+    train, settings = bench.data["train"], bench.job.settings
+    total = len(train)
+    orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
+    with Display(run.id) as display:
+
+        def show(report: EpochReport) -> None:
+            validation = sum(report.validation_bits) / len(report.validation_bits)
+            logger.log({"loss/epoch": report.epoch, "loss/validation_bits": validation})
+            display.update(report.epoch / settings.max_epochs, str(report))
+
+        fitted = fit(bench.ensemble, bench.seeds, orders, train, bench.data["validation"], settings, show)
+    run.save_curves(row for curve in fitted.curves for row in curve.rows(total))
+    final = _final_losses(bench, fitted)
+    logger.summarise({f"final.{name}.mean": sum(values) / len(values) for name, values in final.items()})
+    shares = train.labels.bincount().double() / total
+    return {
+        "final": final,
+        "label_entropy_bits": float(-(shares * shares.log2()).nan_to_num().sum()),
+        "epochs": [curve.epochs for curve in fitted.curves],
+    }
+
+
+def _final_losses(bench: Bench, fitted: Fit) -> dict[str, list[float]]:
+    train, test, batch = bench.data["train"], bench.data["test"], bench.job.settings.eval_batch_size
+    everything = torch.arange(len(train), device=bench.job.device)
+    test_bits, accuracy = fitted.score(test.plain, torch.arange(len(test), device=bench.job.device), batch)
+    best_bits, _ = fitted.score(train.plain, everything, batch)
+    end_bits, _ = fitted.score(train.plain, everything, batch, weights=fitted.last)
+    return {
+        "loss_bits": test_bits.tolist(),
+        "accuracy": accuracy.tolist(),
+        "validation_loss_bits": [curve.best_validation_bits for curve in fitted.curves],
+        "train_loss_bits": best_bits.tolist(),
+        "end_train_loss_bits": end_bits.tolist(),
+    }
