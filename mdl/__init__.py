@@ -1,0 +1,1 @@
+"""Prequential minimum description length: chunked training sizes, codelength, comparison of runs."""

@@ -1,0 +1,55 @@
+"""python -m mdl: the prequential description length of a dataset's labels, for one eraser and one model."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conf import cli
+from mdl.chunks import ChunkSettings
+from mdl.prequential import AXES, prequential
+from train.compare import Spread, arrange
+from train.job import Job, carry_out
+from train.logger import LoggerSettings
+from train.settings import TrainSettings
+
+
+def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+    return carry_out(Job.from_config("mdl", config), prequential, axes=AXES, group=group)
+
+
+def headline(result: Mapping[str, Any]) -> str:
+    code = Spread.of(result["mdl"]["bits_per_sample"])
+    return f"{code} bits per label"
+
+
+def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
+    """Table and figure of the comparison, printed and written to `directory`."""
+    from mdl.figure import draw
+    from mdl.table import print_run, print_table, write_tables
+
+    if len(results) == 1:
+        (only,) = results
+        print_run(only)
+        control = Job.from_config("mdl", only["config"]).control()
+        if control.result is None:
+            print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
+        elif control.id != only["run_id"]:
+            results = [control.result, only]
+    grid = arrange(results)
+    print_table(grid)
+    tables = write_tables(grid, directory)
+    figure = draw(grid, directory / "comparison.png")
+    print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
+
+
+VERB = cli.Verb(
+    name="mdl",
+    purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
+    sections={"train": TrainSettings, "mdl": ChunkSettings, "logger": LoggerSettings},
+    run=run,
+    headline=headline,
+    summarise=summarise,
+)
+
+if __name__ == "__main__":
+    cli.main(VERB)

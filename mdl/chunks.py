@@ -1,0 +1,64 @@
+"""The training sizes of the prequential code: parts that grow geometrically."""
+
+import math
+from dataclasses import dataclass
+
+from scipy.optimize import brentq
+
+_PAPER_MIN_CHUNK = 1024
+_MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at the paper's 1,024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkSettings:
+    """Options of `conf/mdl`.
+
+    Args:
+        num_chunks: number m of training sizes.
+        min_chunk: first training size; None for 1,024 (the paper's) or a 47th of the training set,
+            whichever is less.
+    """
+
+    num_chunks: int
+    min_chunk: int | None
+
+
+def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:
+    """Cumulative training sizes n_1 < ... < n_m = total; their parts form a geometric series from n_1 on.
+
+    The parts are rounded down and the last takes what is left, so that they never shrink.
+
+    Raises:
+        ValueError: sizes that do not fit the dataset; says which would.
+    """
+    m = settings.num_chunks
+    first = settings.min_chunk
+    if first is None:
+        first = max(1, min(_PAPER_MIN_CHUNK, total // _MIN_CHUNK_SHARE))
+    if m < 1 or first < 1:
+        raise ValueError(f"mdl.num_chunks={m} and mdl.min_chunk={first} must be at least 1")
+    if m * first > total:
+        raise ValueError(
+            f"mdl.num_chunks={m} chunks of at least min_chunk={first} examples need {m * first:,} training examples, "
+            f"but there are {total:,}: set mdl.num_chunks to at most {total // first or 1}"
+            + (f" or mdl.min_chunk to at most {total // m}" if total >= m else "")
+        )
+    if m == 1:
+        return [total]
+    ratio = _ratio(total / first, m)
+    parts = [math.floor(first * ratio**i) for i in range(m)]
+    parts[-1] = total - sum(parts[:-1])
+    return [sum(parts[: i + 1]) for i in range(m)]
+
+
+def _ratio(sum_of_powers: float, m: int) -> float:
+    """r >= 1 with 1 + r + ... + r^(m-1) = sum_of_powers >= m."""
+
+    def excess(r: float) -> float:
+        return sum(r**i for i in range(m)) - sum_of_powers
+
+    if excess(1.0) >= 0:
+        return 1.0
+    root = brentq(excess, 1.0, sum_of_powers ** (1 / (m - 1)), xtol=1e-14)
+    assert isinstance(root, float)
+    return root

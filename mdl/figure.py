@@ -1,0 +1,90 @@
+"""The comparison as a figure: learning curves with their spread over seeds, and what erasure costs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from mdl.table import versus
+from train.compare import Grid
+from train.style import STYLE, chance_line, colour, shared_legend
+
+
+def draw(grid: Grid, path: Path) -> Path:
+    """Draw the comparison to `path`: a learning-curve panel per row, and bars of the differences to control."""
+    with mpl.rc_context(STYLE):
+        rows = list(grid.rows)
+        has_bars = any(grid.control(row) is not None and len(grid.cells[row]) > 1 for row in rows)
+        panels = len(rows) + has_bars
+        wide = min(3, panels)
+        tall = math.ceil(panels / wide)
+        figure = Figure(figsize=(4.7 * wide, 3.7 * tall + 0.4), layout="constrained")
+        axes = [figure.add_subplot(tall, wide, i + 1) for i in range(panels)]
+        for row, ax in zip(rows, axes, strict=False):
+            _learning_curves(ax, grid.cells[row], grid.columns, row)
+        if has_bars:
+            _differences(axes[-1], grid)
+        shared_legend(figure, axes[: len(rows)])
+        figure.savefig(path)
+    return path
+
+
+def _learning_curves(ax: Axes, runs: Mapping[str, Mapping[str, Any]], columns: Sequence[str], title: str) -> None:
+    """Loss on the next chunk over training size, mean and standard deviation over seeds."""
+    ticks: list[int] = []
+    for column in (c for c in columns if c in runs):
+        points = [point for point in runs[column]["curve"] if point["ce_next_bits"] is not None]
+        sizes = [point["n"] for point in points]
+        losses = np.array([point["ce_next_bits"] for point in points])
+        if not sizes:  # a single chunk predicts no other
+            continue
+        middle = losses.mean(1)
+        spread = losses.std(1, ddof=1) if losses.shape[1] > 1 else np.zeros_like(middle)
+        line = colour(column, columns)
+        ax.plot(sizes, middle, color=line, marker="o", markersize=4, linewidth=1.8, label=column)
+        ax.fill_between(sizes, np.maximum(middle - spread, 0), middle + spread, color=line, alpha=0.18, linewidth=0)
+        ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / 5))][::-1]
+    chance_line(ax, math.log2(next(iter(runs.values()))["num_classes"]), "uniform code")
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.minorticks_off()
+    ax.set_ylim(bottom=0)
+    ax.set(title=title, xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
+
+
+def _differences(ax: Axes, grid: Grid) -> None:
+    """Bars of paired differences to the control with their standard errors, grouped by row."""
+    columns = [c for c in grid.columns if not c.startswith("control")]
+    height = 0.8 / max(2, len(columns))
+    for j, column in enumerate(columns):
+        for i, row in enumerate(grid.rows):
+            run, control = grid.cells[row].get(column), grid.control(row)
+            if run is None or control is None:
+                continue
+            difference = versus(run, control)
+            error = difference.standard_error or 0.0
+            y = i + (j - (len(columns) - 1) / 2) * height
+            ax.barh(
+                y, difference.mean, height * 0.85, xerr=error or None, color=colour(column, grid.columns),
+                capsize=3, ecolor="#333333",
+            )  # fmt: skip
+            above = difference.mean >= 0
+            ax.annotate(
+                f"{difference.mean:+.2f} ± {error:.2f}", (difference.mean + (error if above else -error), y),
+                xytext=(6 if above else -6, 0), textcoords="offset points", ha="left" if above else "right",
+                va="center", fontsize=9, color="#333333",
+            )  # fmt: skip
+    ax.axvline(0, color="#333333", linewidth=1)
+    ax.set_yticks(range(len(grid.rows)), list(grid.rows))
+    ax.set_ylim(len(grid.rows) - 0.4, -0.6)
+    ax.margins(x=0.35)
+    ax.grid(axis="y", visible=False)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
+    ax.set(title="cost of erasure ± standard error", xlabel="codelength minus control (bits per label)")

@@ -1,0 +1,29 @@
+"""A learning curve in three numbers: a · n^-b + c."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import least_squares
+
+
+def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, float] | None:
+    """Least-squares fit of a · n^-b + c with a, b >= 0 and c >= 0, or None where it does not describe the curve.
+
+    Returns a, b, c (bits) and r2, the share of variance explained. A curve that does not fall, or of
+    which less than 90 % is explained, gets None rather than numbers that mean nothing.
+    """
+    n, y = np.asarray(sizes, float), np.asarray(ce_bits, float)
+    spread = float(((y - y.mean()) ** 2).sum())
+    if len(n) < 4 or spread == 0 or y[-1] >= y[0]:
+        return None
+
+    def residuals(p: np.ndarray) -> np.ndarray:
+        return p[0] * (n / n[0]) ** -p[1] + p[2] - y
+
+    start = np.array([max(y[0] - y[-1], 1e-6), 0.5, max(y[-1] / 2, 1e-6)])
+    solution = least_squares(residuals, start, bounds=([0, 0, 0], [np.inf, 10, np.inf]))
+    a, b, c = solution.x
+    r2 = 1 - float((solution.fun**2).sum()) / spread
+    if r2 < 0.9 or b < 1e-3:
+        return None
+    return {"a": float(a * n[0] ** b), "b": float(b), "c": float(c), "r2": r2}

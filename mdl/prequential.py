@@ -1,0 +1,155 @@
+"""The main job: train afresh on growing prefixes of the data, and add up what the labels cost in bits."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mdl.chunks import ChunkSettings, chunk_sizes
+from mdl.codelength import online_code_bits, paper_units
+from mdl.powerlaw import fit_power_law
+from train.fit import EpochReport, fit
+from train.job import Bench
+from train.logger import Logger
+from train.progress import Display
+from train.randomness import permutation
+from train.run import Run
+from train.settings import TrainSettings
+
+AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
+
+
+def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
+    """Train on every chunk size and score each model on the next chunk and on the test split.
+
+    Finished chunk sizes of an earlier, interrupted attempt are taken from the run's directory.
+
+    Returns:
+        The verb's share of result.json: "mdl", "curve", "power_law", "final".
+    """
+    total = len(bench.data["train"])
+    sizes = chunk_sizes(total, ChunkSettings(**bench.job.config["mdl"]))
+    orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
+    work = Work(sizes, bench.job.settings)
+    parts = []
+    with Display(run.id) as display:
+        for i, (n, following) in enumerate(zip(sizes, [*sizes[1:], total], strict=True)):
+            part = run.part(str(n))
+            if part is None:
+
+                def show(report: EpochReport, i: int = i, n: int = n) -> None:
+                    display.update(work.share(i, report.epoch), f"chunk {i + 1}/{len(sizes)} (n = {n:,}) {report}")
+
+                part = train_size(bench, orders[:, :n], orders[:, n:following], show)
+                run.save_part(str(n), part)
+            work.finish(i, max(part["point"]["epochs"]))
+            _log_point(logger, part["point"])
+            parts.append(part)
+    run.save_curves(row for part in parts for row in part["losses"])
+    result = summarise(bench, sizes, parts)
+    _log_summary(logger, parts[-1]["losses"], result)
+    return result
+
+
+def train_size(bench: Bench, known: Tensor, following: Tensor, show: Callable[[EpochReport], None]) -> dict[str, Any]:
+    """Train every seed on its `known` examples [S, n] and score it on those that follow [S, m], m >= 0.
+
+    Returns:
+        JSON-like: "point", one list entry per seed, and "losses", rows of curves.csv.
+    """
+    train, test, settings = bench.data["train"], bench.data["test"], bench.job.settings
+    batch = settings.eval_batch_size
+    fitted = fit(bench.ensemble, bench.seeds, known, train, bench.data["validation"], settings, show)
+    everything = torch.arange(len(test), device=known.device)
+    test_bits, test_accuracy = fitted.score(test.plain, everything, batch)
+    train_bits, _ = fitted.score(train.plain, known, batch)
+    # the last size has nothing left to predict
+    next_bits = fitted.score(train.plain, following, batch)[0].tolist() if following.numel() else None
+    point = {
+        "n": known.shape[1],
+        "ce_next_bits": next_bits,
+        "ce_test_bits": test_bits.tolist(),
+        "ce_train_bits": train_bits.tolist(),
+        "ce_validation_bits": [curve.best_validation_bits for curve in fitted.curves],
+        "test_accuracy": test_accuracy.tolist(),
+        "epochs": [curve.epochs for curve in fitted.curves],
+        "best_epoch": [curve.best_epoch for curve in fitted.curves],
+    }
+    return {"point": point, "losses": [row for curve in fitted.curves for row in curve.rows(known.shape[1])]}
+
+
+def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Codelengths per seed, the learning curve and the final loss."""
+    curve = [part["point"] for part in parts]
+    k, total = bench.num_classes, sizes[-1]
+    code, paper, power_law = [], [], []
+    for s in range(len(bench.seeds)):
+        ce_next = [point["ce_next_bits"][s] for point in curve[:-1]]
+        code.append(online_code_bits(sizes, ce_next, k))
+        paper.append(paper_units(sizes, [point["ce_test_bits"][s] for point in curve], total))
+        power_law.append(fit_power_law(sizes[:-1], ce_next))
+    last = curve[-1]
+    return {
+        "mdl": {"bits_per_sample": [bits / total for bits in code], "total_bits": code, "paper": paper},
+        "curve": curve,
+        "power_law": power_law,
+        "final": {
+            "loss_bits": last["ce_test_bits"],
+            "accuracy": last["test_accuracy"],
+            "train_loss_bits": last["ce_train_bits"],
+        },
+    }
+
+
+class Work:
+    """The share of a prequential run that is done, in optimiser steps.
+
+    Early stopping makes the length of a training unknown: sizes to come are expected to take as many epochs
+    as the longest so far.
+    """
+
+    def __init__(self, sizes: Sequence[int], settings: TrainSettings) -> None:
+        self._steps = [max(math.ceil(n / settings.batch_size), settings.min_epoch_steps) for n in sizes]
+        self._epochs: dict[int, int] = {}  # of finished sizes
+        self._expected = 3 * settings.patience * settings.eval_every
+
+    def finish(self, i: int, epochs: int) -> None:
+        """Size number `i` took this many epochs."""
+        self._epochs[i] = epochs
+        self._expected = max(self._epochs.values())
+
+    def share(self, i: int, epoch: int) -> float:
+        """Share done when size number `i` has trained for `epoch` epochs; between 0 and 1."""
+        done = sum(self._steps[j] * epochs for j, epochs in self._epochs.items())
+        rest = sum(steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i)
+        here = self._steps[i] * max(self._expected, epoch + 1)
+        return (done + self._steps[i] * epoch) / (done + here + rest * self._expected)
+
+
+def _log_point(logger: Logger, point: Mapping[str, Any]) -> None:
+    metrics = {"mdl/n": point["n"]}
+    for name in ("ce_next_bits", "ce_test_bits"):
+        if point[name] is not None:
+            metrics[f"mdl/{name}"] = sum(point[name]) / len(point[name])
+    logger.log(metrics)
+
+
+def _log_summary(logger: Logger, rows: Sequence[Sequence[Any]], result: Mapping[str, Any]) -> None:
+    """The whole-dataset training's loss curves averaged over the seeds still training, and the totals."""
+    by_epoch: dict[int, list[Sequence[Any]]] = {}
+    for row in rows:
+        by_epoch.setdefault(row[2], []).append(row)
+    for epoch, group in sorted(by_epoch.items()):
+        logger.log({"loss/epoch": epoch, "loss/validation_bits": sum(row[4] for row in group) / len(group)})
+    bits = torch.tensor(result["mdl"]["bits_per_sample"], dtype=torch.float64)
+    logger.summarise(
+        {
+            "mdl.bits_per_sample.mean": float(bits.mean()),
+            "mdl.bits_per_sample.std": float(bits.std()) if len(bits) > 1 else 0.0,
+            "mdl.paper.mean": sum(result["mdl"]["paper"]) / len(bits),
+            "final.loss_bits.mean": sum(result["final"]["loss_bits"]) / len(bits),
+            "final.accuracy.mean": sum(result["final"]["accuracy"]) / len(bits),
+        }
+    )

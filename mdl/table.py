@@ -1,0 +1,137 @@
+"""The comparison as a table: for the terminal, as Markdown, and as CSV with every number."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from erasure.storage import write_text
+from train.compare import Difference, Grid, Spread, paired_difference
+from train.progress import console
+
+_CAPTION = (
+    "bits per label: prequential codelength, mean ± standard deviation over seeds (a model at chance needs log2 k). "
+    "Δ: paired difference to the control ± standard error, * beyond two of them. "
+    "gap: relative distance between class means, and between class covariances, left on the training split."
+)
+
+
+def cell_lines(result: Mapping[str, Any], control: Mapping[str, Any] | None) -> list[str]:
+    """What a table says about one run."""
+    code = Spread.of(result["mdl"]["bits_per_sample"])
+    lines = [f"{code} bits per label"]
+    if control is not None and control is not result:
+        lines.append(f"Δ {_difference(versus(result, control))}")
+    final = result["final"]
+    lines.append(
+        f"final {Spread.of(final['loss_bits']).mean:.3f} bits, {100 * Spread.of(final['accuracy']).mean:.1f} % correct"
+    )
+    certificate = result["certificate"]["train"]
+    lines.append(f"gap {certificate['mean_gap']:.0e}, {certificate['covariance_gap']:.0e}")
+    return lines
+
+
+def versus(result: Mapping[str, Any], control: Mapping[str, Any]) -> Difference:
+    """Codelength against the control, in bits per label."""
+    return paired_difference(result["mdl"]["bits_per_sample"], control["mdl"]["bits_per_sample"])
+
+
+def print_table(grid: Grid) -> None:
+    """The table on stdout."""
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
+    table.add_column("dataset · model")
+    for column in grid.columns:
+        table.add_column(column)
+    for row in grid.rows:
+        cells = [grid.cells[row].get(column) for column in grid.columns]
+        table.add_row(row, *("\n".join(cell_lines(cell, grid.control(row))) if cell else "not run" for cell in cells))
+    output = console()
+    output.print(table)
+    output.print(_CAPTION, style="dim", highlight=False)
+
+
+def print_run(result: Mapping[str, Any]) -> None:
+    """One run's learning curve, codelength and certificate on stdout."""
+    table = Table(box=box.SIMPLE_HEAD, title=result["run_id"], title_justify="left")
+    for heading in ("training examples", "next chunk (bits)", "test (bits)", "test accuracy", "epochs"):
+        table.add_column(heading, justify="right")
+    for point in result["curve"]:
+        following, test = point["ce_next_bits"], Spread.of(point["ce_test_bits"])
+        table.add_row(
+            f"{point['n']:,}",
+            str(Spread.of(following)) if following else "",
+            str(test),
+            f"{100 * Spread.of(point['test_accuracy']).mean:.1f} %",
+            f"{min(point['epochs'])}–{max(point['epochs'])}",
+        )
+    code, total, paper = (Spread.of(result["mdl"][key]) for key in ("bits_per_sample", "total_bits", "paper"))
+    output = console()
+    output.print(table)
+    output.print(
+        f"codelength    {code} bits per label, {total.mean:,.0f} ± {total.std:,.0f} bits for {result['train_size']:,} "
+        f"labels (uniform code: {math.log2(result['num_classes']):.3f} bits per label)\n"
+        f"paper's unit  {paper} (Table 16: Σ n CE / N, not a codelength)",
+        highlight=False,
+    )
+    for split, c in result["certificate"].items():
+        output.print(
+            f"certificate   {split}: mean gap {c['mean_gap']:.1e}, covariance gap {c['covariance_gap']:.1e}, "
+            f"edit {c['edit_size']:.1%} of the variance, {c['out_of_range']:.1%} of values out of range",
+            highlight=False,
+        )
+
+
+def write_tables(grid: Grid, directory: Path) -> list[Path]:
+    """table.md, as on the terminal, and table.csv, one line per run with every number unrounded."""
+    markdown = [f"| dataset · model | {' | '.join(grid.columns)} |", "| --- " * (len(grid.columns) + 1) + "|"]
+    for row in grid.rows:
+        cells = [grid.cells[row].get(column) for column in grid.columns]
+        texts = ["<br>".join(cell_lines(cell, grid.control(row))) if cell else "not run" for cell in cells]
+        markdown.append(f"| {row} | {' | '.join(texts)} |")
+    paths = [directory / "table.md", directory / "table.csv"]
+    write_text(paths[0], "\n".join([*markdown, "", _CAPTION, ""]))
+    text = io.StringIO()
+    records = [_record(grid, row, column) for row in grid.rows for column in grid.cells[row]]
+    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    write_text(paths[1], text.getvalue())
+    return paths
+
+
+def _record(grid: Grid, row: str, column: str) -> dict[str, Any]:
+    result, control = grid.cells[row][column], grid.control(row)
+    code, paper = Spread.of(result["mdl"]["bits_per_sample"]), Spread.of(result["mdl"]["paper"])
+    loss, accuracy = Spread.of(result["final"]["loss_bits"]), Spread.of(result["final"]["accuracy"])
+    difference = versus(result, control) if control is not None else None
+    certificate = result["certificate"]["train"]
+    return {
+        "row": row,
+        "eraser": column,
+        "run_id": result["run_id"],
+        "seeds": len(result["seeds"]),
+        "bits_per_sample_mean": code.mean,
+        "bits_per_sample_std": code.std,
+        "difference_bits": difference.mean if difference else None,
+        "difference_standard_error": difference.standard_error if difference else None,
+        "paper_units_mean": paper.mean,
+        "paper_units_std": paper.std,
+        "final_loss_bits_mean": loss.mean,
+        "final_loss_bits_std": loss.std,
+        "final_accuracy_mean": accuracy.mean,
+        "final_accuracy_std": accuracy.std,
+        **{key: certificate[key] for key in ("mean_gap", "covariance_gap", "edit_size", "out_of_range")},
+        "parameters": result["parameters"],
+        "seconds": result["timing"]["seconds"],
+    }
+
+
+def _difference(difference: Difference) -> str:
+    if difference.standard_error is None:
+        return f"{difference.mean:+.3f} (one seed)"
+    return f"{difference.mean:+.3f} ± {difference.standard_error:.3f}{' *' if difference.significant else ''}"
