@@ -17,14 +17,15 @@ class Certificate:
     """How far the class moments of one erased split are from equal (Theorems 2.2 and 2.3 of the paper).
 
     No predictor of degree N beats the constant one if and only if class moments up to order N are equal.
+    Sizes are relative to Σ_xx, the total covariance of the training split before erasure.
 
     Attributes:
         n: examples in the split.
-        mean_gap: max_j ‖m_j - m̄‖ / √tr Σ_xx, Σ_xx of the split before erasure.
-        covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, Σ̄ the average class covariance.
+        mean_gap: max_j ‖m_j - m̄‖ / √tr Σ_xx.
+        covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, Σ̄ the average class covariance of the split.
         edit_size: E‖x' - x‖² / tr Σ_xx.
         out_of_range: fraction of erased values outside the admissible range [0, 1].
-        rounding: relative size of one rounding of the stored dtype, on the scale of the gaps.
+        rounding: what rounding values once to the stored dtype amounts to, on the scale of the gaps.
     """
 
     n: int
@@ -35,25 +36,38 @@ class Certificate:
     rounding: float
 
 
-def certify(original: Tensor, erased: Tensor, z: Tensor, num_classes: int) -> Certificate:
-    """Certificate of `erased` against `original`, both [n, ...] with labels `z` [n]; `erased` as it is stored."""
-    before = ClassMoments.fit(original, z, num_classes=num_classes)
-    after = ClassMoments.fit(erased, z, num_classes=num_classes)
-    variance = before.total.trace().clamp(min=torch.finfo(torch.float64).tiny)
-    seen = after.counts > 0  # a small held-out split may lack a class
+def certify(original: Tensor, erased: Tensor, z: Tensor, reference: ClassMoments) -> Certificate:
+    """Certificate of one split.
+
+    Args:
+        original: images before erasure, [n, ...].
+        erased: images as they are stored, [n, ...].
+        z: labels, [n].
+        reference: moments of the training split before erasure.
+
+    Raises:
+        ValueError: the training images are all alike.
+    """
+    total = reference.total
+    variance = total.trace()
+    if not variance > 0:
+        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
+    after = ClassMoments.fit(erased, z, num_classes=reference.num_classes, device=total.device)
+    seen = (after.counts > 0).nonzero().squeeze(1)  # a small held-out split may lack a class
     mean_gap = (after.means - after.mean)[seen].norm(dim=1).max() / variance.sqrt()
-    spread = torch.stack([(c - after.within).norm() for c in after.covariances[seen]]).max()
+    average = after.within
+    covariance_gap = max(float((after.covariance(j) - average).norm()) for j in seen.tolist())
     edit = sum(
-        ((b.double() - a.double()) ** 2).sum() for a, b in zip(original.split(8192), erased.split(8192), strict=True)
+        float((b.double() - a.double()).square().sum())
+        for a, b in zip(original.split(8192), erased.split(8192), strict=True)
     )
-    outside = ((erased < 0) | (erased > 1)).to(torch.float64).mean()
     return Certificate(
         n=len(z),
         mean_gap=float(mean_gap),
-        covariance_gap=float(spread / before.total.norm().clamp(min=torch.finfo(torch.float64).tiny)),
-        edit_size=float(edit / len(z) / variance),
-        out_of_range=float(outside),
-        rounding=float(torch.finfo(erased.dtype).eps * (1 + before.mean.square().sum() / variance).sqrt()),
+        covariance_gap=covariance_gap / float(total.norm()),
+        edit_size=edit / len(z) / float(variance),
+        out_of_range=float(((erased < 0) | (erased > 1)).to(torch.float64).mean()),
+        rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
     )
 
 

@@ -128,6 +128,10 @@ class ClassMoments:
         """Class covariances Σ_j, [k, d, d]; zero for a class without examples."""
         return self._scatters / self.counts.clamp(min=1)[:, None, None]
 
+    def covariance(self, j: int) -> Tensor:
+        """Covariance Σ_j of one class, [d, d]."""
+        return self._scatters[j] / self.counts[j].clamp(min=1)
+
     @property
     def within(self) -> Tensor:
         """Within-class covariance Σ_W = Σ λ_j Σ_j, [d, d]."""

@@ -107,7 +107,7 @@ def _build(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
     parts = {
-        name: LabelledImages(_unit_range(part.images, raw.max_value), part.labels)
+        name: LabelledImages(_unit_range(part.images, raw.max_value, dtype), part.labels)
         for name, part in splits(source, raw).items()
     }
     train = parts["train"]
@@ -120,7 +120,7 @@ def _build(
     for name, part in parts.items():
         erased = eraser(part.images, part.labels).to(dtype)
         tensors |= {f"{name}.images": erased, f"{name}.labels": part.labels}
-        certificates[name] = certify(part.images, erased, part.labels, k)
+        certificates[name] = certify(part.images, erased, part.labels, moments)
     require_erased(certificates["train"], eraser.erased_order, eraser_class.__name__)
     channels = train.images.double().transpose(0, 1).flatten(1)
     tensors |= {"channel_mean": channels.mean(1), "channel_std": channels.std(1).clamp(min=1e-6)}
@@ -131,10 +131,10 @@ def _build(
     return tensors, metadata
 
 
-def _unit_range(images: Tensor, max_value: int) -> Tensor:
-    """uint8 0..max_value to float32 0..1; floating images as they are.
+def _unit_range(images: Tensor, max_value: int, dtype: torch.dtype) -> Tensor:
+    """uint8 0..max_value to 0..1 in float32, or in float64 if that is stored; floating images are there already.
 
-    The division by max_value is rounded to float32 once, before any statistic: what the eraser is fitted
-    on is exactly what it is applied to.
+    Rounded once, before any statistic: what the eraser is fitted on is exactly what it is applied to.
     """
-    return images if images.is_floating_point() else images.to(torch.float32) / max_value
+    working = images.to(torch.promote_types(dtype, torch.float32))
+    return working if images.is_floating_point() else working / max_value

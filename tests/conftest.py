@@ -1,0 +1,95 @@
+"""What all tests share: the digits, small settings, the command line in-process."""
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings as hypothesis_settings
+from torch import Tensor
+
+from conf import cli
+from erasure.datasets.digits import Digits
+from train.settings import TrainSettings
+
+hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+hypothesis_settings.load_profile("repeatable")
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def digits_source() -> Digits:
+    return Digits(name="digits", flip=False, validation_size=None, test_fraction=0.2, split_seed=0)
+
+
+@pytest.fixture(scope="session")
+def digits(digits_source: Digits) -> tuple[Tensor, Tensor]:
+    """All 1,797 digits, float64 [n, 1, 8, 8] in 0..1, and their labels."""
+    raw = digits_source.load()
+    return raw.train.images.double() / raw.max_value, raw.train.labels
+
+
+@pytest.fixture
+def settings() -> TrainSettings:
+    """Training that ends in a second."""
+    return TrainSettings(
+        lr=3e-3,
+        betas=(0.9, 0.999),
+        weight_decay=0.0,
+        warmup_steps=10,
+        batch_size=32,
+        max_epochs=6,
+        patience=2,
+        min_improvement_bits=1e-3,
+        eval_every=1,
+        min_epoch_steps=4,
+        crop_padding=0.125,
+        precision="float32",
+        eval_batch_size=512,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Run a verb's command line in this process, in an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(verb: cli.Verb, *arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", [verb.name, *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main(verb)
+        shown = capsys.readouterr()
+        return Outcome(int(ended.value.code or 0), shown.out, shown.err)
+
+    return run
+
+
+def gaps(x: Tensor, z: Tensor, reference: Tensor) -> tuple[float, float]:
+    """Relative gaps between class means and between class covariances, computed the plain way.
+
+    Independent of `ClassMoments` and `certify`, which are tested against it.
+    """
+    x, reference = x.flatten(1).double(), reference.flatten(1).double()
+    centred = reference - reference.mean(0)
+    total = centred.T @ centred / len(reference)
+    classes = [x[z == j] for j in z.unique()]
+    means = torch.stack([c.mean(0) for c in classes])
+    covariances = torch.stack([(c - c.mean(0)).T @ (c - c.mean(0)) / len(c) for c in classes])
+    weights = torch.tensor([len(c) / len(x) for c in classes], dtype=torch.float64)
+    average = (weights[:, None, None] * covariances).sum(0)
+    mean_gap = (means - x.mean(0)).norm(dim=1).max() / total.trace().sqrt()
+    covariance_gap = (covariances - average).flatten(1).norm(dim=1).max() / total.norm()
+    return float(mean_gap), float(covariance_gap)

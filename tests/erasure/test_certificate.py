@@ -1,0 +1,59 @@
+"""The certificate says what is there, and a broken guarantee is refused."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from erasure import ClassMoments, LeaceEraser
+from erasure.certificate import BrokenGuaranteeError, certify, require_erased
+from tests.conftest import gaps
+
+
+def test_it_measures_what_an_independent_computation_measures(digits) -> None:
+    x, z = digits
+    erased = LeaceEraser.fit(x, z)(x) * 1.2 - 0.1
+    certificate = certify(x, erased, z, ClassMoments.fit(x, z))
+    mean_gap, covariance_gap = gaps(erased, z, x)
+    variance = x.flatten(1).var(0, correction=0).sum()
+    assert certificate.n == len(z)
+    assert certificate.mean_gap == pytest.approx(mean_gap, abs=1e-14)
+    assert certificate.covariance_gap == pytest.approx(covariance_gap, rel=1e-10)
+    assert certificate.edit_size == pytest.approx(float((erased - x).flatten(1).square().sum(1).mean() / variance))
+    assert certificate.out_of_range == float(((erased < 0) | (erased > 1)).double().mean())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_leace_keeps_its_promise_in_every_stored_dtype_and_raw_data_does_not(digits, dtype: torch.dtype) -> None:
+    x, z = digits
+    erased = LeaceEraser.fit(x, z)(x).to(dtype)
+    raw = ClassMoments.fit(x, z)
+    certificate = certify(x, erased, z, raw)
+    require_erased(certificate, 1, "LEACE")
+    with pytest.raises(BrokenGuaranteeError, match="LEACE promises equal class covariances"):
+        require_erased(certificate, 2, "LEACE")
+    require_erased(certify(x, x.to(dtype), z, raw), 0, "control")
+    with pytest.raises(BrokenGuaranteeError, match="equal class means, but the relative gap"):
+        require_erased(certify(x, x.to(dtype), z, raw), 1, "LEACE")
+
+
+def test_a_gap_that_is_not_a_number_is_no_proof(digits) -> None:
+    x, z = digits
+    certificate = certify(x, x, z, ClassMoments.fit(x, z))
+    with pytest.raises(BrokenGuaranteeError):
+        require_erased(dataclasses.replace(certificate, mean_gap=float("nan")), 1, "LEACE")
+
+
+def test_a_split_without_one_of_the_classes_is_certified_for_the_others(digits) -> None:
+    x, z = digits
+    some = z < 9
+    certificate = certify(x[some], x[some], z[some], ClassMoments.fit(x, z))
+    assert certificate.mean_gap == pytest.approx(gaps(x[some], z[some], x)[0])
+    lone = certify(x[:1], x[:1], z[:1], ClassMoments.fit(x, z))
+    assert lone.mean_gap == lone.covariance_gap == 0
+
+
+def test_images_all_alike_are_refused(digits) -> None:
+    x, z = torch.ones_like(digits[0]), digits[1]
+    with pytest.raises(ValueError, match="all training images are alike"):
+        certify(x, x, z, ClassMoments.fit(x, z))

@@ -1,0 +1,149 @@
+"""LEACE's theorem, with the negative control beside it: a probe learns before and cannot after."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from erasure import ClassMoments, IdentityEraser, LeaceEraser
+from tests.conftest import gaps
+
+
+def entropy_bits(z: Tensor) -> float:
+    shares = z.bincount().double() / len(z)
+    return float(-(shares * shares.log2()).sum())
+
+
+def linear_probe_bits(x: Tensor, z: Tensor) -> float:
+    """Lowest training loss that logistic regression reaches, in bits: full batch, L-BFGS to convergence."""
+    x = x.flatten(1).double()
+    x = (x - x.mean(0)) / x.std()
+    weight = torch.zeros(x.shape[1], int(z.max()) + 1, dtype=torch.float64, requires_grad=True)
+    bias = torch.zeros(weight.shape[1], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=300, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = torch.nn.functional.cross_entropy(x @ weight + bias, z)
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    return loss().item() / math.log(2)
+
+
+def test_a_linear_probe_cannot_beat_the_constant_predictor_after_and_does_before(digits) -> None:
+    x, z = digits
+    erased = LeaceEraser.fit(x, z)(x)
+    assert linear_probe_bits(x, z) < 0.2
+    assert linear_probe_bits(erased, z) == pytest.approx(entropy_bits(z), abs=1e-9)
+    # the information is erased on average only: half of the data, whose class means differ again, betrays it
+    assert linear_probe_bits(erased[:900], z[:900]) < entropy_bits(z[:900]) - 0.1
+
+
+def test_class_means_of_the_digits_are_equal_to_rounding(digits) -> None:
+    x, z = digits  # three pixels are constant: the covariance is singular
+    erased = LeaceEraser.fit(x, z)(x)
+    assert gaps(x, z, x)[0] > 0.5
+    assert gaps(erased, z, x)[0] < 1e-14
+
+
+def test_global_mean_is_kept_and_erasing_twice_changes_nothing(digits) -> None:
+    x, z = digits
+    keep = (z != 3) | (torch.arange(len(z)) % 7 == 0)  # imbalanced
+    x, z = x[keep], z[keep]
+    eraser = LeaceEraser.fit(x, z)
+    erased = eraser(x)
+    torch.testing.assert_close(erased.mean(0), x.mean(0), rtol=0, atol=1e-14)
+    torch.testing.assert_close(eraser(erased), erased, rtol=0, atol=1e-13)
+    assert gaps(erased, z, x)[0] < 1e-14
+
+
+@given(seed=st.integers(0, 10_000))
+def test_any_other_projection_that_erases_edits_more(digits, seed: int) -> None:
+    """Theorem 4.3: the edit is minimal in every norm at once, among maps x - P (x - m̄) that erase."""
+    x, z = digits
+    x = x.flatten(1)[:, x.flatten(1).std(0) > 0]
+    eraser = LeaceEraser.fit(x, z)
+    generator = torch.Generator().manual_seed(seed)
+    norm = torch.randn(x.shape[1], x.shape[1], dtype=torch.float64, generator=generator)
+    moments = ClassMoments.fit(x, z)
+    # any P = S (R S)⁺ R with S spanning the class means and R arbitrary satisfies P S = S
+    shifts = (moments.means - moments.mean)[:-1].T
+    rows = torch.randn(9, x.shape[1], dtype=torch.float64, generator=generator)
+    rows = eraser.right + torch.rand(1, generator=generator).item() * rows  # near the optimum, too
+    other = shifts @ torch.linalg.solve(rows @ shifts, rows)
+    erased = x - (x - moments.mean) @ other.T
+    assert gaps(erased, z, x)[0] < 1e-9
+    least = ((eraser(x) - x) @ norm).square().sum()
+    assert least <= ((erased - x) @ norm).square().sum() * (1 + 1e-12)
+
+
+@given(scale=st.sampled_from([1e-9, 1e-4, 1e6]), seed=st.integers(0, 100))
+def test_low_contrast_data_is_erased_as_well(digits, scale: float, seed: int) -> None:
+    """An absolute tolerance would leave class information in data of small contrast, or in dim pixels."""
+    x, z = digits
+    pixel = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    dim = x * torch.where(pixel < 0.3, scale, 1.0)
+    erased = LeaceEraser.fit(dim, z)(dim)
+    moments = ClassMoments.fit(erased, z)
+    worst = (moments.means - moments.mean).abs().amax(0)
+    std = ClassMoments.fit(dim, z).total.diagonal().sqrt()
+    assert (worst <= 1e-12 * std).all()  # pixel by pixel, not only in total
+
+
+@pytest.mark.parametrize("n", [25, 60, 400])
+def test_fewer_examples_than_pixels_and_duplicated_pixels(n: int) -> None:
+    generator = torch.Generator().manual_seed(n)
+    z = torch.arange(n) % 5
+    x = torch.randn(n, 40, generator=generator, dtype=torch.float64) + torch.nn.functional.one_hot(z, 40)
+    x = torch.cat([x, x[:, :10], torch.full((n, 2), 0.3)], 1)
+    eraser = LeaceEraser.fit(x, z)
+    erased = eraser(x)
+    assert gaps(erased, z, x)[0] < 1e-12
+    torch.testing.assert_close(erased[:, 40:50], erased[:, :10], rtol=0, atol=1e-10)
+    torch.testing.assert_close(erased[:, 50:], x[:, 50:], rtol=0, atol=0)
+
+
+def test_classes_with_the_same_mean_cost_no_direction() -> None:
+    x = torch.randn(50, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = torch.cat([x, x, x + 1])  # classes 0 and 1 are copies
+    z = torch.arange(3).repeat_interleave(50)
+    assert LeaceEraser.fit(x, z).left.shape == (6, 1)
+    same = LeaceEraser.fit(x[:100], z[:100])
+    torch.testing.assert_close(same(x), x)
+
+
+def test_rank_and_storage_are_thin(digits) -> None:
+    eraser = LeaceEraser.fit(*digits)
+    assert eraser.left.shape == (64, 9)
+    assert eraser.right.shape == (9, 64)
+    assert not LeaceEraser.uses_labels
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_shape_and_dtype_are_kept(digits, dtype: torch.dtype) -> None:
+    x, z = digits
+    erased = LeaceEraser.fit(x, z)(x.to(dtype), z)
+    assert erased.shape == x.shape
+    assert erased.dtype == dtype
+    assert gaps(erased, z, x)[0] < 16 * torch.finfo(dtype).eps
+
+
+def test_bad_input_is_refused(digits) -> None:
+    x, z = digits
+    eraser = LeaceEraser.fit(x, z)
+    with pytest.raises(ValueError, match="convert it to float first"):
+        eraser((x * 16).to(torch.uint8))
+    with pytest.raises(ValueError, match="with 64 values per example"):
+        eraser(x[..., :4])
+    with pytest.raises(ValueError, match="class 9 has 1"):
+        LeaceEraser.fit(torch.cat([x[z < 9], x[z == 9][:1]]), torch.cat([z[z < 9], z[z == 9][:1]]))
+
+
+def test_the_control_changes_nothing(digits) -> None:
+    x, z = digits
+    assert torch.equal(IdentityEraser.fit(x, z)(x), x)

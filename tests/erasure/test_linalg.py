@@ -1,0 +1,38 @@
+"""Square-root factors of covariances against their definition."""
+
+import pytest
+import torch
+
+from erasure.linalg import CovarianceFactor
+
+
+def covariance(rank: int, d: int = 12) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(rank)
+    root = torch.randn(d, rank, dtype=torch.float64, generator=generator)
+    root = root * torch.logspace(0, -6, d, dtype=torch.float64)[:, None]  # pixels of very different contrast
+    return root @ root.T
+
+
+@pytest.mark.parametrize(("rank", "full"), [(30, True), (12, True), (7, False), (1, False)])
+def test_the_factor_squares_to_the_covariance(rank: int, full: bool) -> None:
+    sigma = covariance(rank)
+    factor = CovarianceFactor(sigma, torch.zeros(12, dtype=torch.float64))
+    assert factor.full_rank == full
+    r = 12 if full else rank
+    f = factor.multiply(torch.eye(r, dtype=torch.float64))
+    scale = sigma.diagonal().sqrt()
+    torch.testing.assert_close((f @ f.T) / scale / scale[:, None], sigma / scale / scale[:, None], rtol=0, atol=1e-12)
+    inverse = factor.solve(torch.eye(12, dtype=torch.float64))
+    torch.testing.assert_close(inverse @ f, torch.eye(r, dtype=torch.float64), rtol=0, atol=1e-9)
+    torch.testing.assert_close(factor.solve_transposed(torch.eye(r, dtype=torch.float64)), inverse.T)
+
+
+def test_constant_coordinates_are_left_out() -> None:
+    sigma = torch.diag(torch.tensor([1.0, 0.0, 4.0, 1e-33], dtype=torch.float64))
+    factor = CovarianceFactor(sigma, torch.full((4,), 0.3, dtype=torch.float64))
+    assert factor.full_rank
+    assert factor.solve(torch.ones(4, 1, dtype=torch.float64)).flatten().tolist() == [1.0, 0.5]
+    assert CovarianceFactor(0 * sigma, torch.ones(4, dtype=torch.float64)).solve(torch.ones(4, 2).double()).shape == (
+        0,
+        2,
+    )

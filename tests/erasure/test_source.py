@@ -1,0 +1,67 @@
+"""Splits belong to the dataset: stratified, disjoint, the same every time."""
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erasure.datasets.digits import Digits
+from erasure.source import LabelledImages, RawImages, splits, stratified_split
+
+
+@given(
+    labels=st.lists(st.integers(0, 4), min_size=2, max_size=200), share=st.floats(0.01, 0.99), seed=st.integers(0, 9)
+)
+def test_stratified_split_takes_every_class_in_proportion(labels: list[int], share: float, seed: int) -> None:
+    z = torch.tensor(labels)
+    size = round(share * len(z))
+    kept, held = stratified_split(z, size, seed)
+    assert len(held) == size
+    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(len(z)))
+    for j in set(labels):
+        exact = share_of(z, j) * size
+        assert abs(int((z[held] == j).sum()) - exact) < 1 + 1e-9
+
+
+def share_of(z: torch.Tensor, j: int) -> float:
+    return int((z == j).sum()) / len(z)
+
+
+def test_digits_splits(digits_source: Digits) -> None:
+    raw = digits_source.load()
+    parts = splits(digits_source, raw)
+    assert {name: len(part) for name, part in parts.items()} == {"train": 1295, "validation": 143, "test": 359}
+    again = splits(digits_source, raw)
+    assert all(torch.equal(parts[name].images, again[name].images) for name in parts)
+    other = splits(dataclasses.replace(digits_source, split_seed=1), raw)
+    assert not torch.equal(parts["test"].images, other["test"].images)
+
+
+def test_an_official_test_split_is_used_as_it_is(digits_source: Digits) -> None:
+    raw = digits_source.load()
+    official = raw.train[torch.arange(50)]
+    parts = splits(digits_source, dataclasses.replace(raw, test=official))
+    assert torch.equal(parts["test"].images, official.images)
+    assert len(parts["train"]) + len(parts["validation"]) == 1797
+
+
+def test_sizes_that_do_not_fit_are_refused(digits_source: Digits) -> None:
+    raw = digits_source.load()
+    with pytest.raises(ValueError, match="dataset.validation_size=5000 must be between 1 and 1437"):
+        splits(dataclasses.replace(digits_source, validation_size=5000), raw)
+    with pytest.raises(ValueError, match="dataset.test_fraction=1.5"):
+        splits(dataclasses.replace(digits_source, test_fraction=1.5), raw)
+
+
+def test_labels_that_no_class_has_are_refused(digits_source: Digits) -> None:
+    images = torch.zeros(4, 1, 2, 2)
+    raw = RawImages(LabelledImages(images, torch.tensor([0, 1, 2, 0])), None, ("a", "b"))
+    with pytest.raises(ValueError, match="labels from 0 to 2, but 2 classes"):
+        splits(digits_source, raw)
+
+
+def test_identity_holds_what_determines_the_numbers(digits_source: Digits) -> None:
+    assert digits_source.identity()["content"] == digits_source.content()
+    assert dataclasses.replace(digits_source, split_seed=1).identity() != digits_source.identity()

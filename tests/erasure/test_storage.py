@@ -1,0 +1,107 @@
+"""Files appear whole or not at all, and a damaged one is named."""
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from erasure import storage
+from erasure.storage import DamagedFileError, DiskFullError, load_tensors, read_json, save_tensors, write_json
+
+
+def test_tensors_and_metadata_come_back(tmp_path: Path) -> None:
+    tensors = {"a": torch.randn(3, 4), "b": torch.arange(5), "c": torch.randn(2).bfloat16(), "none": torch.zeros(0, 3)}
+    save_tensors(tmp_path / "x.safetensors", tensors, {"names": ["é", "b"], "n": 3})
+    loaded, metadata = load_tensors(tmp_path / "x.safetensors")
+    assert metadata == {"names": ["é", "b"], "n": 3}
+    for name, tensor in tensors.items():
+        assert torch.equal(loaded[name], tensor)
+        assert loaded[name].dtype == tensor.dtype
+
+
+def test_files_are_as_readable_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        save_tensors(tmp_path / "x.safetensors", {"a": torch.ones(2)})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x.safetensors").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "swapped"])
+def test_damage_is_found(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "x.safetensors"
+    save_tensors(path, {"a": torch.randn(100), "b": torch.randn(100)})
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        content = content[:-10]
+    elif damage == "flipped":
+        content[-3] ^= 1
+    elif damage == "emptied":
+        content = bytearray()
+    else:
+        content[-800:-400], content[-400:] = content[-400:], content[-800:-400]
+    path.write_bytes(content)
+    with pytest.raises(DamagedFileError, match=r"x\.safetensors"):
+        load_tensors(path)
+
+
+def test_broken_json_names_the_file_and_nan_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"a": 1')
+    with pytest.raises(DamagedFileError, match=r"result\.json is not valid JSON"):
+        read_json(tmp_path / "result.json")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "other.json", {"a": float("nan")})
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, 1)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "fsync", full)
+    with pytest.raises(DiskFullError, match=r"no space left on disk for .*x\.json: free some"):
+        write_json(path, 2)
+    assert read_json(path) == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("point", ["mid-write", "before-rename"])
+def test_a_killed_writer_leaves_the_old_file(tmp_path: Path, point: str) -> None:
+    """SIGKILL at a named point of a rewrite, in another process; the exit status proves the kill."""
+    path = tmp_path / "x.safetensors"
+    save_tensors(path, {"a": torch.zeros(1000)})
+    script = f"""
+import os, signal, torch
+from pathlib import Path
+from erasure import storage
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+if "{point}" == "mid-write":
+    real = storage.save_file
+    def half(tensors, path, metadata):
+        real(tensors, path, metadata)
+        os.truncate(path, 1000)
+        die()
+    storage.save_file = half
+else:
+    Path.replace = die
+storage.save_tensors(Path({str(path)!r}), {{"a": torch.ones(1000)}})
+"""
+    killed = subprocess.run([sys.executable, "-c", script], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert load_tensors(path)[0]["a"].sum() == 0
+
+
+def test_fingerprints_ignore_the_order_of_keys_and_nothing_else() -> None:
+    assert storage.fingerprint({"a": 1, "b": [2]}) == storage.fingerprint({"b": [2], "a": 1})
+    assert storage.fingerprint({"a": 1, "b": [2]}) != storage.fingerprint({"a": 1, "b": [3]})
