@@ -21,7 +21,8 @@ class MLP(Classifier):
     """`depth` hidden layers of `width` units and a readout that starts at zero.
 
     SwiGLU (Shazeer 2020) computes silu(u) · v from two linear maps, so that its layers have about twice
-    the parameters.
+    the parameters. As its units are quadratic in their input, its scale squares from layer to layer and
+    overflows float32 at depth 8; so every layer after the first sees its input at unit root mean square.
 
     Args:
         input_shape: (C, H, W).
@@ -63,7 +64,9 @@ class MLP(Classifier):
 
     def forward(self, x: Tensor) -> Tensor:
         h = x.flatten(-3)
-        for layer in self.hidden:
+        for i, layer in enumerate(self.hidden):
+            if i and self.activation == "swiglu":
+                h = F.rms_norm(h, h.shape[-1:])
             h = self._activate(layer(h))
         return self.readout(h)
 

@@ -13,17 +13,20 @@ _PAIRED = ("dataset", "model", "train", "mdl", "seeds", "dtype")  # all that a r
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean over seeds, with the sample standard deviation (0 for one seed)."""
+    """Mean over seeds, with the sample standard deviation (None for one seed)."""
 
     mean: float
-    std: float
+    std: float | None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        return cls(mean(values), stdev(values) if len(values) > 1 else 0.0)
+        return cls(mean(values), stdev(values) if len(values) > 1 else None)
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.std:.3f}"
+    def __format__(self, number_format: str) -> str:
+        """`f"{spread:.3f}"` is "1.234 ± 0.056", or "1.234" for one seed."""
+        number_format = number_format or ".3f"
+        mean = format(self.mean, number_format)
+        return mean if self.std is None else f"{mean} ± {format(self.std, number_format)}"
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Job:
         return cls(
             verb=verb,
             config=config,
-            source=Target(config["dataset"]).build(),
+            source=Target(config["dataset"]).build(Source),
             settings=TrainSettings(**config["train"]),
             device=pick_device(config["device"]),
         )
@@ -91,15 +91,12 @@ class Bench:
 def load(job: Job) -> Bench:
     """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
     target = Target(job.config["eraser"])
-    eraser = target.resolve()
-    if not (isinstance(eraser, type) and issubclass(eraser, Eraser)):
-        raise ValueError(f"eraser._target_={target.path} is not an Eraser class")
+    eraser = target.resolve(Eraser)
     dtype = getattr(torch, job.config["dtype"])
     dataset = erased_dataset(job.source, eraser, target.options, dtype=dtype, cache=Cache(job.config["cache_dir"]))
     data = to_device(dataset, crop_padding=job.settings.crop_padding, flip=job.source.flip, device=job.device)
-    model = Target(job.config["model"]).build(data["train"].image_shape, len(dataset.class_names))
-    if not isinstance(model, Classifier):
-        raise ValueError(f"model._target_={job.config['model']['_target_']} is not a Classifier")
+    shape, k = data["train"].image_shape, len(dataset.class_names)
+    model = Target(job.config["model"]).build(Classifier, shape, k)
     return Bench(job, dataset, data, Ensemble(model.to(job.device), _precision(job)))
 
 
@@ -156,7 +153,7 @@ def carry_out(
                     "versions": versions(job.device),
                 }
                 run.finish(result)
-    except Exception as error:
+    except BaseException as error:
         run.fail(error)
         raise
     return result

@@ -78,6 +78,7 @@ class Logger:
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             log.warning("W&B is not reachable (%s): this run is logged offline", reason)
+            wandb.teardown()  # the service still holds the run's id
             self._wandb_run = init("offline")
         for metrics, axis in axes.items():
             self._wandb_run.define_metric(axis)

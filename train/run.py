@@ -53,8 +53,10 @@ class Run:
             path.unlink()
 
     def fail(self, error: BaseException) -> None:
+        """Note why the run ended early: failed, or interrupted and ready to be continued."""
+        state = "failed" if isinstance(error, Exception) else "interrupted"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        write_json(self.directory / "state.json", {"state": "failed", "error": reason})
+        write_json(self.directory / "state.json", {"state": state, "error": reason})
 
     def part(self, name: str) -> Any:
         """A finished part of an unfinished run, or None."""

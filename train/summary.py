@@ -60,9 +60,7 @@ def _lines(grid: Grid) -> list[list[str]]:
             cells = []
             for name in _COLUMNS.values():
                 spread = Spread.of(result["final"][name])
-                cells.append(
-                    f"{100 * spread.mean:.1f} %" if name == "accuracy" else f"{spread.mean:.4f} ± {spread.std:.4f}"
-                )
+                cells.append(f"{100 * spread.mean:.1f} %" if name == "accuracy" else f"{spread:.4f}")
             epochs = result["epochs"]
             span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
             lines.append([row, column, *cells, f"{result['label_entropy_bits']:.4f}", span])

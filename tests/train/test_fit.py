@@ -1,0 +1,139 @@
+"""The training loop: members compute what they compute alone, to the bit the same every time."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+from erasure.pipeline import ErasedDataset
+from erasure.source import splits
+from models.classifier import Classifier
+from models.linear import LinearClassifier
+from models.mlp import MLP
+from train.data import DeviceImages, to_device
+from train.ensemble import Ensemble
+from train.fit import Fit, NonFiniteLossError, fit
+from train.randomness import permutation
+from train.settings import TrainSettings
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def data(digits_source) -> Mapping[str, DeviceImages]:
+    raw = digits_source.load()
+    parts = {
+        name: dataclasses.replace(part, images=part.images / 16) for name, part in splits(digits_source, raw).items()
+    }
+    dataset = ErasedDataset(parts, raw.class_names, {}, torch.tensor([0.3]), torch.tensor([0.4]))
+    return to_device(dataset, crop_padding=0.125, flip=False, device=CPU)
+
+
+class UnstackableMLP(MLP):
+    stackable = False
+
+
+def small(kind: type[MLP] = MLP) -> Classifier:
+    return kind((1, 8, 8), 10, width=24, depth=2, activation="relu")
+
+
+def run(model: Classifier, seeds: list[int], n: int, data, settings: TrainSettings) -> Fit:
+    subsets = torch.stack([permutation(seed, len(data["train"]))[:n] for seed in seeds])
+    return fit(Ensemble(model), seeds, subsets, data["train"], data["validation"], settings)
+
+
+def test_it_learns(data, settings: TrainSettings) -> None:
+    fitted = run(small(), [0, 1], 1000, data, dataclasses.replace(settings, max_epochs=15))
+    bits, accuracy = fitted.score(data["test"].plain, torch.arange(len(data["test"])), 100)
+    assert (bits < 0.8).all()
+    assert (accuracy > 0.8).all()
+    for curve, loss in zip(fitted.curves, bits, strict=True):
+        assert curve.validation_loss_bits[0] == pytest.approx(math.log2(10))  # epoch 0: the zero readout
+        assert curve.best_validation_bits == min(curve.validation_loss_bits)
+        assert abs(float(loss) - curve.best_validation_bits) < 0.5
+
+
+def test_a_run_repeats_to_the_bit(data, settings: TrainSettings) -> None:
+    first, again = (run(small(), [3, 7], 200, data, settings) for _ in range(2))
+    assert first.curves == again.curves
+    for name, weight in first.best.items():
+        assert torch.equal(weight, again.best[name])
+
+
+@pytest.mark.parametrize(
+    ("model", "worth_bits"), [(small(), 0.01), (LinearClassifier((1, 8, 8), 10), 0.06)], ids=["mlp", "linear"]
+)
+def test_a_member_computes_what_it_computes_alone(
+    model: Classifier, worth_bits: float, data, settings: TrainSettings
+) -> None:
+    settings = dataclasses.replace(settings, max_epochs=40, patience=2, min_improvement_bits=worth_bits, lr=0.01)
+    together = run(model, [0, 1, 2, 3], 60, data, settings)
+    assert len({curve.epochs for curve in together.curves}) > 1  # some stop while others go on
+    for s in range(4):
+        alone = run(model, [s], 60, data, settings)
+        assert together.curves[s].epoch == alone.curves[0].epoch
+        assert together.curves[s].validation_loss_bits == pytest.approx(alone.curves[0].validation_loss_bits, abs=2e-4)
+        for name in together.best:
+            torch.testing.assert_close(together.best[name][s], alone.best[name][0], rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(together.last[name][s], alone.last[name][0], rtol=1e-3, atol=1e-4)
+
+
+def test_an_architecture_that_cannot_be_stacked_gives_the_same(data, settings: TrainSettings) -> None:
+    stacked, single = (run(small(kind), [0, 1], 100, data, settings) for kind in (MLP, UnstackableMLP))
+    index = torch.stack([permutation(seed, len(data["train"]))[100:300] for seed in (0, 1)])
+    for a, b in zip(
+        stacked.score(data["train"].plain, index, 64), single.score(data["train"].plain, index, 64), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_the_best_weights_are_those_of_the_best_epoch(data, settings: TrainSettings) -> None:
+    settings = dataclasses.replace(settings, max_epochs=30, patience=6, lr=0.03)
+    fitted = run(small(), [0, 1], 40, data, settings)
+    assert any(curve.best_epoch < curve.epochs for curve in fitted.curves)
+    everything = torch.arange(len(data["validation"]))
+    best, _ = fitted.score(data["validation"].plain, everything, 1000)
+    last, _ = fitted.score(data["validation"].plain, everything, 1000, weights=fitted.last)
+    assert best.tolist() == pytest.approx([curve.best_validation_bits for curve in fitted.curves], abs=1e-5)
+    assert last.tolist() == pytest.approx([curve.validation_loss_bits[-1] for curve in fitted.curves], abs=1e-5)
+
+
+def test_scores_do_not_depend_on_the_batch_size(data, settings: TrainSettings) -> None:
+    fitted = run(small(), [0, 1], 50, data, settings)
+    for index in (torch.arange(359), torch.stack([torch.arange(100), torch.arange(100, 200)])):
+        whole, pieces = (fitted.score(data["test"].plain, index, size) for size in (1000, 7))
+        torch.testing.assert_close(whole[0], pieces[0], rtol=1e-6, atol=1e-6)
+        assert torch.equal(whole[1], pieces[1])
+
+
+def test_evaluations_are_spaced_and_the_last_epoch_is_evaluated(data, settings: TrainSettings) -> None:
+    fitted = run(small(), [0], 50, data, dataclasses.replace(settings, eval_every=3, max_epochs=7, patience=9))
+    assert fitted.curves[0].epoch == [0, 3, 6, 7]
+
+
+def test_a_diverging_run_says_where_and_what_to_lower(data, settings: TrainSettings) -> None:
+    bad = dataclasses.replace(settings, lr=1e38)
+    with pytest.raises(NonFiniteLossError, match=r"training size 50, seed 4, epoch [123], learning rate 1e\+38: lower"):
+        run(small(), [4], 50, data, bad)
+
+
+def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
+    subsets = permutation(0, len(data["train"]))[None, :300]
+    fitted = fit(Ensemble(small(), torch.bfloat16), [0], subsets, data["train"], data["validation"], settings)
+    assert fitted.curves[0].best_validation_bits < 2.5
+    assert fitted.best["readout.weight"].dtype == torch.float32
+
+
+def test_losses_are_means_per_member(data) -> None:
+    ensemble = Ensemble(small())
+    weights = {name: torch.randn(2, *p.shape) for name, p in ensemble.model.named_parameters()}
+    x, z = data["test"].plain(torch.arange(20).view(2, 10))
+
+    def reference(s: int) -> Tensor:
+        member = {name: weight[s] for name, weight in weights.items()}
+        return torch.nn.functional.cross_entropy(torch.func.functional_call(ensemble.model, member, (x[s],)), z[s])
+
+    torch.testing.assert_close(ensemble.losses(weights, x, z), torch.stack([reference(0), reference(1)]))

@@ -1,0 +1,57 @@
+"""Epochs: every example in turn, members independent, batches of one size."""
+
+import dataclasses
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train.order import EpochOrder
+from train.randomness import generator, permutation
+from train.settings import TrainSettings
+
+CPU = torch.device("cpu")
+
+
+def order(settings: TrainSettings, seeds: list[int], n: int, **changes) -> EpochOrder:
+    return EpochOrder(seeds, n, 9, dataclasses.replace(settings, **changes))
+
+
+@given(n=st.integers(1, 300), batch_size=st.integers(1, 64), least=st.integers(1, 30))
+def test_batches_are_equal_and_passes_visit_nearly_everything(n: int, batch_size: int, least: int) -> None:
+    made = order(SETTINGS, [0, 1], n, batch_size=batch_size, min_epoch_steps=least)
+    positions, views = made.draw([0, 1], CPU)
+    steps, batch = positions.shape[1:]
+    assert steps == made.steps >= least
+    assert batch <= min(batch_size, n)
+    assert views.shape == positions.shape
+    assert 0 <= int(views.min()) <= int(views.max()) < 9
+    one_pass = positions[0].flatten()[: made.batches * batch]
+    assert len(one_pass.unique()) == len(one_pass) > n - made.batches  # fewer left out than there are batches
+
+
+SETTINGS = TrainSettings(
+    lr=1.0, betas=(0.9, 0.99), weight_decay=0, warmup_steps=0, batch_size=8, max_epochs=1, patience=1,
+    min_improvement_bits=0, eval_every=1, min_epoch_steps=1, crop_padding=0, precision="float32", eval_batch_size=8,
+)  # fmt: skip
+
+
+def test_a_member_draws_what_it_would_draw_alone() -> None:
+    together, alone = order(SETTINGS, [3, 4, 5], 20), order(SETTINGS, [4], 20)
+    together.draw([0, 1, 2], CPU)
+    alone.draw([0], CPU)
+    positions, views = together.draw([1, 2], CPU)  # the first member has stopped
+    own_positions, own_views = alone.draw([0], CPU)
+    assert torch.equal(positions[:1], own_positions)
+    assert torch.equal(views[:1], own_views)
+    assert not torch.equal(positions[0], positions[1])
+
+
+def test_generators_are_told_apart_by_seed_and_purpose() -> None:
+    draws = {
+        float(torch.rand(1, generator=generator(*name)))
+        for name in [(0, "init"), (1, "init"), (0, "order"), (0, 10, "order"), (0, 1, "0order"), (11, "order")]
+    }
+    assert len(draws) == 6
+    assert torch.equal(permutation(3, 50), permutation(3, 50))
+    assert permutation(3, 50).sort().values.tolist() == list(range(50))
