@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 
 from conf.groups import chosen, common_keys, groups, keys
 from conf.schema import ConfigError, unknown_key
@@ -19,6 +19,8 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
         return unknown_key(choice, list(error.options), what=f"{group}=")
     if missing := re.search(r"Could not override '([^']+)'", text):
         return _no_such_key(missing.group(1), verb, overrides)
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: {text}"
     if isinstance(error, (ConfigError, ValueError, OSError)):
         return text
     if isinstance(error, HydraException):

@@ -10,12 +10,15 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 TARGETS = ("dataset", "eraser", "model")  # sections that name a class of ours in _target_
+
+
+T = TypeVar("T")
 
 
 class ConfigError(ValueError):
@@ -54,17 +57,20 @@ class Target:
         self.path = str(section["_target_"])
         self.section = section
 
-    def resolve(self) -> Any:
+    def resolve(self, kind: type[T] = object) -> type[T]:
         """Import the class.
 
         Raises:
-            ConfigError: there is no such class.
+            ConfigError: there is no such class, or it is no `kind`.
         """
         module, _, attribute = self.path.rpartition(".")
         try:
-            return getattr(importlib.import_module(module), attribute)
+            found = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"_target_={self.path}: cannot be imported ({error})") from error
+        if not (isinstance(found, type) and issubclass(found, kind)):
+            raise ConfigError(f"_target_={self.path}: must be a subclass of {kind.__module__}.{kind.__name__}")
+        return found
 
     @property
     def schema(self) -> Callable:
@@ -78,9 +84,9 @@ class Target:
         accepted = keyword_only(self.schema)
         return {key: value for key, value in self.section.items() if key in accepted}
 
-    def build(self, *args: Any) -> Any:
-        """Construct the class from positional arguments and the section's options."""
-        return self.resolve()(*args, **self.options)
+    def build(self, kind: type[T], *args: Any) -> T:
+        """Construct the class, a `kind`, from positional arguments and the section's options."""
+        return self.resolve(kind)(*args, **self.options)
 
 
 def keyword_only(function: Callable) -> dict[str, Any]:
@@ -138,7 +144,7 @@ def _one_line(prefix: str, error: ErrorDetails, allowed: list[str]) -> str:
     key, *place = error["loc"]
     if error["type"] == "extra_forbidden":
         return unknown_key(str(key), [n for n in allowed if n not in ("name", "_target_")], what=f"key {prefix}")
-    if error["type"] == "missing":
+    if error["type"] == "missing" and not place:
         return f"{prefix}{key} is missing: set it with {prefix}{key}=VALUE"
     message = error["msg"][0].lower() + error["msg"][1:]
     return f"{prefix}{key}{''.join(f'[{p}]' for p in place)}={error['input']}: {message}"

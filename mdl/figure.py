@@ -50,12 +50,13 @@ def _learning_curves(ax: Axes, runs: Mapping[str, Mapping[str, Any]], columns: S
         ax.plot(sizes, middle, color=line, marker="o", markersize=4, linewidth=1.8, label=column)
         ax.fill_between(sizes, np.maximum(middle - spread, 0), middle + spread, color=line, alpha=0.18, linewidth=0)
         ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / 5))][::-1]
-    chance_line(ax, math.log2(next(iter(runs.values()))["num_classes"]), "uniform code")
+    chance = math.log2(next(iter(runs.values()))["num_classes"])
+    chance_line(ax, chance, "uniform code")
     ax.set_xscale("log")
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, max(1.1 * chance, ax.get_ylim()[1]))
     ax.set(title=title, xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
 
 

@@ -64,8 +64,8 @@ def print_run(result: Mapping[str, Any]) -> None:
         following, test = point["ce_next_bits"], Spread.of(point["ce_test_bits"])
         table.add_row(
             f"{point['n']:,}",
-            str(Spread.of(following)) if following else "",
-            str(test),
+            f"{Spread.of(following)}" if following else "",
+            f"{test}",
             f"{100 * Spread.of(point['test_accuracy']).mean:.1f} %",
             f"{min(point['epochs'])}–{max(point['epochs'])}",
         )
@@ -73,7 +73,7 @@ def print_run(result: Mapping[str, Any]) -> None:
     output = console()
     output.print(table)
     output.print(
-        f"codelength    {code} bits per label, {total.mean:,.0f} ± {total.std:,.0f} bits for {result['train_size']:,} "
+        f"codelength    {code} bits per label, {total:,.0f} bits for {result['train_size']:,} "
         f"labels (uniform code: {math.log2(result['num_classes']):.3f} bits per label)\n"
         f"paper's unit  {paper} (Table 16: Σ n CE / N, not a codelength)",
         highlight=False,

@@ -1,0 +1,76 @@
+"""The schema is the signature: types are checked and converted, nothing else passes."""
+
+from typing import Literal
+
+import pytest
+
+from conf.schema import ConfigError, Target, keyword_only, unknown_key, validate
+from models.mlp import MLP
+from train.settings import TrainSettings
+
+
+def options(*, width: int, rate: float, pair: tuple[float, float], kind: Literal["a", "b"], size: int | None) -> None:
+    """Stands for a section."""
+
+
+GOOD = {
+    "dataset": {
+        "name": "d", "_target_": "erasure.datasets.digits.Digits", "flip": False, "validation_size": None,
+        "test_fraction": 0.2, "split_seed": 0,
+    },
+    "eraser": {"name": "e", "_target_": "erasure.LeaceEraser", "rank_tolerance": 1},
+    "model": {"name": "m", "_target_": "models.linear.LinearClassifier"},
+    "part": {"width": 3, "rate": 1, "pair": [1, 2], "kind": "a", "size": None},
+    "seeds": [0], "device": "cpu", "dtype": "float32", "runs_dir": "r", "cache_dir": "c",
+}  # fmt: skip
+
+
+def changed(section: str, **values):
+    return GOOD | {section: GOOD[section] | values}
+
+
+def test_values_take_the_types_of_the_signature() -> None:
+    checked = validate(GOOD, {"part": options})
+    assert checked["part"] == {"width": 3, "rate": 1.0, "pair": (1.0, 2.0), "kind": "a", "size": None}
+    assert isinstance(checked["part"]["rate"], float)
+    assert checked["eraser"]["rank_tolerance"] == 1.0
+    assert list(checked) == list(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"width": "three"}, "part.width=three: input should be a valid integer"),
+        ({"pair": [1]}, r"part.pair\[1\]=\[1\]: field required"),
+        ({"kind": "c"}, "part.kind=c: input should be 'a' or 'b'"),
+        ({"witdh": 3}, "unknown key part.witdh: did you mean width"),
+    ],
+)
+def test_anything_else_is_refused_in_one_line(values: dict, line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        validate(changed("part", **values), {"part": options})
+
+
+def test_sections_must_be_there_and_nothing_else() -> None:
+    with pytest.raises(ConfigError, match="section 'model' is missing"):
+        validate({key: value for key, value in GOOD.items() if key != "model"}, {"part": options})
+    with pytest.raises(ConfigError, match="unknown key part"):
+        validate(GOOD, {})
+    with pytest.raises(ConfigError, match=r"model\.name is missing"):
+        validate(GOOD | {"model": {"_target_": "models.linear.LinearClassifier"}}, {"part": options})
+
+
+def test_a_target_builds_its_class_from_its_options() -> None:
+    model = Target({"name": "m", "_target_": "models.mlp.MLP", "width": 4, "depth": 1, "activation": "relu"})
+    assert model.build(MLP, (1, 2, 2), 3).readout.weight.shape == (3, 4)
+    assert Target(GOOD["eraser"]).options == {"rank_tolerance": 1}
+    with pytest.raises(ConfigError, match=r"models.mlp.MLP: must be a subclass of train.settings.TrainSettings"):
+        model.build(TrainSettings)
+    with pytest.raises(ConfigError, match=r"_target_=no\.such: cannot be imported"):
+        Target({"_target_": "no.such"}).resolve()
+
+
+def test_keyword_only_arguments_of_a_dataclass_and_unknown_keys() -> None:
+    assert keyword_only(TrainSettings)["lr"] is float
+    assert unknown_key("zzz", ["lr"]) == "unknown key zzz: choose from lr"
+    assert unknown_key("lrr", ["lr", "b"]) == "unknown key lrr: did you mean lr? choose from b, lr"

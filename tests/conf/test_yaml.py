@@ -1,0 +1,85 @@
+"""Every YAML composes, satisfies its schema, lists every option it has, and can be instantiated."""
+
+from collections.abc import Callable
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from conf.groups import CONF, choices, groups, keys
+from conf.help import help_text
+from conf.schema import TARGETS, Target, keyword_only, validate
+from erasure.eraser import Eraser
+from mdl.__main__ import VERB as MDL
+from mdl.chunks import ChunkSettings
+from models.classifier import Classifier
+from train.__main__ import VERB as TRAIN
+from train.job import CONTROL, Job
+from train.logger import LoggerSettings
+from train.settings import TrainSettings
+
+SECTIONS: dict[str, Callable] = {"train": TrainSettings, "mdl": ChunkSettings, "logger": LoggerSettings}
+EVERY_CHOICE = [(group, choice) for group in groups() if group != "experiment" for choice in choices(group)]
+MANDATORY = {"image_folder": ["dataset.root=/nowhere"]}
+
+
+def composed(verb, *overrides: str) -> dict:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = OmegaConf.to_container(compose(verb.name, overrides=list(overrides)), resolve=True)
+    assert isinstance(config, dict)
+    return validate({str(key): value for key, value in config.items()}, verb.sections)
+
+
+@pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
+def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None:
+    config = composed(MDL, f"{group}={choice}", *MANDATORY.get(choice, []))
+    job = Job.from_config("mdl", config)
+    assert job.source.name
+    ChunkSettings(**config["mdl"])
+    LoggerSettings(**config["logger"])
+    Target(config["model"]).build(Classifier, (1, 8, 8), 10)
+    assert Target(config["eraser"]).resolve(Eraser)
+
+
+@pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
+def test_every_choice_lists_every_option(group: str, choice: str) -> None:
+    listed = set(keys(group, choice))
+    schema = Target(keys(group, choice)).schema if group in TARGETS else SECTIONS[group]
+    identifying = {"name", "_target_"} if group in TARGETS else set()
+    assert listed == set(keyword_only(schema)) | identifying
+
+
+@pytest.mark.parametrize("verb", [MDL, TRAIN], ids=lambda verb: verb.name)
+def test_defaults_compose_for_every_verb(verb) -> None:
+    config = composed(verb)
+    assert config["eraser"]["name"] == "leace"
+    assert Job.from_config(verb.name, config).identity().startswith(f"{verb.name}-digits-leace-mlp-")
+
+
+@pytest.mark.parametrize("experiment", choices("experiment"))
+def test_every_experiment_opens_with_its_header_and_composes(experiment: str) -> None:
+    first, *rest = (CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines()
+    assert first == "# @package _global_"
+    assert any(f"+experiment={experiment}" in line for line in rest if line.startswith("#"))
+    composed(MDL, f"+experiment={experiment}")
+
+
+def test_the_control_is_known_by_its_yaml() -> None:
+    assert keys("eraser", "control") == CONTROL
+
+
+@pytest.mark.parametrize("verb", [MDL, TRAIN], ids=lambda verb: verb.name)
+def test_help_names_every_group_choice_and_key(verb) -> None:
+    text = help_text(verb.name, verb.purpose)
+    for group, choice in EVERY_CHOICE:
+        if group == "mdl" and verb is TRAIN:
+            assert "mdl=" not in text
+            continue
+        assert f"{group}=" in text
+        assert choice in text
+    for key in ("model.width: 128", "train.lr: 3.0e-3", "seeds: [0", "runs_dir: runs"):
+        assert key in text
+    chosen = help_text(verb.name, verb.purpose, ["model=linear", "train=quick", "dataset=image_folder"])
+    assert "  model.width" not in chosen
+    assert "train.patience: 5 # evaluations without improvement" in chosen
+    assert "dataset.root: ???" in chosen

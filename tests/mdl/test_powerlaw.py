@@ -1,0 +1,29 @@
+"""Power-law fits: found where there is one, silent where there is none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mdl.powerlaw import fit_power_law
+
+SIZES = [27, 64, 109, 170, 253, 363, 507, 700, 953]
+
+
+@given(a=st.floats(1, 50), b=st.floats(0.2, 1.5), c=st.floats(0.0, 2.0))
+def test_a_power_law_is_recovered(a: float, b: float, c: float) -> None:
+    fitted = fit_power_law(SIZES, [a * n**-b + c for n in SIZES])
+    assert fitted is not None
+    assert fitted["r2"] > 0.9999
+    predicted = [fitted["a"] * n ** -fitted["b"] + fitted["c"] for n in SIZES]
+    assert predicted == pytest.approx([a * n**-b + c for n in SIZES], rel=0.01, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "losses", [[3.3] * 9, [1, 2, 3, 3, 3, 3, 3, 3, 3.5], [3, 1, 3, 1, 3, 1, 3, 1, 2.9]], ids=["flat", "rising", "noise"]
+)
+def test_curves_that_are_none_get_none(losses: list[float]) -> None:
+    assert fit_power_law(SIZES, losses) is None
+
+
+def test_too_few_points_get_none() -> None:
+    assert fit_power_law(SIZES[:3], [3.0, 2.0, 1.5]) is None

@@ -1,0 +1,27 @@
+"""A tiny run whose numbers a refactoring must reproduce.
+
+Where a change moves them on purpose, raise `train.run.RESULTS_VERSION` (so that no result of the old code
+is taken for one of the new) and put the new numbers here.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from erasure.storage import read_json
+from mdl.__main__ import VERB as MDL
+from train.run import RESULTS_VERSION
+
+GOLDEN_VERSION = 1
+BITS_PER_SAMPLE = {"control": [0.7607, 0.6862], "leace": [3.2219, 3.1802]}
+
+
+def test_golden_codelengths(command) -> None:
+    tiny = ["train=quick", "train.max_epochs=10", "mdl=quick", "seeds=[0,1]", "model.width=32", "logger.mode=disabled"]
+    outcome = command(MDL, "-m", "eraser=control,leace", *tiny)
+    assert outcome.code == 0, outcome.err
+    results = [read_json(path) for path in Path("runs").glob("*/result.json")]
+    measured = {r["config"]["eraser"]["name"]: r["mdl"]["bits_per_sample"] for r in results}
+    assert RESULTS_VERSION == GOLDEN_VERSION
+    for eraser, bits in BITS_PER_SAMPLE.items():
+        assert measured[eraser] == pytest.approx(bits, abs=2e-3), measured

@@ -1,0 +1,221 @@
+"""The main job in miniature, through its real command line."""
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from conf.cli import RememberSweep
+from erasure.storage import read_json
+from mdl.__main__ import VERB as MDL
+from tests.conftest import REPOSITORY
+from tests.wandb_file import only_run
+from train.__main__ import VERB as TRAIN
+from train.fit import Training
+
+QUICK = ["train=quick", "train.max_epochs=12", "mdl=quick", "seeds=[0,1,2]"]
+
+
+def sweep_directory() -> Path:
+    assert RememberSweep.directory is not None
+    return RememberSweep.directory
+
+
+def result_of(identity: str) -> dict:
+    return read_json(Path("runs") / identity / "result.json")
+
+
+def test_a_sweep_compares_erasers_and_models_and_trains_nothing_twice(command, monkeypatch) -> None:
+    arguments = ["-m", "eraser=control,leace", "model=linear,mlp", *QUICK, "logger.mode=disabled"]
+    first = command(MDL, *arguments)
+    assert first.code == 0, first.err
+    results = [read_json(path) for path in Path("runs").glob("*/result.json")]
+    assert len(results) == 4
+    table = first.out[first.out.index("dataset · model") :]
+    for expected in ("control", "leace", "digits · mlp", "digits · linear", "bits per label", "Δ", "final", "gap"):
+        assert expected in table
+    figure = Path(first.out.split("figure: ")[1].splitlines()[0])
+    assert Image.open(figure).size[0] > 1000
+    with (sweep_directory() / "table.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4
+    leace = next(row for row in rows if row["eraser"] == "leace" and "mlp" in row["row"])
+    assert float(leace["difference_bits"]) > 2 * float(leace["difference_standard_error"]) > 0
+    assert float(leace["mean_gap"]) < 1e-6
+
+    def fail(*_) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(Training, "run", fail)
+    again = command(MDL, *arguments)
+    assert again.code == 0, again.err
+    table_lines = [line for line in table.splitlines() if "sweeps" not in line]
+    again_lines = [
+        line for line in again.out[again.out.index("dataset · model") :].splitlines() if "sweeps" not in line
+    ]
+    assert again_lines == table_lines
+
+
+def test_a_result_holds_what_it_says_it_holds(command) -> None:
+    outcome = command(MDL, "eraser=leace", "model=linear", *QUICK)
+    assert outcome.code == 0, outcome.err
+    (path,) = Path("runs").glob("*/result.json")
+    result = read_json(path)
+    assert result["run_id"] == path.parent.name
+    assert result["seeds"] == [0, 1, 2]
+    sizes = [point["n"] for point in result["curve"]]
+    assert sizes[-1] == result["train_size"] == 1295
+    for point in result["curve"]:
+        for name in ("ce_test_bits", "epochs", "test_accuracy"):
+            assert len(point[name]) == 3
+    assert result["curve"][-1]["ce_next_bits"] is None
+    for s in range(3):
+        nexts = [point["ce_next_bits"][s] for point in result["curve"][:-1]]
+        total = sizes[0] * math.log2(10) + sum((b - a) * ce for a, b, ce in zip(sizes, sizes[1:], nexts, strict=False))
+        assert result["mdl"]["total_bits"][s] == pytest.approx(total)
+        assert result["mdl"]["bits_per_sample"][s] == pytest.approx(total / 1295)
+        paper = sum(n * point["ce_test_bits"][s] for n, point in zip(sizes, result["curve"], strict=True)) / 1295
+        assert result["mdl"]["paper"][s] == pytest.approx(paper)
+    # the theorem: a linear model on data without class means stays at chance
+    assert result["mdl"]["bits_per_sample"] == pytest.approx([math.log2(10)] * 3, abs=0.03)
+    assert set(result["certificate"]) == {"train", "validation", "test"}
+    assert {"python", "torch", "device", "erasure-mdl"} <= set(result["versions"])
+    assert result["config"]["train"]["max_epochs"] == 12
+    with (path.parent / "curves.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["n"] for row in rows} == {str(n) for n in sizes}
+    assert not list(path.parent.glob("part-*"))
+    logged = only_run(path.parent)
+    assert logged.exit_code == 0
+    assert logged.run.run_id == result["run_id"]
+    assert logged.config["model"]["name"] == "linear"
+    points = {row["mdl/n"]: row.get("mdl/ce_test_bits") for row in logged.history if "mdl/n" in row}
+    assert list(points) == sizes
+    assert points[1295] == pytest.approx(sum(result["curve"][-1]["ce_test_bits"]) / 3)
+    assert logged.summary["mdl.bits_per_sample.mean"] == pytest.approx(sum(result["mdl"]["bits_per_sample"]) / 3)
+    assert any("loss/epoch" in row for row in logged.history)
+
+
+def test_a_single_run_is_compared_with_its_control_if_that_has_run(command) -> None:
+    quick = [*QUICK, "logger.mode=disabled", "model=linear"]
+    assert "no control run to compare with yet" in command(MDL, "eraser=leace", *quick).out
+    command(MDL, "eraser=control", *quick)
+    compared = command(MDL, "eraser=leace", *quick)
+    assert compared.code == 0
+    assert "Δ +" in compared.out
+    assert "no control run" not in compared.out
+
+
+def test_a_sweep_goes_on_past_a_failed_job_and_says_so(command) -> None:
+    outcome = command(MDL, "-m", "train.lr=1e38,0.005", "eraser=control", *QUICK, "logger.mode=disabled")
+    assert outcome.code == 1
+    assert "1 of 2 runs finished, 1 failed" in outcome.out
+    assert "failed: train.lr=1e+38 eraser=control" in outcome.err
+    assert "the loss is not finite" in outcome.err
+    assert "bits per label" in outcome.out
+    records = [json.loads(path.read_text()) for path in sorted(sweep_directory().glob("job-*.json"))]
+    assert [record["exit_code"] for record in records] == [1, 0]
+
+
+def test_the_flag_for_a_sweep_may_stand_anywhere(command) -> None:
+    outcome = command(TRAIN, "model=linear", "-m", "eraser=control,leace", "train=quick", "logger.mode=disabled")
+    assert outcome.code == 0, outcome.err
+    assert "2 of 2 runs finished" in outcome.out
+
+
+def test_the_theorem_seen_by_train(command) -> None:
+    """A linear model learns from the control's class means and cannot beat the label entropy without them."""
+    outcome = command(TRAIN, "-m", "eraser=control,leace", "model=linear", "logger.mode=disabled")
+    assert outcome.code == 0, outcome.err
+    results = {r["config"]["eraser"]["name"]: r for r in (read_json(p) for p in Path("runs").glob("*/result.json"))}
+    entropy = results["control"]["label_entropy_bits"]
+    assert entropy == pytest.approx(math.log2(10), abs=1e-3)
+    for name in ("train_loss_bits", "end_train_loss_bits"):
+        assert results["control"]["final"][name][0] < 1.0
+        assert results["leace"]["final"][name][0] == pytest.approx(entropy, abs=0.01)
+        assert results["leace"]["final"][name][0] >= entropy - 1e-4
+    assert Image.open(sweep_directory() / "loss_curves.png").size[0] > 1000
+
+
+def test_the_last_training_of_mdl_is_that_of_train(command) -> None:
+    quick = ["train=quick", "train.max_epochs=5", "seeds=[2,5]", "logger.mode=disabled"]
+    command(MDL, "mdl=quick", *quick)
+    command(TRAIN, *quick)
+    by_verb = {r["verb"]: r for r in (read_json(path) for path in Path("runs").glob("*/result.json"))}
+    assert by_verb["train"]["final"]["loss_bits"] == by_verb["mdl"]["final"]["loss_bits"]
+    assert by_verb["train"]["epochs"] == by_verb["mdl"]["curve"][-1]["epochs"]
+
+
+def test_an_interrupted_run_continues_after_its_last_finished_size(command, monkeypatch) -> None:
+    quick = ["mdl=quick", "train=quick", "train.max_epochs=5", "seeds=[0]", "logger.mode=disabled"]
+    command(MDL, *quick)
+    (path,) = Path("runs").glob("*/result.json")
+    undisturbed = read_json(path)
+    for file in path.parent.iterdir():
+        file.unlink()
+    real, trained = Training.run, []
+
+    def interrupted(self, report) -> None:
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(self.subsets.shape[1])
+        real(self, report)
+
+    monkeypatch.setattr(Training, "run", interrupted)
+    stopped = command(MDL, *quick)
+    assert stopped.code == 130
+    assert "interrupted: launch the same command again to continue" in stopped.err
+    assert read_json(path.parent / "state.json")["state"] == "interrupted"
+    before, trained[:] = list(trained), []
+    monkeypatch.setattr(
+        Training, "run", lambda self, report: (trained.append(self.subsets.shape[1]), real(self, report))
+    )
+    assert command(MDL, *quick).code == 0
+    sizes = [point["n"] for point in undisturbed["curve"]]
+    assert (before, trained) == (sizes[:2], sizes[2:])
+    continued = read_json(path)
+    for name in ("mdl", "curve", "final", "run_id"):
+        assert continued[name] == undisturbed[name]
+
+
+def test_an_image_folder_runs_end_to_end(command, tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    images = pixels.reshape(-1, 8, 8)
+    for split, rows in (("train", range(300)), ("test", range(300, 400))):
+        for i in rows:
+            if labels[i] in (4, 9):
+                folder = tmp_path / "data" / split / str(labels[i])
+                folder.mkdir(parents=True, exist_ok=True)
+                Image.fromarray((images[i] * 15.9).astype("uint8")).save(folder / f"{i}.png")
+    where = ["dataset=image_folder", f"dataset.root={tmp_path / 'data'}", "dataset.channels=1", "dataset.flip=false"]
+    outcome = command(MDL, "-m", "eraser=control,leace", *where, *QUICK, "logger.mode=disabled")
+    assert outcome.code == 0, outcome.err
+    assert "image_folder · mlp" in outcome.out
+
+
+def test_the_module_itself_runs(tmp_path: Path) -> None:
+    """python -m, as a user types it; nothing patched."""
+    arguments = ["train=quick", "train.max_epochs=2", "mdl=quick", "seeds=[0]", "logger.mode=disabled"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mdl", *arguments, f"runs_dir={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "bits per label" in done.stdout
+    refused = subprocess.run(
+        [sys.executable, "-m", "mdl", "eraser=laece"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2
+    assert refused.stderr == "unknown eraser=laece: did you mean leace? choose from control, leace\n"
+    helped = subprocess.run(
+        [sys.executable, "-m", "train", "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert helped.returncode == 0
+    assert "eraser=" in helped.stdout
