@@ -1,9 +1,14 @@
-"""Square-root factors of covariances that stay exact when pixels are constant or covariances singular."""
+"""Square-root factors of covariances that stay exact when pixels are constant or covariances singular;
+the largest eigenvalue of a symmetric operator.
+"""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 _EPS = torch.finfo(torch.float64).eps
+_BLOCK = 768  # below this size a triangular product is not worth splitting
 
 
 class CovarianceFactor:
@@ -11,53 +16,128 @@ class CovarianceFactor:
 
     Coordinates are first scaled to unit variance, so that a dim pixel is treated like a bright one, and
     those without variance are left out. If what remains is full rank F is a Cholesky factor (one third of
-    d³ multiply-adds); otherwise an eigendecomposition without its null space. F and F⁺ are never formed.
+    d³ multiply-adds); otherwise an eigendecomposition without its null space. F⁺ is never formed.
 
     Args:
         covariance: Σ, [d, d] float64.
         mean: the coordinates' means, [d]; a standard deviation at their rounding level counts as none.
+
+    Attributes:
+        rank: number r of columns of F, the rank of Σ.
+        full_rank: whether Σ is of full rank on the coordinates that vary.
     """
 
-    def __init__(self, covariance: Tensor, mean: Tensor) -> None:
+    def __init__(self, covariance: Tensor, mean: Tensor | None = None) -> None:
         std = covariance.diagonal().clamp(min=0).sqrt()
         # A constant pixel c comes out of float64 sums with a deviation of about c · 2e-16, never exactly 0.
-        self._live = (std > 32 * _EPS * mean.abs()).nonzero().squeeze(1)
-        self._std = std[self._live]
-        correlation = covariance[self._live][:, self._live] / self._std / self._std[:, None]
+        self._live = (std > (0.0 if mean is None else 32 * _EPS * mean.abs())).nonzero().squeeze(1)
+        self._std = std[self._live, None]
+        self._dim = len(covariance)
+        every = len(self._live) == self._dim
+        correlation = (covariance if every else covariance[self._live][:, self._live]) / self._std / self._std.mT
         factor, info = torch.linalg.cholesky_ex(correlation)
         tolerance = len(self._live) * _EPS
         # Squared pivots bound the smallest eigenvalue from above: one at rounding level means singular.
         self.full_rank = not bool(info) and bool((factor.diagonal() ** 2 > 100 * tolerance).all())
         if self.full_rank:
             self._cholesky = factor
+            self.rank = len(factor)
         else:
             values, vectors = torch.linalg.eigh(correlation)
-            kept = values > tolerance * values[-1:].clamp(min=0)
-            self._root, self._vectors = values[kept].sqrt(), vectors[:, kept]
-        self._dim = len(covariance)
+            kept = values > 10 * tolerance * values[-1:].clamp(min=0)
+            self._root, self._vectors = values[kept].sqrt()[:, None], vectors[:, kept]
+            self.rank = len(self._root)
+
+    def multiply(self, b: Tensor) -> Tensor:
+        """F b, [d, m], for b [r, m]."""
+        product = lower_multiply(self._cholesky, b) if self.full_rank else self._vectors @ (self._root * b)
+        return self._embed(product * self._std)
+
+    def multiply_transposed(self, b: Tensor) -> Tensor:
+        """Fᵀ b, [r, m], for b [d, m]."""
+        b = b[self._live] * self._std
+        return lower_multiply_transposed(self._cholesky, b) if self.full_rank else self._root * (self._vectors.T @ b)
 
     def solve(self, b: Tensor) -> Tensor:
-        """F⁺ b, [rank, m], for b [d, m]."""
-        b = b[self._live] / self._std[:, None]
+        """F⁺ b, [r, m], for b [d, m]."""
+        b = b[self._live] / self._std
         if self.full_rank:
             return torch.linalg.solve_triangular(self._cholesky, b, upper=False)
-        return self._vectors.T @ b / self._root[:, None]
+        return self._vectors.T @ b / self._root
 
     def solve_transposed(self, b: Tensor) -> Tensor:
-        """F⁺ᵀ b, [d, m], for b [rank, m]."""
+        """F⁺ᵀ b, [d, m], for b [r, m]."""
         if self.full_rank:
             solved = torch.linalg.solve_triangular(self._cholesky.T, b, upper=True)
         else:
-            solved = self._vectors @ (b / self._root[:, None])
-        return self._embed(solved / self._std[:, None])
-
-    def multiply(self, b: Tensor) -> Tensor:
-        """F b, [d, m], for b [rank, m]."""
-        product = self._cholesky @ b if self.full_rank else self._vectors @ (self._root[:, None] * b)
-        return self._embed(product * self._std[:, None])
+            solved = self._vectors @ (b / self._root)
+        return self._embed(solved / self._std)
 
     def _embed(self, rows: Tensor) -> Tensor:
         """Put rows of the coordinates that vary back among those that do not."""
+        if len(self._live) == self._dim:
+            return rows
         full = rows.new_zeros(self._dim, rows.shape[1])
         full[self._live] = rows
         return full
+
+
+def lower_multiply(lower: Tensor, b: Tensor) -> Tensor:
+    """L b for a lower triangular L, at little more than half the cost of a general product."""
+    half = len(lower) // 2
+    if half < _BLOCK:
+        return lower @ b
+    below = torch.addmm(lower_multiply(lower[half:, half:], b[half:]), lower[half:, :half], b[:half])
+    return torch.cat([lower_multiply(lower[:half, :half], b[:half]), below])
+
+
+def lower_multiply_transposed(lower: Tensor, b: Tensor) -> Tensor:
+    """Lᵀ b for a lower triangular L."""
+    half = len(lower) // 2
+    if half < _BLOCK:
+        return lower.T @ b
+    above = lower_multiply_transposed(lower[:half, :half], b[:half])
+    above = torch.addmm(above, lower[half:, :half].T, b[half:])
+    return torch.cat([above, lower_multiply_transposed(lower[half:, half:], b[half:])])
+
+
+def largest_eigenpair(
+    multiply: Callable[[Tensor], Tensor], start: Tensor, *, tolerance: float = 1e-8, max_restarts: int = 50
+) -> tuple[float, Tensor]:
+    """The eigenvalue of largest magnitude of a symmetric operator, and its unit eigenvector.
+
+    Lanczos iteration with full reorthogonalisation, restarted from the best vector found. The value is a
+    Rayleigh quotient, so that its error is of second order in the residual.
+
+    Args:
+        multiply: the operator on [d].
+        start: [d], not orthogonal to the eigenvector.
+        tolerance: residual ‖A v - λ v‖ relative to |λ| to stop at.
+        max_restarts: of 40 products each; the best pair so far is returned after the last.
+    """
+    d = len(start)
+    vector, value = start, 0.0
+    for _ in range(max_restarts):
+        norm = vector.norm()
+        if not norm > 0:
+            return 0.0, start
+        basis = [vector / norm]
+        products: list[Tensor] = []
+        for _ in range(min(d, 40)):
+            product = multiply(basis[-1])
+            products.append(product)
+            known = torch.stack(basis, 1)
+            rest = product - known @ (known.T @ product)
+            rest = rest - known @ (known.T @ rest)
+            if len(basis) == min(d, 40) or not rest.norm() > 1e-14 * product.norm():
+                break
+            basis.append(rest / rest.norm())
+        q, aq = torch.stack(basis[: len(products)], 1), torch.stack(products, 1)
+        small = q.T @ aq
+        values, vectors = torch.linalg.eigh((small + small.T) / 2)
+        best = int(values.abs().argmax())
+        value, vector = float(values[best]), q @ vectors[:, best]
+        residual = float((aq @ vectors[:, best] - value * vector).norm())
+        if residual <= tolerance * abs(value):
+            break
+    return value, vector

@@ -4,26 +4,21 @@ from dataclasses import dataclass
 from typing import Self
 
 import torch
-from torch import Tensor
 
-from erasure.eraser import Eraser
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
+from erasure.projection import ProjectionEraser
 
 
 @dataclass(frozen=True)
-class LeaceEraser(Eraser):
+class LeaceEraser(ProjectionEraser):
     """Least-squares concept erasure (Belrose et al. 2023, Theorem 4.3): r(x) = x - W⁺UUᵀW (x - m̄).
 
     W whitens the data and U spans the whitened class means. Any square root of Σ_xx gives the same
     projection, so that with F Fᵀ = Σ_xx it is F U Uᵀ F⁺: one Cholesky factor instead of an
-    eigendecomposition. Stored as its two thin factors, `left` [d, r] and `right` [r, d], r <= k - 1.
+    eigendecomposition. It removes k - 1 dimensions, fewer where class means coincide.
     """
 
-    mean: Tensor
-    num_classes: int
-    left: Tensor
-    right: Tensor
     erased_order = 1
 
     @classmethod
@@ -52,6 +47,3 @@ class LeaceEraser(Eraser):
             left=factor.multiply(directions),
             right=factor.solve_transposed(directions).T.contiguous(),
         )
-
-    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
-        return x - (x - self.mean) @ self.right.T @ self.left.T

@@ -1,0 +1,30 @@
+"""Erasers that project: x' = x - (x - m̄) Bᵀ Aᵀ with thin factors, the same for every class."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from erasure.eraser import Eraser
+
+
+@dataclass(frozen=True)
+class ProjectionEraser(Eraser):
+    """An affine projection about the global mean, which it keeps. Never stored as a d × d matrix.
+
+    Attributes:
+        left: A, [d, r].
+        right: B, [r, d], with B A = I.
+    """
+
+    mean: Tensor
+    num_classes: int
+    left: Tensor
+    right: Tensor
+
+    @property
+    def removed(self) -> int:
+        """Number r of dimensions removed."""
+        return self.left.shape[1]
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
+        return x - (x - self.mean) @ self.right.T @ self.left.T

@@ -1,0 +1,184 @@
+"""Gaussian optimal transport against its textbook formulas, by eigendecomposition and slowly."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from erasure.polar import gram, orthonormalise, polar_factor
+from erasure.transport import NotConvergedError, barycenter, bures_distance, transport_map
+
+
+def root(sigma: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(sigma)
+    return (vectors * values.clamp(min=0).sqrt()) @ vectors.mT
+
+
+def textbook_map(source: Tensor, target: Tensor) -> Tensor:
+    """Σ^-½ (Σ^½ S Σ^½)^½ Σ^-½ (equation 6)."""
+    half = root(source)
+    inverse = torch.linalg.inv(half)
+    return inverse @ root(half @ target @ half) @ inverse
+
+
+def textbook_distance(first: Tensor, second: Tensor) -> Tensor:
+    half = root(first)
+    return (first.trace() + second.trace() - 2 * root(half @ second @ half).trace()).clamp(min=0).sqrt()
+
+
+def covariance(seed: int, d: int = 6, rank: int | None = None, condition: float = 100.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+    values = torch.logspace(0, -torch.tensor(condition).log10().item(), d, dtype=torch.float64)
+    values[(rank or d) :] = 0
+    return (q * values) @ q.T
+
+
+def covariances(k: int, d: int = 6, **options) -> Tensor:
+    return torch.stack([covariance(seed, d, **options) for seed in range(k)])
+
+
+@pytest.mark.parametrize(("r", "s"), [(6, 6), (9, 4), (4, 9), (1, 1)])
+@pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-8, 1e-12, 0.0])
+def test_polar_factor_is_orthonormal_and_leaves_a_positive_remainder(r: int, s: int, smallest: float) -> None:
+    generator = torch.Generator().manual_seed(r)
+    left, _, right = torch.linalg.svd(torch.randn(r, s, generator=generator, dtype=torch.float64), full_matrices=False)
+    values = torch.linspace(1, smallest, min(r, s), dtype=torch.float64) * 7
+    matrix = (left * values) @ right
+    u = polar_factor(matrix)
+    small = u.T @ u if r >= s else u @ u.T
+    torch.testing.assert_close(small, torch.eye(min(r, s), dtype=torch.float64), rtol=0, atol=1e-14)
+    largest_trace = float(values.sum())
+    assert float((u * matrix).sum()) == pytest.approx(largest_trace, rel=1e-11)
+
+
+def test_polar_factor_is_batched_and_gram_is_a_product() -> None:
+    batch = torch.randn(2, 3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    u = polar_factor(batch)
+    for i in range(2):
+        torch.testing.assert_close(u[i, 1], polar_factor(batch[i, 1]), rtol=0, atol=1e-6)
+    wide = torch.randn(20, 1700, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(gram(wide), wide.T @ wide)
+    noise = torch.randn(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    nearly = torch.eye(5, dtype=torch.float64) + 0.05 * noise
+    made = orthonormalise(nearly)
+    torch.testing.assert_close(made.T @ made, torch.eye(5, dtype=torch.float64), rtol=0, atol=1e-14)
+
+
+@given(seed=st.integers(0, 1000), condition=st.sampled_from([1.0, 1e2, 1e5]))
+def test_transport_map_is_the_textbooks(seed: int, condition: float) -> None:
+    source, target = covariance(seed, condition=condition), covariance(seed + 1, condition=condition)
+    a = transport_map(source, target)
+    torch.testing.assert_close(a, textbook_map(source, target), rtol=1e-6, atol=1e-6 * condition**0.5)
+    assert (torch.linalg.eigvalsh(a) > 0).all()
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e6, 1e8])
+def test_transported_covariance_is_exact_where_the_textbooks_is_not(condition: float) -> None:
+    source, target = covariance(0, 30, condition=condition), covariance(1, 30, condition=condition)
+
+    def gap(a: Tensor) -> float:
+        return float((a @ source @ a.T - target).norm() / target.norm())
+
+    assert gap(transport_map(source, target)) < 1e-13
+    if condition == 1e8:
+        assert gap(textbook_map(source, target)) > 1e-11  # the condition number squared
+
+
+def test_transport_between_singular_covariances() -> None:
+    source, target = covariance(0, 8, rank=5), covariance(1, 8, rank=3)
+    a = transport_map(source, target)
+    torch.testing.assert_close(a @ source @ a.T, target, rtol=0, atol=1e-14)
+    with pytest.raises(ValueError, match="no linear map takes a covariance of rank 3 to one of rank 5"):
+        transport_map(target, source)
+
+
+@given(seed=st.integers(0, 1000), rank=st.sampled_from([None, 4]))
+def test_distance_is_the_textbooks(seed: int, rank: int | None) -> None:
+    first, second = covariance(seed), covariance(seed + 1, rank=rank)
+    expected = textbook_distance(first, second)
+    torch.testing.assert_close(bures_distance(first, second), expected, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(bures_distance(second, first), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_distance_of_near_equals_has_no_cancellation() -> None:
+    sigma = covariance(0)
+    step = 1e-9 * covariance(1)
+    assert float(bures_distance(sigma, sigma)) < 1e-14
+    larger, smaller = bures_distance(sigma, sigma + step), bures_distance(sigma, sigma + step / 2)
+    assert float(larger / smaller) == pytest.approx(2.0, rel=1e-4)
+
+
+def test_maps_and_distances_are_batched() -> None:
+    batch, target = covariances(6).view(2, 3, 6, 6), covariance(9)
+    maps, distances = transport_map(batch, target), bures_distance(batch, target)
+    assert maps.shape == (2, 3, 6, 6)
+    assert distances.shape == (2, 3)
+    torch.testing.assert_close(maps[1, 2], transport_map(batch[1, 2], target))
+    torch.testing.assert_close(distances[0, 1], bures_distance(batch[0, 1], target))
+
+
+def cost(sigmas: Tensor, weights: Tensor, s: Tensor) -> float:
+    return float(sum(w * textbook_distance(c, s) ** 2 for w, c in zip(weights, sigmas, strict=True)))
+
+
+@pytest.mark.parametrize("k", [2, 5, 20])
+def test_barycenter_satisfies_its_equation_and_no_neighbour_is_nearer(k: int) -> None:
+    sigmas = covariances(k, condition=1e3)
+    weights = torch.rand(k, generator=torch.Generator().manual_seed(k), dtype=torch.float64) + 0.1
+    found = barycenter(sigmas, weights, tolerance=1e-13)
+    weights = weights / weights.sum()
+    half = root(found.covariance)
+    equation = sum(w * root(half @ c @ half) for w, c in zip(weights, sigmas, strict=True))  # Lemma 2.4
+    torch.testing.assert_close(equation, found.covariance, rtol=0, atol=1e-6)
+    least = cost(sigmas, weights, found.covariance)
+    for seed in range(20):
+        change = 0.05 * (covariance(100 + seed) - covariance(200 + seed)) * found.covariance.trace() / 3
+        other = found.covariance + change
+        if torch.linalg.eigvalsh(other)[0] > 0:
+            assert cost(sigmas, weights, other) > least
+
+
+def test_barycenter_of_two_is_the_closed_form() -> None:
+    a, b = covariances(2, condition=1e4)
+    w = torch.tensor([0.3, 0.7], dtype=torch.float64)
+    t = textbook_map(a, b)
+    mix = w[0] * torch.eye(6, dtype=torch.float64) + w[1] * t
+    found = barycenter(torch.stack([a, b]), w, tolerance=1e-14)
+    torch.testing.assert_close(found.covariance, mix @ a @ mix.T, rtol=0, atol=1e-7)  # the root of the excess
+
+
+def test_barycenter_of_equals_and_of_commuting_covariances() -> None:
+    sigma = covariance(0)
+    torch.testing.assert_close(barycenter(sigma.expand(4, 6, 6)).covariance, sigma, rtol=0, atol=1e-13)
+    diagonals = torch.rand(3, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.01
+    found = barycenter(torch.diag_embed(diagonals), tolerance=1e-14).covariance
+    torch.testing.assert_close(found, torch.diag(diagonals.sqrt().mean(0) ** 2), rtol=0, atol=1e-8)
+
+
+def test_weights_of_zero_leave_a_covariance_out() -> None:
+    sigmas = covariances(3)
+    found = barycenter(sigmas, torch.tensor([0.5, 0.5, 0.0]))
+    torch.testing.assert_close(found.covariance, barycenter(sigmas[:2]).covariance)
+
+
+def test_the_reported_excess_bounds_the_true_one_to_an_order_of_magnitude() -> None:
+    sigmas = covariances(8, d=20, condition=1e4)
+    weights = torch.full((8,), 1 / 8, dtype=torch.float64)
+    least = cost(sigmas, weights, barycenter(sigmas, tolerance=1e-15).covariance)
+    variance = float(sigmas.mean(0).trace())
+    for tolerance in (1e-4, 1e-6, 1e-8):
+        found = barycenter(sigmas, tolerance=tolerance)
+        assert found.excess[-1] <= tolerance
+        assert (cost(sigmas, weights, found.covariance) - least) / variance < 10 * tolerance
+        assert all(a >= b for a, b in zip(found.excess[1:], found.excess[2:], strict=False))
+
+
+def test_bad_weights_and_too_few_rounds_are_errors() -> None:
+    sigmas = covariances(3)
+    for weights in (torch.tensor([1.0, -1.0, 1.0]), torch.zeros(3), torch.ones(2)):
+        with pytest.raises(ValueError, match="need 3 numbers, none negative, not all zero"):
+            barycenter(sigmas, weights)
+    with pytest.raises(NotConvergedError, match="after 2 rounds .* tolerance=1e-15: allow a larger tolerance"):
+        barycenter(sigmas, tolerance=1e-15, max_rounds=2)
