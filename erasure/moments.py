@@ -5,6 +5,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from erasure.exact import integer_moments
+from erasure.polar import gram
+
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 
@@ -58,6 +61,8 @@ class ClassMoments:
     def update(self, x: Tensor, z: Tensor) -> Self:
         """Add a batch: `x` [n, ...] of any real dtype, flattened to [n, d]; `z` [n] integer labels.
 
+        8-bit images are summed exactly, as integers, and faster; give them whole and `rescale` afterwards.
+
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
@@ -65,6 +70,9 @@ class ClassMoments:
         z = z.to(self.means.device)
         for j in z.unique().tolist():
             members = (z == j).nonzero().squeeze(1).to(x.device)
+            if x.dtype == torch.uint8:
+                self._add(j, len(members), *integer_moments(x[members].to(self.means.device)))
+                continue
             for rows in members.split(_ROWS_AT_ONCE):
                 batch = x[rows].to(self.means)
                 if not batch.isfinite().all():
@@ -72,8 +80,14 @@ class ClassMoments:
                         f"class {j} holds values that are not finite (NaN or infinity): clean the data first"
                     )
                 mean = batch.mean(0)
-                centred = batch - mean
-                self._add(j, len(rows), mean, centred.T @ centred)
+                self._add(j, len(rows), mean, gram(batch - mean))
+        return self
+
+    def rescale(self, scale: Tensor | float, shift: Tensor | float = 0.0) -> Self:
+        """Turn the moments of x into those of scale · x + shift, both [d] or numbers, in place."""
+        scale = torch.as_tensor(scale, dtype=torch.float64, device=self.means.device).expand(self.dim)
+        self.means.mul_(scale).add_(torch.as_tensor(shift).to(self.means))
+        self._scatters.mul_(scale).mul_(scale[:, None])
         return self
 
     def merge(self, other: "ClassMoments") -> Self:
@@ -131,6 +145,10 @@ class ClassMoments:
     def covariance(self, j: int) -> Tensor:
         """Covariance Σ_j of one class, [d, d]."""
         return self._scatters[j] / self.counts[j].clamp(min=1)
+
+    def multiply(self, j: int, u: Tensor) -> Tensor:
+        """Σ_j u, [d] or [d, m], without a copy of Σ_j."""
+        return self._scatters[j] @ u / self.counts[j].clamp(min=1)
 
     @property
     def within(self) -> Tensor:

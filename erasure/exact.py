@@ -1,0 +1,68 @@
+"""Exact sums of products of 8-bit images at the speed of low precision.
+
+Grey levels are integers, so their second moments are, too. Where the processor multiplies 8-bit integers (a GPU's
+tensor cores, AVX-512 VNNI), it adds them in 32 bits without rounding. Elsewhere, a single-precision product adds
+integers exactly as long as no partial sum reaches 2²⁴; by Cauchy-Schwarz none does if, in the block of images
+multiplied, no pixel's sum of squares does. Shifting each pixel by its rounded mean keeps those sums small and the
+blocks long.
+"""
+
+import torch
+from torch import Tensor
+
+from erasure.polar import gram
+
+_EXACT_BELOW = 2**24  # integers that float32 holds exactly
+_LONGEST_BLOCK = 4096
+
+
+def integer_moments(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean [d] and scatter Σ (x - m)(x - m)ᵀ [d, d] in float64 of uint8 examples [n, d], in grey levels.
+
+    The sums are exact integers; only the last step from them to mean and scatter rounds.
+    """
+    n = len(images)
+    total = images.sum(0, dtype=torch.int64)
+    shift = (total.double() / n).round().to(torch.int64)
+    if multiplies_bytes(images.device) and images.shape[1] % 8 == 0:
+        shift = torch.full_like(shift, 128)
+        products = byte_gram(images)
+    else:
+        products = shifted_gram(images, shift)
+    offset = (total - n * shift).double() / n
+    return shift + offset, products.addr_(offset, offset, alpha=-n)
+
+
+def multiplies_bytes(device: torch.device) -> bool:
+    """Whether exact 8-bit products are fast on this device."""
+    if device.type == "cuda":
+        return True
+    # without VNNI the CPU's 8-bit kernels are slow, and may saturate
+    return device.type == "cpu" and bool(getattr(torch.cpu, "_is_vnni_supported", lambda: False)())
+
+
+def shifted_gram(images: Tensor, shift: Tensor) -> Tensor:
+    """Σ (x - s)(x - s)ᵀ [d, d], exact integers in float64, for uint8 `images` [n, d] and integer `shift` s [d]."""
+    d = images.shape[1]
+    products = torch.zeros(d, d, dtype=torch.float64, device=images.device)
+    blocks = list(images.tensor_split(max(1, -(-len(images) // _LONGEST_BLOCK))))
+    while blocks:
+        block = blocks.pop()
+        centred = block.float().sub_(shift.float())
+        largest = float(centred.square().sum(0, dtype=torch.float64).max()) if len(block) else 0.0
+        if largest >= _EXACT_BELOW:
+            blocks += block.tensor_split(2)
+            continue
+        products += gram(centred)
+    return products
+
+
+def byte_gram(images: Tensor) -> Tensor:
+    """Σ (x - 128)(x - 128)ᵀ [d, d] by 8-bit integer products with 32-bit sums; d a multiple of 8."""
+    products = torch.zeros(images.shape[1], images.shape[1], dtype=torch.float64, device=images.device)
+    for block in images.split(2**16):  # 2¹⁶ · 128² < 2³¹
+        centred = (block.to(torch.int16) - 128).to(torch.int8)
+        padding = -len(centred) % 32
+        centred = torch.nn.functional.pad(centred, (0, 0, 0, padding))
+        products += torch._int_mm(centred.T, centred)  # pyright: ignore[reportPrivateImportUsage]
+    return products
