@@ -1,39 +1,92 @@
 """Tensors that are costly to compute, kept in one directory and found again by what determines them."""
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
+from erasure.lease import DEFAULT_STALE_AFTER_S, Lease
 from erasure.storage import DamagedFileError, load_tensors, save_tensors
 
 log = logging.getLogger(__name__)
 
 Entry = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and JSON-like metadata
+Kind = Literal["entry", "damaged", "leftover"]
+
+_SUFFIX = ".safetensors"
 
 
 class Cache:
-    """A directory of checksummed safetensors files, one per key.
+    """A directory of checksummed safetensors files, one per key; may be shared by many processes and machines.
 
-    An entry appears whole or not at all. A damaged one is set aside under another name and built again.
+    An entry appears whole or not at all. Of many that want one, one builds it while the others wait; a builder
+    that dies delays them by no more than the lease. A damaged entry is set aside under another name and built
+    again.
+
+    Args:
+        root: the directory; made when the first entry is.
+        lease_s: seconds without a sign of life after which a builder is taken to be dead.
     """
 
-    def __init__(self, root: Path | str) -> None:
+    def __init__(self, root: Path | str, *, lease_s: float = DEFAULT_STALE_AFTER_S) -> None:
         self.root = Path(root)
+        self.lease_s = lease_s
 
     def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
         """The entry of `key`, built and stored the first time. `key` must name all that determines it."""
-        path = self.root / f"{key}.safetensors"
-        if path.exists():
+        path = self.root / f"{key}{_SUFFIX}"
+        with contextlib.suppress(FileNotFoundError, DamagedFileError):
+            return load_tensors(path)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with Lease(self.root / f"{key}.lock", stale_after_s=self.lease_s):
             try:
-                return load_tensors(path)
+                return load_tensors(path)  # built while we waited
+            except FileNotFoundError:
+                pass
             except DamagedFileError as error:
                 aside = path.with_suffix(f".damaged-{time.time_ns()}")
                 path.replace(aside)
                 log.warning("%s; set aside as %s and built again", error, aside.name)
-        tensors, metadata = build()
-        save_tensors(path, tensors, metadata)
-        return tensors, metadata
+            for leftover in self.root.glob(f".{path.name}.*.tmp"):  # of builders that were killed
+                leftover.unlink(missing_ok=True)
+            tensors, metadata = build()
+            try:
+                save_tensors(path, tensors, metadata)
+            except FileNotFoundError:
+                if not path.exists():  # otherwise another builder took over, and its entry is as good
+                    raise
+            return tensors, metadata
+
+    def files(self) -> Iterator["CachedFile"]:
+        """Everything in the cache but locks, largest first."""
+        found = []
+        for path in self.root.iterdir() if self.root.is_dir() else ():
+            kind = _kind(path)
+            if kind is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.stat()
+                    found.append(CachedFile(path, kind, status.st_size, status.st_mtime))
+        yield from sorted(found, key=lambda file: -file.size_bytes)
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """A file in the cache: a whole entry, one set aside as damaged, or what a killed builder left."""
+
+    path: Path
+    kind: Kind
+    size_bytes: int
+    modified: float
+
+
+def _kind(path: Path) -> Kind | None:
+    if path.name.endswith(".tmp"):
+        return "leftover"
+    if ".damaged-" in path.name:
+        return "damaged"
+    return "entry" if path.suffix == _SUFFIX else None

@@ -1,0 +1,67 @@
+"""python -m scripts.cache report|clear: what the cache of datasets holds, and getting rid of it."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from erasure.cache import Cache, CachedFile
+from erasure.progress import console
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.cache", description=__doc__)
+    parser.add_argument("action", choices=["report", "clear"])
+    parser.add_argument("--cache-dir", type=Path, default=Path("cache"), help="default: %(default)s")
+    parser.add_argument("--match", default="*", metavar="PATTERN", help="only names that match, e.g. 'cifar10-*'")
+    parser.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only files not written since")
+    parser.add_argument("--only", choices=["entry", "damaged", "leftover"], help="only files of this kind")
+    parser.add_argument("--yes", action="store_true", help="clear without asking")
+    options = parser.parse_args(arguments)
+    if not options.cache_dir.is_dir():
+        parser.error(f"--cache-dir={options.cache_dir}: no such folder; a run's cache_dir is in its config.yaml")
+    newest = time.time() - 86400 * options.older_than
+    files = [
+        file
+        for file in Cache(options.cache_dir).files()
+        if file.path.match(options.match) and file.modified <= newest and options.only in (None, file.kind)
+    ]
+    print_report(files)
+    if options.action == "clear" and files:
+        if not options.yes and input(f"delete these {len(files)} files? [y/N] ").strip().lower() != "y":
+            print("nothing deleted")
+            return 1
+        for file in files:
+            file.path.unlink(missing_ok=True)
+        print(f"deleted {len(files)} files, {size(sum(file.size_bytes for file in files))}")
+    return 0
+
+
+def print_report(files: Sequence[CachedFile]) -> None:
+    """A line per file, largest first, and the sum."""
+    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
+    table.add_column("file", f"{len(files)} files", overflow="fold")
+    table.add_column("kind")
+    table.add_column("size", size(sum(file.size_bytes for file in files)), justify="right")
+    table.add_column("written", justify="right")
+    for file in files:
+        days = (time.time() - file.modified) / 86400
+        age = f"{days:.0f} days ago" if days >= 1 else f"{24 * days:.1f} h ago"
+        table.add_row(file.path.name, file.kind, size(file.size_bytes), age)
+    console().print(table)
+
+
+def size(size_bytes: float) -> str:
+    """1.5 MiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024 or unit == "GiB":
+            break
+        size_bytes /= 1024
+    return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
