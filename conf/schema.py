@@ -74,9 +74,11 @@ class Target:
 
     @property
     def schema(self) -> Callable:
-        """What the options are passed to: an eraser's `from_moments`, otherwise the class itself."""
+        """What the options are passed to: an eraser's `from_moments`, unless that hands them on to the class."""
         resolved = self.resolve()
-        return getattr(resolved, "from_moments", resolved)
+        function = getattr(resolved, "from_moments", resolved)
+        parameters = inspect.signature(function).parameters.values()
+        return resolved if any(p.kind is p.VAR_KEYWORD for p in parameters) else function
 
     @property
     def options(self) -> dict[str, Any]:

@@ -1,8 +1,23 @@
 """From a named dataset to an erased, certified, cached one."""
 
 from erasure.eraser import Eraser
+from erasure.erasers.alf_qleace import AlfQleaceEraser
+from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.identity import IdentityEraser
 from erasure.erasers.leace import LeaceEraser
+from erasure.erasers.oracle_leace import OracleLeaceEraser
+from erasure.erasers.qleace import QleaceEraser
+from erasure.erasers.random import RandomEraser
 from erasure.moments import ClassMoments
 
-__all__ = ["ClassMoments", "Eraser", "IdentityEraser", "LeaceEraser"]
+__all__ = [
+    "AlfQleaceEraser",
+    "ClassMoments",
+    "Eraser",
+    "GradientEraser",
+    "IdentityEraser",
+    "LeaceEraser",
+    "OracleLeaceEraser",
+    "QleaceEraser",
+    "RandomEraser",
+]

@@ -106,14 +106,14 @@ def _build(
         raise ValueError(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
+    originals = splits(source, raw)
     parts = {
         name: LabelledImages(_unit_range(part.images, raw.max_value, dtype), part.labels)
-        for name, part in splits(source, raw).items()
+        for name, part in originals.items()
     }
     train = parts["train"]
     log.info("fitting %s on %d images of %s", eraser_class.__name__, len(train), source.name)
-    moments = ClassMoments.fit(train.images, train.labels, num_classes=k)
-    moments.require_examples()
+    moments = _moments(originals["train"], raw.max_value, k)
     eraser = eraser_class.from_moments(moments, **options)
     tensors: dict[str, Tensor] = {}
     certificates: dict[str, Certificate] = {}
@@ -131,10 +131,14 @@ def _build(
     return tensors, metadata
 
 
-def _unit_range(images: Tensor, max_value: int, dtype: torch.dtype) -> Tensor:
-    """uint8 0..max_value to 0..1 in float32, or in float64 if that is stored; floating images are there already.
+def _moments(train: LabelledImages, max_value: int, num_classes: int) -> ClassMoments:
+    """Class moments of the training images on the scale 0..1; of 8-bit images exactly."""
+    moments = ClassMoments.fit(train.images, train.labels, num_classes=num_classes)
+    moments.require_examples()
+    return moments if train.images.is_floating_point() else moments.rescale(1 / max_value)
 
-    Rounded once, before any statistic: what the eraser is fitted on is exactly what it is applied to.
-    """
+
+def _unit_range(images: Tensor, max_value: int, dtype: torch.dtype) -> Tensor:
+    """uint8 0..max_value to 0..1 in float32, or in float64 if that is stored; floating images are there already."""
     working = images.to(torch.promote_types(dtype, torch.float32))
     return working if images.is_floating_point() else working / max_value

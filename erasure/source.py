@@ -50,6 +50,7 @@ class Source(ABC):
             paper's) or a tenth, whichever is less.
         test_fraction: share of the images held out for testing where there is no official test split.
         split_seed: seed of those two splits. They belong to the dataset: no run's seed moves them.
+        gradient_weights: weights of the gradient eraser that suit this dataset; for its YAML to refer to.
     """
 
     name: str
@@ -57,9 +58,11 @@ class Source(ABC):
     validation_size: int | None
     test_fraction: float
     split_seed: int
+    gradient_weights: tuple[float, float, float] = (120.0, 12.0, 1.0)
 
     slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time
     locations: ClassVar[tuple[str, ...]] = ()  # fields that say where the data lies, not what it is
+    advice: ClassVar[tuple[str, ...]] = ("gradient_weights",)  # fields for other sections, part of theirs
 
     @abstractmethod
     def load(self) -> RawImages:
@@ -75,7 +78,8 @@ class Source(ABC):
 
     def identity(self) -> dict[str, Any]:
         """Everything about this dataset that determines a run's numbers, and nothing about this machine."""
-        described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.locations}
+        left_out = self.locations + self.advice
+        described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return described | {"source": type(self).__name__, "content": self.content()}
 
 

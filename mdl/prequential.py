@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from erasure.progress import Display
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import online_code_bits, paper_units
 from mdl.powerlaw import fit_power_law
 from train.fit import EpochReport, fit
 from train.job import Bench
 from train.logger import Logger
-from train.progress import Display
 from train.randomness import permutation
 from train.run import Run
 from train.settings import TrainSettings

@@ -57,4 +57,8 @@ def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(6, len(handles)))
+    rows = -(-len(handles) // 6)
+    columns = -(-len(handles) // rows)
+    names = list(handles)
+    by_row = [name for column in range(columns) for name in names[column::columns]]  # matplotlib fills columns first
+    figure.legend([handles[name] for name in by_row], by_row, loc="outside upper center", ncols=columns)

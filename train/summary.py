@@ -14,9 +14,9 @@ from matplotlib.ticker import FuncFormatter
 from rich import box
 from rich.table import Table
 
+from erasure.progress import console
 from erasure.storage import write_text
 from train.compare import Grid, Spread
-from train.progress import console
 from train.style import STYLE, chance_line, colour, shared_legend
 
 _COLUMNS = {

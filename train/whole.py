@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
+from erasure.progress import Display
 from train.fit import EpochReport, Fit, fit
 from train.job import Bench
 from train.logger import Logger
-from train.progress import Display
 from train.randomness import permutation
 from train.run import Run
 

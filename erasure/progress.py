@@ -12,10 +12,10 @@ _PLAIN_EVERY_S = 10.0
 _PLAIN_WIDTH = 120  # columns for tables where there is no terminal to ask
 
 
-def console() -> Console:
+def console(min_width: int = 0) -> Console:
     """Standard output, wide enough for tables when it goes to a file or a pipe."""
     found = Console()
-    return found if found.is_terminal else Console(width=_PLAIN_WIDTH)
+    return found if found.is_terminal else Console(width=max(_PLAIN_WIDTH, min_width))
 
 
 class Display:

@@ -1,0 +1,127 @@
+"""ALF-QLEACE: LEACE, and then the directions along which class covariances differ most."""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from erasure.erasers.leace import LeaceEraser
+from erasure.linalg import largest_eigenpair
+from erasure.moments import ClassMoments
+from erasure.projection import ProjectionEraser
+
+
+@dataclass(frozen=True)
+class AlfQleaceEraser(ProjectionEraser):
+    """Approximate label-free quadratic LEACE (Quirke & Belrose 2025, section 2.3).
+
+    After LEACE, repeat: of the differences D_j = P (Σ_j - Σ̄) Pᵀ between class covariances and their average,
+    take the one with the largest spectral norm and project its leading direction out. The same map for every
+    class, so that no label information is injected; some quadratic information stays.
+
+    Attributes:
+        norms: max_j ‖D_j‖₂ after LEACE and after each direction removed; never increasing.
+    """
+
+    norms: tuple[float, ...]
+    erased_order = 1
+
+    @classmethod
+    def from_moments(
+        cls, moments: ClassMoments, *, num_directions: int | None = None, target: float | None = 0.9
+    ) -> Self:
+        """Fit from class moments.
+
+        The differences are never projected, nor even formed: D_j acts on a vector through Σ_j and the thin
+        factors of P. Finding the norm takes a few dozen such products, O(k d²) per direction; a class whose norm
+        was lower before than the worst is now need not be looked at again, as projecting lowers all norms.
+
+        Args:
+            moments: of the data to erase; at least two examples per class.
+            num_directions: most directions to remove after LEACE; None for no limit.
+            target: stop once the worst norm has fallen by this fraction; None to go on to `num_directions`.
+
+        Raises:
+            ValueError: neither limit given, or one out of range.
+        """
+        if num_directions is None and target is None:
+            raise ValueError("eraser.num_directions and eraser.target are both null: set one, e.g. eraser.target=0.9")
+        if num_directions is not None and not 0 <= num_directions <= moments.dim:
+            raise ValueError(
+                f"eraser.num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions"
+            )
+        if target is not None and not 0 <= target <= 1:
+            raise ValueError(f"eraser.target={target}: a fraction between 0 and 1 by which the worst norm is to fall")
+        leace = LeaceEraser.from_moments(moments)
+        search = _Search(moments, leace)
+        norms = [search.worst()]
+        limit = moments.dim - leace.removed if num_directions is None else num_directions
+        goal = -1.0 if target is None else (1 - target) * norms[0]
+        while len(norms) <= min(limit, moments.dim - leace.removed) and norms[-1] > goal:
+            search.remove_worst()
+            norms.append(min(search.worst(), norms[-1]))  # equal but for rounding where nothing was gained
+        v = search.removed
+        return cls(
+            mean=leace.mean,
+            num_classes=leace.num_classes,
+            left=torch.cat([leace.left, v], 1),
+            right=torch.cat([leace.right, v.T - (v.T @ leace.left) @ leace.right]),
+            norms=tuple(norms),
+        )
+
+
+class _Search:
+    """Spectral norms of the class differences after projection, evaluated only where they can be the worst."""
+
+    def __init__(self, moments: ClassMoments, leace: LeaceEraser) -> None:
+        self.moments, self.leace = moments, leace
+        self.average = sum_covariances(moments) / moments.num_classes
+        self.removed = moments.means.new_empty(moments.dim, 0)  # orthonormal directions, in columns
+        self.bounds = [math.inf] * moments.num_classes  # norms as of the last look
+        self.vectors = [self._start()] * moments.num_classes
+        self._worst = 0
+
+    def worst(self) -> float:
+        """The largest norm now; re-examines classes in the order of their bounds."""
+        best = -1.0
+        for j in sorted(range(len(self.bounds)), key=lambda j: -self.bounds[j]):
+            if self.bounds[j] <= best:
+                break  # all that follow were smaller already before the last projections
+            value, self.vectors[j] = largest_eigenpair(lambda u, j=j: self._difference(j, u), self.vectors[j])
+            self.bounds[j] = abs(value)
+            if self.bounds[j] > best:
+                best, self._worst = self.bounds[j], j
+        return best
+
+    def remove_worst(self) -> None:
+        """Project the leading direction of the worst class out."""
+        v = self._complement(self.vectors[self._worst])
+        self.removed = torch.cat([self.removed, (v / v.norm())[:, None]], 1)
+        # start afresh next to, not at, the direction that is gone
+        self.vectors[self._worst] = self._start()
+
+    def _difference(self, j: int, u: Tensor) -> Tensor:
+        """P (Σ_j - Σ̄) Pᵀ u, P first LEACE, then orthogonal to what was removed."""
+        u = self._complement(u)
+        u = u - self.leace.right.T @ (self.leace.left.T @ u)
+        u = self.moments.multiply(j, u) - self.average @ u
+        u = u - self.leace.left @ (self.leace.right @ u)
+        return self._complement(u)
+
+    def _complement(self, u: Tensor) -> Tensor:
+        u = u - self.removed @ (self.removed.T @ u)
+        return u - self.removed @ (self.removed.T @ u)  # twice is enough for orthogonality to rounding
+
+    def _start(self) -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        return torch.randn(self.moments.dim, generator=generator, dtype=torch.float64).to(self.moments.means.device)
+
+
+def sum_covariances(moments: ClassMoments) -> Tensor:
+    """Σ_1 + ... + Σ_k, [d, d]."""
+    total = moments.covariance(0)
+    for j in range(1, moments.num_classes):
+        total += moments.covariance(j)
+    return total

@@ -1,0 +1,159 @@
+"""Gradient-based moment erasure: the images themselves are optimised until their class moments agree."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from erasure.eraser import Eraser
+from erasure.linalg import CovarianceFactor
+from erasure.moments import ClassMoments, check_batch
+from erasure.progress import Display
+from erasure.transport import align
+
+_MARGIN = 1e-3  # how near to the ends of the range images start: at the ends a sigmoid has no slope
+
+
+@dataclass(kw_only=True)
+class GradientEraser(Eraser):
+    """L-BFGS on images, class by class, through a sigmoid that keeps them in range (section 2.4 of the paper).
+
+    The loss of class j is, each term relative to the training data's own size,
+
+        w_mean ‖m_j - m̄‖² / tr Σ_xx  +  w_cov ‖Σ_j - Σ*‖²_F / ‖Σ_xx‖²_F  +  w_edit E‖x' - x‖² / tr Σ_xx
+
+    with the mean m̄ and the Bures-Wasserstein barycenter Σ* of the training split's class covariances as targets,
+    for held-out data, too: the covariance that is nearest to all, so that the edit can be small. With fixed
+    targets the classes are independent problems, which bounds the memory needed.
+
+    Transductive: there is no map to use again; calling it optimises the examples given as a whole.
+
+    Args:
+        weights: w_mean, w_cov and w_edit.
+        max_iterations: of L-BFGS per class.
+        history: pairs of vectors that L-BFGS keeps; each costs twice the memory of a class's images.
+        low: lower end of the admissible range.
+        high: upper end of it.
+
+    Raises:
+        ValueError: a negative weight, all zero, or an empty range.
+    """
+
+    weights: tuple[float, float, float]
+    max_iterations: int = 500
+    history: int = 10
+    low: float = 0.0
+    high: float = 1.0
+    mean: Tensor = field(init=False, repr=False)
+    num_classes: int = field(init=False)
+    covariance: Tensor = field(init=False, repr=False)  # Σ*, [d, d]
+    scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
+    uses_labels: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if min(self.weights) < 0 or max(self.weights) == 0:
+            raise ValueError(f"eraser.weights={list(self.weights)}: none may be negative, and not all zero")
+        if min(self.max_iterations, self.history) < 1:
+            raise ValueError(
+                f"eraser.max_iterations={self.max_iterations}, eraser.history={self.history}: must be at least 1"
+            )
+        if not self.low < self.high:
+            raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: an empty range")
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:
+        """An eraser with the targets of these moments; options are the constructor's."""
+        return cls(**options)._aim_at(moments)
+
+    def fit_transform(self, x: Tensor, z: Tensor) -> Tensor:
+        """Take the targets from `x` [n, ...], and optimise it; same shape and dtype."""
+        self._aim_at(ClassMoments.fit(x, z))
+        return self(x, z)
+
+    def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
+        """Optimise examples `x` [n, ...] with labels `z` [n] towards the targets; same shape and dtype.
+
+        Computed in the precision of `x`, at least float32. Examples outside the range start at its end.
+        """
+        if z is None:
+            raise ValueError("GradientEraser optimises class by class: pass the labels z, too")
+        if not x.is_floating_point():
+            raise ValueError(f"x has dtype {x.dtype}: convert it to float first")
+        flat = check_batch(x, z, self.mean.numel(), self.num_classes)
+        device = self.mean.device
+        erased = torch.empty_like(flat)
+        classes = z.unique().tolist()
+        with Display("gradient erasure") as display:
+            for i, j in enumerate(classes):
+                rows = (z == j).nonzero().squeeze(1).to(x.device)
+                images = flat[rows].to(device=device, dtype=torch.promote_types(x.dtype, torch.float32))
+
+                def show(iteration: int, loss: float, i: int = i, j: int = j) -> None:
+                    done = (i + iteration / self.max_iterations) / len(classes)
+                    display.update(min(1.0, done), f"class {j}, iteration {iteration}: loss {loss:.3g}")
+
+                erased[rows] = self._optimise(images, show).to(erased)
+        return erased.reshape(x.shape)
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        raise NotImplementedError("transductive: call the eraser on all examples at once")
+
+    def _aim_at(self, moments: ClassMoments) -> Self:
+        moments.require_examples()
+        total = moments.total
+        self.mean, self.num_classes = moments.mean, moments.num_classes
+        factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
+        root = align(factors, moments.weights.tolist(), moments.within, rank=None, tolerance=1e-6).root
+        self.covariance = root @ root.T
+        self.scales = float(total.trace()), float(total.square().sum())
+        return self
+
+    def _optimise(self, original: Tensor, show) -> Tensor:
+        """Erase one class's examples [n, d]."""
+        span = self.high - self.low
+        start = ((original - self.low) / span).clamp(_MARGIN, 1 - _MARGIN)
+        u = start.logit().requires_grad_()
+        optimizer = torch.optim.LBFGS(
+            [u],
+            max_iter=self.max_iterations,
+            max_eval=2 * self.max_iterations,
+            history_size=self.history,
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+            line_search_fn="strong_wolfe",
+        )
+        evaluations = 0
+
+        @torch.no_grad()
+        def loss() -> float:
+            nonlocal evaluations
+            evaluations += 1
+            unit = u.sigmoid()
+            value, slope = self._loss(self.low + span * unit, original)
+            u.grad = slope.mul_(unit).mul_(1 - unit).mul_(span)
+            show(min(evaluations, self.max_iterations), value / len(original))
+            return value
+
+        optimizer.step(loss)  # pyright: ignore[reportArgumentType]
+        return self.low + span * u.detach().sigmoid()
+
+    def _loss(self, x: Tensor, original: Tensor) -> tuple[float, Tensor]:
+        """n times the loss of one class, and its gradient by the examples [n, d]."""
+        n = len(x)
+        variance, square = self.scales
+        by_mean, by_covariance, by_edit = self.weights
+        mean = x.mean(0)
+        centred = x - mean
+        shift = mean - self.mean.to(x)
+        excess = centred.T @ centred / n - self.covariance.to(x)
+        edit = x - original
+        value = (
+            by_mean / variance * n * float(shift.double().square().sum())
+            + by_covariance / square * n * float(excess.double().square().sum())
+            + by_edit / variance * float(edit.double().square().sum())
+        )
+        slope = torch.mm(centred, excess).mul_(4 * by_covariance / square)
+        slope.add_(shift, alpha=2 * by_mean / variance)
+        slope.add_(edit, alpha=2 * by_edit / variance)
+        return value, slope

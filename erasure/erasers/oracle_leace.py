@@ -1,0 +1,40 @@
+"""Oracle LEACE: equal class means, by moving each class as a whole."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor
+
+from erasure.eraser import Eraser
+from erasure.moments import ClassMoments
+
+
+@dataclass(frozen=True)
+class OracleLeaceEraser(Eraser):
+    """x - Σ_xz Σ_zz⁺ (z - E z) (Belrose et al. 2023, Theorem 5.1): the smallest edit, given the label.
+
+    For one-hot labels Σ_xz Σ_zz⁺ (z - E z) = m_z - m̄: every class is shifted to the global mean.
+
+    Attributes:
+        means: class means m_j, [k, d].
+    """
+
+    mean: Tensor
+    num_classes: int
+    means: Tensor
+    uses_labels = True
+    erased_order = 1
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments) -> Self:
+        """Fit from class moments.
+
+        Raises:
+            ValueError: a class with fewer than two examples.
+        """
+        moments.require_examples()
+        return cls(moments.mean, moments.num_classes, moments.means.clone())
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        assert z is not None
+        return x - self.means[z] + self.mean

@@ -1,0 +1,84 @@
+"""QLEACE: the smallest edit after which no quadratic predictor beats the constant one."""
+
+import logging
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from erasure.eraser import Eraser
+from erasure.linalg import CovarianceFactor
+from erasure.moments import ClassMoments
+from erasure.transport import align
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class QleaceEraser(Eraser):
+    """Quadratic LEACE (Quirke & Belrose 2025, Theorem 2.6): T_j(x) = A_j (x - m_j) + m̄, one map per class.
+
+    Every class is transported to the Bures-Wasserstein barycenter of the class covariances. Where a class is
+    of lower rank than others (constant pixels, fewer examples than pixels) no map can give it their rank, and
+    the target is the best covariance of the lowest rank among them. Class means and covariances come out
+    equal to rounding in either case.
+
+    Attributes:
+        means: class means m_j, [k, d].
+        maps: A_jᵀ, [k, d, d].
+        excess: estimated excess of the edit over the smallest possible one, relative to the data's variance.
+    """
+
+    mean: Tensor
+    num_classes: int
+    means: Tensor
+    maps: Tensor
+    excess: float
+    uses_labels = True
+    erased_order = 2
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, *, tolerance: float = 1e-8) -> Self:
+        """Fit from class moments.
+
+        Args:
+            moments: of the data to erase; at least two examples per class.
+            tolerance: excess of the edit over the smallest possible one to stop at, in the unit of the
+                certificate's edit size. The equality of the covariances does not depend on it.
+
+        Raises:
+            ValueError: a class with fewer than two examples, or whose examples are all alike.
+            NotConvergedError: the tolerance cannot be met.
+        """
+        moments.require_examples()
+        factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
+        ranks = [factor.rank for factor in factors]
+        if min(ranks) == 0:
+            raise ValueError(
+                f"class {ranks.index(0)} has no variance, all its examples are alike: QLEACE would have to "
+                "remove all variance from every class; drop the class"
+            )
+        if min(ranks) < max(ranks):
+            log.info(
+                "class covariances have ranks %d to %d: all are transported to rank %d",
+                min(ranks),
+                max(ranks),
+                min(ranks),
+            )
+        alignment = align(factors, moments.weights.tolist(), moments.within, rank=min(ranks), tolerance=tolerance)
+        return cls(
+            mean=moments.mean,
+            num_classes=moments.num_classes,
+            means=moments.means.clone(),
+            maps=alignment.maps(factors),
+            excess=alignment.excess[-1],
+        )
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        assert z is not None
+        erased = torch.empty_like(x)
+        for j in z.unique().tolist():
+            rows = z == j
+            erased[rows] = (x[rows] - self.means[j]) @ self.maps[j] + self.mean
+        return erased

@@ -1,0 +1,38 @@
+"""Random projection: how much of an eraser's effect is only the loss of dimensions."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+
+from erasure.erasers.alf_qleace import AlfQleaceEraser
+from erasure.moments import ClassMoments
+from erasure.projection import ProjectionEraser
+
+
+@dataclass(frozen=True)
+class RandomEraser(ProjectionEraser):
+    """Orthogonal projection about the mean onto a random subspace (the comparison in the paper's Figure 1)."""
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, *, num_directions: int | None = None, seed: int = 0) -> Self:
+        """Draw the directions to remove; of the moments only mean and dimension are used.
+
+        Args:
+            moments: of the data to erase.
+            num_directions: dimensions to remove; None for as many as ALF-QLEACE removes with its own defaults.
+            seed: of the draw.
+
+        Raises:
+            ValueError: more directions than dimensions, or fewer than none.
+        """
+        if num_directions is None:
+            num_directions = AlfQleaceEraser.from_moments(moments).removed
+        if not 0 <= num_directions <= moments.dim:
+            raise ValueError(
+                f"eraser.num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions"
+            )
+        generator = torch.Generator().manual_seed(seed)
+        gaussian = torch.randn(moments.dim, num_directions, generator=generator, dtype=torch.float64)
+        directions = torch.linalg.qr(gaussian.to(moments.means.device)).Q
+        return cls(moments.mean, moments.num_classes, directions, directions.T.contiguous())
