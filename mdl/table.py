@@ -10,30 +10,29 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from erasure.progress import console
 from erasure.storage import write_text
 from train.compare import Difference, Grid, Spread, paired_difference
-from train.progress import console
 
+_LINES = ("bits per label", "Δ to control", "final loss, correct", "gaps left")
 _CAPTION = (
     "bits per label: prequential codelength, mean ± standard deviation over seeds (a model at chance needs log2 k). "
-    "Δ: paired difference to the control ± standard error, * beyond two of them. "
-    "gap: relative distance between class means, and between class covariances, left on the training split."
+    "Δ: paired difference ± standard error, * beyond two of them. final loss: bits per label on the test split, "
+    "trained on everything. gaps left: between class means, and between class covariances, on the training split "
+    "(relative)."
 )
 
 
 def cell_lines(result: Mapping[str, Any], control: Mapping[str, Any] | None) -> list[str]:
-    """What a table says about one run."""
-    code = Spread.of(result["mdl"]["bits_per_sample"])
-    lines = [f"{code} bits per label"]
-    if control is not None and control is not result:
-        lines.append(f"Δ {_difference(versus(result, control))}")
-    final = result["final"]
-    lines.append(
-        f"final {Spread.of(final['loss_bits']).mean:.3f} bits, {100 * Spread.of(final['accuracy']).mean:.1f} % correct"
-    )
+    """What a table says about one run, a line for each of `_LINES`."""
+    loss, accuracy = (Spread.of(result["final"][key]).mean for key in ("loss_bits", "accuracy"))
     certificate = result["certificate"]["train"]
-    lines.append(f"gap {certificate['mean_gap']:.0e}, {certificate['covariance_gap']:.0e}")
-    return lines
+    return [
+        f"{Spread.of(result['mdl']['bits_per_sample'])}",
+        "" if control is None or control is result else _difference(versus(result, control)),
+        f"{loss:.3f}, {100 * accuracy:.1f} %",
+        f"{certificate['mean_gap']:.0e}, {certificate['covariance_gap']:.0e}",
+    ]
 
 
 def versus(result: Mapping[str, Any], control: Mapping[str, Any]) -> Difference:
@@ -43,14 +42,15 @@ def versus(result: Mapping[str, Any], control: Mapping[str, Any]) -> Difference:
 
 def print_table(grid: Grid) -> None:
     """The table on stdout."""
-    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
-    table.add_column("dataset · model")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("dataset · model", no_wrap=True)
     for column in grid.columns:
         table.add_column(column)
     for row in grid.rows:
         cells = [grid.cells[row].get(column) for column in grid.columns]
-        table.add_row(row, *("\n".join(cell_lines(cell, grid.control(row))) if cell else "not run" for cell in cells))
-    output = console()
+        lines = [cell_lines(cell, grid.control(row)) if cell else ["not run"] for cell in cells]
+        table.add_row("\n".join([row, *(f"  {line}" for line in _LINES)]), *("\n".join(["", *cell]) for cell in lines))
+    output = console(min_width=28 + 21 * len(grid.columns))
     output.print(table)
     output.print(_CAPTION, style="dim", highlight=False)
 
@@ -92,7 +92,7 @@ def write_tables(grid: Grid, directory: Path) -> list[Path]:
     for row in grid.rows:
         cells = [grid.cells[row].get(column) for column in grid.columns]
         texts = ["<br>".join(cell_lines(cell, grid.control(row))) if cell else "not run" for cell in cells]
-        markdown.append(f"| {row} | {' | '.join(texts)} |")
+        markdown.append(f"| {row}<br>{'<br>'.join(_LINES)} | {' | '.join(f'<br>{text}' for text in texts)} |")
     paths = [directory / "table.md", directory / "table.csv"]
     write_text(paths[0], "\n".join([*markdown, "", _CAPTION, ""]))
     text = io.StringIO()

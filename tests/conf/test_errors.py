@@ -18,7 +18,10 @@ CASES = {
         "unknown key model.widht: did you mean width? choose from activation, depth,",
     ),
     "forced option": (["++train.lrr=1"], "unknown key train.lrr: did you mean lr?"),
-    "mistyped choice": (["eraser=laece"], "unknown eraser=laece: did you mean leace? choose from control, leace"),
+    "mistyped choice": (
+        ["eraser=laece"],
+        "unknown eraser=laece: did you mean leace? choose from alf_qleace, control",
+    ),
     "mistyped group": (["modle=mlp"], "unknown key modle: did you mean model? choose from"),
     "mistyped section": (["modle.width=3"], "unknown key modle: did you mean model? choose from"),
     "mistyped experiment": (["+experiment=digits"], "unknown experiment=digits: did you mean digits_linear_mlp?"),
