@@ -111,6 +111,11 @@ def barycenter(
         tolerance=tolerance,
         max_rounds=max_rounds,
     )
+    if not alignment.excess[-1] <= tolerance:
+        raise NotConvergedError(
+            f"after {max_rounds} rounds the barycenter is still about {alignment.excess[-1]:.1e} of the variance above "
+            f"the least transport cost, tolerance={tolerance:g}: allow more rounds or a larger tolerance"
+        )
     return Barycenter(alignment.root @ alignment.root.T, alignment.excess)
 
 
@@ -168,15 +173,18 @@ def align(
         polar: `polar_factor` for a barycenter that is itself accurate to the last digits; the rough one is for
             maps, whose edit it serves as well.
         tolerance: excess of the objective to stop at, relative to the variance.
-        max_rounds: rounds allowed.
+        max_rounds: rounds after which it stops short of the tolerance; the last excess tells.
 
     Raises:
-        NotConvergedError: after `max_rounds`.
+        ValueError: no rounds allowed.
     """
+    if max_rounds < 1:
+        raise ValueError(f"max_rounds={max_rounds}: need at least one")
     root = _start(average, rank)
     variance = float(average.trace())
     excess: list[float] = []
     last_step = math.inf
+    rotations: list[Tensor] = []
     for _ in range(max_rounds):
         rotations, mean = [], torch.zeros_like(root)
         for weight, factor in zip(weights, factors, strict=True):
@@ -193,11 +201,8 @@ def align(
         excess.append(rest / variance)
         log.debug("barycenter: round %d, excess %.1e", len(excess), excess[-1])
         if excess[-1] <= tolerance:
-            return Alignment(root, rotations, tuple(excess))
-    raise NotConvergedError(
-        f"after {max_rounds} rounds the barycenter is still about {excess[-1]:.1e} of the variance above the least "
-        f"transport cost, tolerance={tolerance:g}: allow a larger tolerance"
-    )
+            break
+    return Alignment(root, rotations, tuple(excess))
 
 
 def _start(average: Tensor, rank: int | None) -> Tensor:

@@ -75,9 +75,8 @@ def digits() -> tuple[Tensor, Tensor, str]:
     """All of scikit-learn's digits, [n, 64] in 0..1."""
     from sklearn.datasets import load_digits
 
-    loaded = load_digits()
-    x, z = (torch.as_tensor(loaded[name]) for name in ("data", "target"))
-    return (x / 16).float(), z.long(), "digits, n = 1,797, d = 64"
+    data, target = load_digits(return_X_y=True)
+    return torch.as_tensor(data / 16).float(), torch.as_tensor(target).long(), "digits, n = 1,797, d = 64"
 
 
 if __name__ == "__main__":

@@ -180,5 +180,7 @@ def test_bad_weights_and_too_few_rounds_are_errors() -> None:
     for weights in (torch.tensor([1.0, -1.0, 1.0]), torch.zeros(3), torch.ones(2)):
         with pytest.raises(ValueError, match="need 3 numbers, none negative, not all zero"):
             barycenter(sigmas, weights)
-    with pytest.raises(NotConvergedError, match="after 2 rounds .* tolerance=1e-15: allow a larger tolerance"):
+    with pytest.raises(ValueError, match="max_rounds=0: need at least one"):
+        barycenter(sigmas, max_rounds=0)
+    with pytest.raises(NotConvergedError, match="after 2 rounds .* tolerance=1e-15: allow more rounds"):
         barycenter(sigmas, tolerance=1e-15, max_rounds=2)

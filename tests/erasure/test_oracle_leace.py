@@ -1,0 +1,49 @@
+"""Oracle LEACE (Belrose et al. 2023, Theorem 5.1): classes shifted as a whole to the global mean."""
+
+import pytest
+import torch
+
+from erasure import ClassMoments, LeaceEraser, OracleLeaceEraser
+from tests.conftest import gaps
+
+
+def test_class_means_are_equal_and_covariances_are_untouched(digits) -> None:
+    x, z = digits
+    keep = (z != 3) | (torch.arange(len(z)) % 7 == 0)  # imbalanced
+    x, z = x[keep], z[keep]
+    erased = OracleLeaceEraser.fit(x, z)(x, z)
+    before, after = ClassMoments.fit(x, z), ClassMoments.fit(erased, z)
+    assert gaps(x, z, x)[0] > 0.5
+    assert gaps(erased, z, x)[0] < 1e-14
+    torch.testing.assert_close(after.mean, before.mean, rtol=0, atol=1e-14)
+    torch.testing.assert_close(after.covariances, before.covariances, rtol=0, atol=1e-14)
+
+
+def test_the_edit_is_the_formulas_and_smaller_than_without_labels(digits) -> None:
+    x, z = digits
+    moments = ClassMoments.fit(x, z)
+    erased = OracleLeaceEraser.from_moments(moments)(x, z)
+    labels = torch.nn.functional.one_hot(z).double()
+    centred = labels - labels.mean(0)
+    flat = x.flatten(1)
+    regression = torch.linalg.pinv(centred) @ (flat - flat.mean(0))  # Σ_zz⁺ Σ_zx by least squares
+    torch.testing.assert_close(erased.flatten(1), flat - centred @ regression, rtol=0, atol=1e-12)
+    edit = float((erased - x).square().sum()) / len(x)
+    assert edit == pytest.approx(float(moments.between.trace()))
+    assert edit < float((LeaceEraser.from_moments(moments)(x) - x).square().sum()) / len(x)
+
+
+def test_held_out_examples_move_with_their_class(digits) -> None:
+    x, z = digits
+    eraser = OracleLeaceEraser.fit(x[:1500], z[:1500])
+    shift = (eraser(x[1500:], z[1500:]) - x[1500:]).flatten(1)
+    torch.testing.assert_close(shift, (eraser.mean - eraser.means)[z[1500:]], rtol=0, atol=1e-15)
+
+
+def test_labels_are_needed_and_classes_need_two_examples(digits) -> None:
+    x, z = digits
+    assert OracleLeaceEraser.uses_labels
+    with pytest.raises(ValueError, match="OracleLeaceEraser maps each class in its own way: pass the labels z"):
+        OracleLeaceEraser.fit(x, z)(x)
+    with pytest.raises(ValueError, match="class 1 has 1"):
+        OracleLeaceEraser.fit(x[:3], torch.tensor([0, 1, 0]))
