@@ -58,7 +58,7 @@ class Source(ABC):
     validation_size: int | None
     test_fraction: float
     split_seed: int
-    gradient_weights: tuple[float, float, float] = (120.0, 12.0, 1.0)
+    gradient_weights: tuple[float, float, float] = (150.0, 24.0, 1.0)
 
     slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time
     locations: ClassVar[tuple[str, ...]] = ()  # fields that say where the data lies, not what it is
