@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 _EPS = torch.finfo(torch.float64).eps
-_BLOCK = 768  # below this size a triangular product is not worth splitting
+_BLOCK = 384  # below this size a triangular product is not worth splitting
 
 
 class CovarianceFactor:

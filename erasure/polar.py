@@ -5,12 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-_SMALLEST = 2e-9  # singular values assumed to be above this fraction of the largest; others take extra steps
-_GENTLE = 1e-7  # lifting from further down in one step would cost digits: c grows as its inverse to the power 4/3
+_SMALLEST = 1e-7  # singular values assumed to be above this fraction of the largest; others take extra steps. From
+# further down a first step would cost digits: c grows as its inverse to the power 4/3.
 _SINGLE = 3e4  # largest c at which a step in single precision is good enough
-_EXTRA_STEPS = 4  # each lifts tiny singular values threefold; then a full decomposition is cheaper
+_EXTRA_STEPS = 6  # each lifts tiny singular values threefold; then a full decomposition is cheaper
 _SERIES_PASSES = 20
-_BLOCK = 768  # below this size a symmetric product is not worth splitting
+_BLOCK = 384  # below this size a symmetric product is not worth splitting
 
 
 def polar_factor(matrix: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def polar_factor(matrix: Tensor) -> Tensor:
     the singular values); orthonormal it is to the last digits.
 
     QDWH (Nakatsukasa, Bai & Gygi 2010) in its Cholesky form: rational functions map every singular value in
-    [2e-9, 1] to 1 in four steps. Each costs about two products of M with itself, and none needs more than a
+    [1e-7, 1] to 1 in three steps. Each costs about two products of M with itself, and none needs more than a
     Cholesky factor.
 
     Args:
@@ -46,7 +46,7 @@ def _qdwh(matrix: Tensor, *, single: bool) -> Tensor:
     x = matrix / _norm_bound(matrix)
     lower, extra = _SMALLEST, 0
     while extra <= _EXTRA_STEPS:
-        a, b, c = _weights(max(lower, _GENTLE))
+        a, b, c = _weights(lower)
         if single and c < _SINGLE:
             x = x.float()
         x = _halley_step(x, a, b, c)
@@ -54,7 +54,7 @@ def _qdwh(matrix: Tensor, *, single: bool) -> Tensor:
         if lower > 0.99:
             excess = _excess(x)
             if excess.abs().max() < 0.3:
-                return x - x @ excess / 2
+                return _series_step(x, excess)
             extra += 1
     left, _, right = torch.linalg.svd(matrix, full_matrices=False)  # singular: any completion will do
     return (left @ right).float() if single else left @ right
@@ -74,10 +74,15 @@ def orthonormalise(x: Tensor) -> Tensor:
         size = float(excess.abs().max())
         if size < rounding:
             return x
-        x = x - x @ (excess / 2 - 0.375 * gram(excess))  # gram: the excess is symmetric
+        x = _series_step(x, excess)
         if size < 1e-5:  # the next excess is of third order
             return x
     raise ValueError("the matrix is not nearly orthonormal: use polar_factor")
+
+
+def _series_step(x: Tensor, excess: Tensor) -> Tensor:
+    """X (I + E)^-½ up to E³, for the excess E = XᵀX - I."""
+    return x - x @ (excess / 2 - 0.375 * gram(excess))  # gram: the excess is symmetric
 
 
 def gram(x: Tensor) -> Tensor:

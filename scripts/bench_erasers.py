@@ -149,7 +149,8 @@ def qleace(bench: Bench) -> list[Row]:
     rows = [Row("QLEACE fit", "ours", ours.seconds, 1, ours.peak_mib, floor, note)]
     del eraser
     if not bench_peers.installed("concept_erasure"):
-        return [*rows, Row("QLEACE fit", "concept-erasure", None, note=bench_peers.MISSING)]
+        rows.append(Row("QLEACE fit", "concept-erasure", None, note=bench_peers.MISSING))
+        return rows + _barycenter(bench, ours.seconds)
     if bench.full_peer:
         peer, theirs = timed(lambda fitter: fitter.eraser, lambda: bench_peers.quadratic_fitter(m), bench.device)
         maps = peer.ot_maps.mT
@@ -157,11 +158,11 @@ def qleace(bench: Bench) -> list[Row]:
         rows.append(_peer("QLEACE fit", "concept-erasure", theirs, ours.seconds, note))
         del peer, maps
     else:
-        average = m.within
-        _, one = bench.timed(lambda: bench_peers.quadratic_step(m.covariance(0), average))
-        seconds = PEER_STEPS * k * one.seconds + k * one.seconds
+        steps = bench_peers.QuadraticSteps.time(m)
+        seconds = steps.total(k, PEER_STEPS)
         note = (
-            f"estimated: {one.seconds:.3g} s per class and step, {PEER_STEPS} steps and the maps; --full-peer runs it"
+            f"estimated: {PEER_STEPS} steps of {steps.per_step:.3g} s and {steps.per_class:.3g} s per class, then maps "
+            f"of {steps.per_map:.3g} s per class; --full-peer runs it"
         )
         rows.append(Row("QLEACE fit", "concept-erasure", seconds, seconds / ours.seconds, note=note))
     return rows + _barycenter(bench, ours.seconds)

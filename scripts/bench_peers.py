@@ -2,12 +2,14 @@
 
 import importlib.util
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from erasure import ClassMoments
+from scripts.benchmark import measured
 
 MISSING = "not installed: uv run --group bench python -m scripts.bench_erasers"
 
@@ -39,11 +41,36 @@ def quadratic_fitter(moments: ClassMoments):
     return fitter
 
 
-def quadratic_step(covariance: Tensor, average: Tensor) -> None:
-    """What concept-erasure's fixed point does for one class in one step, and for the average besides."""
-    from concept_erasure.optimal_transport import psd_sqrt  # pyright: ignore[reportMissingImports]
+@dataclass(frozen=True)
+class QuadraticSteps:
+    """Seconds of the pieces of concept-erasure's QLEACE fit, each run once.
 
-    psd_sqrt(average @ covariance[None] @ average)
+    Attributes:
+        per_step: of a step of the fixed point, however many classes.
+        per_class: of a step, for each class.
+        per_map: of a class's map to the barycenter.
+    """
+
+    per_step: float
+    per_class: float
+    per_map: float
+
+    @classmethod
+    def time(cls, moments: ClassMoments) -> "QuadraticSteps":
+        from concept_erasure import optimal_transport as peer  # pyright: ignore[reportMissingImports]
+
+        device = moments.means.device
+        two = torch.stack([moments.covariance(0), moments.covariance(1)])
+        with measured(device) as step_of_two:
+            average = peer.ot_barycenter(two, max_iter=1)
+        with measured(device) as root:
+            peer.psd_sqrt_rsqrt(average)
+        with measured(device) as one_map:
+            peer.ot_map(two[:1], average)
+        return cls(root.seconds, (step_of_two.seconds - root.seconds) / 2, one_map.seconds)
+
+    def total(self, classes: int, steps: int) -> float:
+        return steps * (self.per_step + classes * self.per_class) + classes * self.per_map
 
 
 def barycenter(moments: ClassMoments, rounds: int) -> Tensor:

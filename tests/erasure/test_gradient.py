@@ -1,0 +1,211 @@
+"""The gradient eraser (section 2.4): what its optimisation reaches on the digits, and the gradient it follows."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from conf.groups import keys
+from erasure import ClassMoments, GradientEraser, QleaceEraser
+from erasure.certificate import Certificate, certify
+from erasure.datasets.digits import Digits
+from erasure.source import LabelledImages, splits
+from erasure.transport import barycenter
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """One optimisation of the digits, in float32 as the pipeline does it."""
+
+    eraser: GradientEraser
+    moments: ClassMoments
+    before: dict[str, LabelledImages]
+    after: dict[str, Tensor]
+
+    def certificate(self, split: str, images: Tensor) -> Certificate:
+        return certify(self.before[split].images, images, self.before[split].labels, self.moments)
+
+
+@pytest.fixture(scope="module")
+def digits_erasure(digits_source: Digits) -> Erasure:
+    options = keys("eraser", "gradient")
+    parts = splits(digits_source, digits_source.load())
+    before = {
+        name: LabelledImages(parts[name].images.float() / 16, parts[name].labels) for name in ("train", "validation")
+    }
+    moments = ClassMoments.fit(before["train"].images, before["train"].labels)
+    eraser = GradientEraser.from_moments(
+        moments,
+        weights=tuple(keys("dataset", "digits")["gradient_weights"]),
+        max_iterations=options["max_iterations"],
+        history=options["history"],
+    )
+    return Erasure(eraser, moments, before, {name: eraser(part.images, part.labels) for name, part in before.items()})
+
+
+@pytest.fixture
+def few(digits) -> tuple[Tensor, Tensor]:
+    """Sixty images of three digits."""
+    x, z = digits
+    rows = (z < 3).nonzero().squeeze(1)[:60]
+    return x[rows], z[rows]
+
+
+def test_gaps_nearly_close_on_the_digits_by_a_smaller_edit_than_qleaces(digits_erasure: Erasure) -> None:
+    train = digits_erasure.before["train"]
+    before = digits_erasure.certificate("train", train.images)
+    after = digits_erasure.certificate("train", digits_erasure.after["train"])
+    qleace = QleaceEraser.from_moments(digits_erasure.moments)(train.images, train.labels)
+    assert after.mean_gap <= 0.01 * before.mean_gap
+    assert after.covariance_gap <= 0.05 * before.covariance_gap
+    assert after.edit_size < digits_erasure.certificate("train", qleace).edit_size
+
+
+def test_images_stay_in_range_as_qleaces_do_not(digits_erasure: Erasure) -> None:
+    train = digits_erasure.before["train"]
+    for split in ("train", "validation"):
+        assert digits_erasure.certificate(split, digits_erasure.after[split]).out_of_range == 0
+    qleace = QleaceEraser.from_moments(digits_erasure.moments)(train.images, train.labels)
+    assert digits_erasure.certificate("train", qleace).out_of_range > 0.1
+
+
+def test_held_out_images_are_moved_to_the_training_targets(digits_erasure: Erasure) -> None:
+    part, erased = digits_erasure.before["validation"], digits_erasure.after["validation"]
+    target, spread = digits_erasure.moments.mean, digits_erasure.moments.total.trace().sqrt()
+
+    def distances(images: Tensor) -> Tensor:
+        return (ClassMoments.fit(images, part.labels).means - target).norm(dim=1) / spread
+
+    assert distances(part.images).min() > 0.3
+    assert distances(erased).max() < 0.02
+    # the held-out mean itself is another: its distance is not what has been closed
+    assert (ClassMoments.fit(part.images, part.labels).mean - target).norm() / spread > 0.02
+    # fifteen images of a class cannot have the target's rank: covariances come near, no more
+    gaps = [digits_erasure.certificate("validation", images).covariance_gap for images in (part.images, erased)]
+    assert gaps[1] < 0.2 * gaps[0]
+
+
+def test_targets_are_the_mean_and_the_barycenter_of_class_covariances(few) -> None:
+    x, z = few
+    x = x.flatten(1)[:, 18:22]  # pixels that vary in every class
+    moments = ClassMoments.fit(x, z)
+    eraser = GradientEraser.from_moments(moments, weights=(1.0, 1.0, 1.0))
+    torch.testing.assert_close(eraser.mean, x.mean(0))
+    exact = barycenter(moments.covariances, moments.weights, tolerance=1e-12).covariance
+    # an excess of 1e-6, of which the covariance's error is about the root
+    torch.testing.assert_close(eraser.covariance, exact, rtol=0, atol=3e-3 * float(exact.trace()))
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (120.0, 12.0, 1.0)])
+def test_loss_is_the_documented_one_and_its_gradient_is_autograds(few, weights: tuple[float, float, float]) -> None:
+    x, z = few
+    moments = ClassMoments.fit(x, z)
+    eraser = GradientEraser.from_moments(moments, weights=weights)
+    original = x[z == 1].flatten(1)
+    noise = torch.rand(original.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    moved = (original + 0.1 * noise).requires_grad_()
+    total = moments.total
+    shift = moved.mean(0) - moments.mean
+    terms = (
+        shift.square().sum() / total.trace(),
+        (moved.T.cov(correction=0) - eraser.covariance).square().sum() / total.square().sum(),
+        (moved - original).square().sum(1).mean() / total.trace(),
+    )
+    loss = len(moved) * sum(w * term for w, term in zip(weights, terms, strict=True))
+    assert isinstance(loss, Tensor)
+    loss.backward()
+    value, slope = eraser._loss(moved.detach(), original)
+    assert value == pytest.approx(loss.item(), rel=1e-12)
+    torch.testing.assert_close(slope, moved.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_more_iterations_lower_the_loss_and_only_the_edit_counts_where_its_weight_is_all(few) -> None:
+    x, z = few
+
+    def total_loss(images: Tensor, eraser: GradientEraser) -> float:
+        flat, original = images.flatten(1), x.flatten(1)
+        return sum(eraser._loss(flat[z == j], original[z == j])[0] for j in range(3))
+
+    found = []
+    for iterations in (1, 10, 60):
+        eraser = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=iterations)
+        found.append(total_loss(eraser.fit_transform(x, z), eraser))
+    assert found[0] > 2 * found[1] > 2 * found[2]
+    still = GradientEraser(weights=(0.0, 0.0, 1.0), max_iterations=30).fit_transform(x, z)
+    # black and white pixels start 1e-3 inside the range, from where the sigmoid's slope lets them back
+    torch.testing.assert_close(still, x, rtol=0, atol=1.1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_shape_and_dtype_are_kept(few, dtype: torch.dtype) -> None:
+    x, z = few
+    erased = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5).fit_transform(x.to(dtype), z)
+    assert erased.shape == x.shape
+    assert erased.dtype == dtype
+    assert 0 <= float(erased.min()) <= float(erased.max()) <= 1
+
+
+def test_images_come_back_in_the_order_they_were_given_in(few) -> None:
+    x, z = few
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    eraser = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5)
+    erased = eraser.fit_transform(x, z)
+    # in float64: line searches amplify the rounding of sums in another order, in float32 to whole grey levels
+    torch.testing.assert_close(eraser(x[order], z[order]), erased[order], rtol=0, atol=1e-11)
+
+
+def test_another_range_is_kept_to(few) -> None:
+    x, z = few
+    shifted = 4 * x - 2
+    options: dict[str, Any] = {"weights": (120.0, 12.0, 1.0), "max_iterations": 8}
+    erased = GradientEraser(low=-2.0, high=2.0, **options).fit_transform(shifted, z)
+    assert -2 <= float(erased.min()) < -1 < 1 < float(erased.max()) <= 2
+    inside = GradientEraser(low=-1.0, high=0.5, **options).fit_transform(shifted, z)  # images that leave the range
+    assert -1 <= float(inside.min()) <= float(inside.max()) <= 0.5
+    plain = GradientEraser(**options).fit_transform(x, z)
+    torch.testing.assert_close(erased, 4 * plain - 2, rtol=0, atol=1e-6)  # the loss is relative: so is the result
+
+
+def test_a_split_without_some_class_is_optimised_all_the_same(few) -> None:
+    x, z = few
+    eraser = GradientEraser.from_moments(ClassMoments.fit(x, z), weights=(1.0, 1.0, 1.0), max_iterations=3)
+    assert eraser(x[z == 2], z[z == 2]).shape == x[z == 2].shape
+    one = (z == 1).nonzero()[:1, 0]
+    assert eraser(x[one], z[one]).isfinite().all()
+    assert eraser(x[:0], z[:0]).shape == (0, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": (1.0, -1.0, 1.0)}, "eraser.weights=[1.0, -1.0, 1.0]: none may be negative"),
+        ({"weights": (0.0, 0.0, 0.0)}, "not all zero"),
+        ({"low": 1.0}, "eraser.low=1.0, eraser.high=1.0: an empty range"),
+        ({"max_iterations": 0}, "eraser.max_iterations=0, eraser.history=10: must be at least 1"),
+        ({"history": 0}, "eraser.max_iterations=500, eraser.history=0: must be at least 1"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+    allowed: dict[str, Any] = {"weights": (1.0, 1.0, 1.0)}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GradientEraser(**allowed | options)
+
+
+def test_bad_input_is_refused(few) -> None:
+    x, z = few
+    eraser = GradientEraser.from_moments(ClassMoments.fit(x, z), weights=(1.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match="optimises class by class: pass the labels z"):
+        eraser(x)
+    with pytest.raises(ValueError, match="x has dtype torch.uint8: convert it to float first"):
+        eraser((x * 16).to(torch.uint8), z)
+    with pytest.raises(ValueError, match="label 3 is out of range"):
+        eraser(x, z + 1)
+    with pytest.raises(ValueError, match="with 64 values per example"):
+        eraser(x[..., :4], z)
+    with pytest.raises(ValueError, match="class 1 has 1"):
+        eraser.fit_transform(x[:3], torch.tensor([0, 1, 0]))
+    with pytest.raises(NotImplementedError, match="transductive"):
+        eraser.transform(x, z)
