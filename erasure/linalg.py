@@ -102,7 +102,12 @@ def lower_multiply_transposed(lower: Tensor, b: Tensor) -> Tensor:
 
 
 def largest_eigenpair(
-    multiply: Callable[[Tensor], Tensor], start: Tensor, *, tolerance: float = 1e-8, max_restarts: int = 50
+    multiply: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    tolerance: float = 1e-8,
+    rounding: float = 0.0,
+    max_restarts: int = 50,
 ) -> tuple[float, Tensor]:
     """The eigenvalue of largest magnitude of a symmetric operator, and its unit eigenvector.
 
@@ -113,6 +118,7 @@ def largest_eigenpair(
         multiply: the operator on [d].
         start: [d], not orthogonal to the eigenvector.
         tolerance: residual ‖A v - λ v‖ relative to |λ| to stop at.
+        rounding: size of the operator's own rounding; a residual below it is as good as none.
         max_restarts: of 40 products each; the best pair so far is returned after the last.
     """
     d = len(start)
@@ -138,6 +144,6 @@ def largest_eigenpair(
         best = int(values.abs().argmax())
         value, vector = float(values[best]), q @ vectors[:, best]
         residual = float((aq @ vectors[:, best] - value * vector).norm())
-        if residual <= tolerance * abs(value):
+        if residual <= max(tolerance * abs(value), rounding):
             break
     return value, vector

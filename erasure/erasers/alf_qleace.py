@@ -78,6 +78,7 @@ class _Search:
     def __init__(self, moments: ClassMoments, leace: LeaceEraser) -> None:
         self.moments, self.leace = moments, leace
         self.average = sum_covariances(moments) / moments.num_classes
+        self.rounding = 1e-15 * float(self.average.trace())
         self.removed = moments.means.new_empty(moments.dim, 0)  # orthonormal directions, in columns
         self.bounds = [math.inf] * moments.num_classes  # norms as of the last look
         self.vectors = [self._start()] * moments.num_classes
@@ -89,7 +90,9 @@ class _Search:
         for j in sorted(range(len(self.bounds)), key=lambda j: -self.bounds[j]):
             if self.bounds[j] <= best:
                 break  # all that follow were smaller already before the last projections
-            value, self.vectors[j] = largest_eigenpair(lambda u, j=j: self._difference(j, u), self.vectors[j])
+            value, self.vectors[j] = largest_eigenpair(
+                lambda u, j=j: self._difference(j, u), self.vectors[j], rounding=self.rounding
+            )
             self.bounds[j] = abs(value)
             if self.bounds[j] > best:
                 best, self._worst = self.bounds[j], j

@@ -56,7 +56,8 @@ class QleaceEraser(Eraser):
         factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
         rank = _common_rank(factors)
         # Of limited rank the least edit is no convex problem: the search can crawl past saddle points.
-        rounds = _ROUNDS if rank == moments.dim else _ROUNDS_OF_LIMITED_RANK
+        varying = int((moments.within.diagonal() > 0).sum())
+        rounds = _ROUNDS if rank == varying else _ROUNDS_OF_LIMITED_RANK
         alignment = align(
             factors,
             moments.weights.tolist(),
