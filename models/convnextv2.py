@@ -2,9 +2,11 @@
 
 from typing import ClassVar
 
-from timm.models.convnext import ConvNeXt
+from timm.layers.mlp import GlobalResponseNormMlp
+from timm.models.convnext import ConvNeXt, ConvNeXtBlock
 from torch import nn
 
+from models.convnext_layers import DepthwiseConv2d, GlobalResponseNorm
 from models.mup import Parametrization
 from models.timm_classifier import TimmClassifier
 
@@ -47,7 +49,7 @@ class ConvNeXtV2(TimmClassifier):
 
     @staticmethod
     def build(input_shape: tuple[int, int, int], width: int, depth: int, drop_path: float) -> nn.Module:
-        return ConvNeXt(
+        network = ConvNeXt(
             in_chans=input_shape[0],
             num_classes=0,
             patch_size=1,
@@ -57,6 +59,12 @@ class ConvNeXtV2(TimmClassifier):
             ls_init_value=None,
             drop_path_rate=drop_path,
         )
+        for block in [module for module in network.modules() if isinstance(module, ConvNeXtBlock)]:
+            assert isinstance(block.mlp, GlobalResponseNormMlp)
+            channels, kernel = block.conv_dw.out_channels, block.conv_dw.kernel_size[0]
+            block.conv_dw = DepthwiseConv2d(channels, kernel)
+            block.mlp.grn = GlobalResponseNorm(len(block.mlp.grn.weight), block.mlp.grn.eps)
+        return network
 
     @staticmethod
     def side_at(side: int, stage: int) -> int:

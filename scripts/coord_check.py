@@ -33,7 +33,7 @@ _SKIPPED = 2  # of the first widths, too narrow for a limit to show, left out of
 
 
 class Recorder:
-    """Outputs of every layer that has weights of its own, of every residual block, and of the readout."""
+    """Outputs of every linear and convolutional layer and of every residual block."""
 
     def __init__(self, model: nn.Module) -> None:
         self.outputs: dict[str, Tensor] = {}
@@ -74,6 +74,8 @@ def coordinates(
             for name, output in recorder.outputs.items():
                 rows.setdefault(name, []).append((_rms(output), _rms(output - start[name])))
         for name, row in rows.items():
+            if max(scale for scale, _ in row) == 0:  # says nothing: positions of 1×1 windows are zero
+                continue
             collected.setdefault(name, []).append(torch.tensor(row))
     return {name: [(a, b) for a, b in torch.stack(rows).mean(0).tolist()] for name, rows in collected.items()}
 
@@ -96,15 +98,18 @@ def slopes(measured: Measured, step: int) -> dict[str, tuple[float, float]]:
     """Per layer, exponents of the output's scale and of the scale of its change, after `step` steps."""
     widths = sorted(measured)
     widths = widths[_SKIPPED:] if len(widths) >= 4 + _SKIPPED else widths
-    layers = list(measured[widths[0]])
     return {
-        layer: tuple(slope(widths, [measured[width][layer][step][k] for width in widths]) for k in (0, 1))
-        for layer in layers
-    }  # type: ignore[return-value]
+        layer: (_slope_of(measured, widths, layer, step, 0), _slope_of(measured, widths, layer, step, 1))
+        for layer in measured[widths[0]]
+    }
+
+
+def _slope_of(measured: Measured, widths: Sequence[int], layer: str, step: int, which: int) -> float:
+    return slope(widths, [measured[width][layer][step][which] for width in widths])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.coord_check", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m scripts.coord_check", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "--model", nargs="+", default=DEFAULT, help="such as mlp:activation=gelu (default: %(default)s)"
     )
@@ -121,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     architectures = [Architecture.parse(text) for text in options.model]
     results: dict[tuple[str, Parametrization], Measured] = {}
     with Display("coordinate check") as display:
-        jobs = [
+        jobs: list[tuple[Architecture, Parametrization, int]] = [
             (architecture, parametrization, width)
             for architecture, parametrization in itertools.product(architectures, PARAMETRIZATIONS)
             for width in sorted(set(options.widths or WIDTHS[architecture.name]))
@@ -141,19 +146,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def print_table(name: str, results: dict[tuple[str, Parametrization], Measured], steps: int) -> None:
-    """Exponents per layer, after the first and the last step, under both parametrisations."""
-    table = Table(
-        box=box.SIMPLE_HEAD, title=f"{name}: exponent of width in the root mean square of each layer's output"
-    )
-    table.add_column("layer")
-    for parametrization in PARAMETRIZATIONS:
-        for heading in (f"after {steps}", "change, 1 step", f"change, {steps} steps"):
-            table.add_column(f"{TITLES[parametrization].split()[0]}: {heading}", justify="right")
-    first, last = ({p: slopes(results[name, p], s) for p in PARAMETRIZATIONS} for s in (1, steps))
-    for layer in last["mup"]:
-        cells = []
-        for p in PARAMETRIZATIONS:
-            cells += [f"{value:+.2f}" for value in (last[p][layer][0], first[p][layer][1], last[p][layer][1])]
+    """Exponents per layer after the last step, under both parametrisations.
+
+    While the readout is zero nothing before it has a gradient, so that hidden layers first change in step 2.
+    """
+    headings = [f"{TITLES[p].split()[0]}: {what}" for p in PARAMETRIZATIONS for what in ("output", "change")]
+    table = Table("layer", *headings, box=box.SIMPLE_HEAD, title=f"{name}: exponent of width after {steps} steps")
+    exponents = {p: slopes(results[name, p], steps) for p in PARAMETRIZATIONS}
+    for layer in exponents["mup"]:
+        cells = [f"{value:+.2f}" for p in PARAMETRIZATIONS for value in exponents[p][layer]]
         table.add_row(layer.removeprefix("network."), *cells)
     console().print(table)
 

@@ -40,7 +40,7 @@ class Architecture:
         return ", ".join([self.name, *(f"{key} {value}" for key, value in self.options.items())])
 
     def at(self, width: int, parametrization: Parametrization, shape: tuple[int, int, int]) -> Classifier:
-        section = keys("model", self.name) | self.options | {"width": width, "parametrization": parametrization}
+        section = {**keys("model", self.name), **self.options, "width": width, "parametrization": parametrization}
         return Target(section).build(Classifier, shape, 10)
 
 

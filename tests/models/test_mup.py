@@ -125,7 +125,10 @@ def test_multipliers_agree_with_the_mup_package_on_plain_mlps(width: int, depth:
     for (name, rate), parameter in zip(ours.learning_rates().items(), theirs.parameters(), strict=True):
         assert ours.get_parameter(name).shape == parameter.shape
         assert rate == pytest.approx(factor * their_rate[id(parameter)]), name
-    assert ours.readout_multiplier == pytest.approx(1 / theirs[-1].width_mult())
+    readout = theirs[-1]
+    assert isinstance(readout, mup.MuReadout)
+    assert ours.readout_multiplier == pytest.approx(1 / readout.width_mult())
+    assert ours.readout_multiplier == pytest.approx(128 / width)
 
 
 def _at(name: str, ratio: int, *, depth: int, parametrization: str = "mup") -> ScaledClassifier:
