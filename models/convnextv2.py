@@ -6,7 +6,7 @@ from timm.layers.mlp import GlobalResponseNormMlp
 from timm.models.convnext import ConvNeXt, ConvNeXtBlock
 from torch import nn
 
-from models.convnext_layers import DepthwiseConv2d, GlobalResponseNorm
+from models.convnext_layers import DepthwiseConv2d, FastGlobalResponseNorm
 from models.mup import Parametrization
 from models.timm_classifier import TimmClassifier
 
@@ -61,9 +61,9 @@ class ConvNeXtV2(TimmClassifier):
         )
         for block in [module for module in network.modules() if isinstance(module, ConvNeXtBlock)]:
             assert isinstance(block.mlp, GlobalResponseNormMlp)
-            channels, kernel = block.conv_dw.out_channels, block.conv_dw.kernel_size[0]
+            channels, _, kernel, _ = block.get_parameter("conv_dw.weight").shape
             block.conv_dw = DepthwiseConv2d(channels, kernel)
-            block.mlp.grn = GlobalResponseNorm(len(block.mlp.grn.weight), block.mlp.grn.eps)
+            block.mlp.grn = FastGlobalResponseNorm(len(block.mlp.grn.weight))
         return network
 
     @staticmethod

@@ -1,5 +1,7 @@
 """Roles and multipliers follow from shapes, and agree with the mup package where it works: on plain MLPs."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -125,10 +127,11 @@ def test_multipliers_agree_with_the_mup_package_on_plain_mlps(width: int, depth:
     for (name, rate), parameter in zip(ours.learning_rates().items(), theirs.parameters(), strict=True):
         assert ours.get_parameter(name).shape == parameter.shape
         assert rate == pytest.approx(factor * their_rate[id(parameter)]), name
-    readout = theirs[-1]
-    assert isinstance(readout, mup.MuReadout)
-    assert ours.readout_multiplier == pytest.approx(1 / readout.width_mult())
-    assert ours.readout_multiplier == pytest.approx(128 / width)
+    assert ours.readout_multiplier == pytest.approx(1 / _width_mult(theirs[-1]))
+
+
+def _width_mult(readout: Any) -> float:
+    return readout.width_mult()
 
 
 def _at(name: str, ratio: int, *, depth: int, parametrization: str = "mup") -> ScaledClassifier:
