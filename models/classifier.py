@@ -1,10 +1,13 @@
 """What every architecture is: images in, class logits out, initialised from an explicit generator."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from models.stochastic_depth import StochasticDepth
 
 
 class Classifier(nn.Module, ABC):
@@ -25,6 +28,23 @@ class Classifier(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Images [B, C, H, W] to logits [B, k]."""
+
+    def learning_rates(self) -> Mapping[str, float]:
+        """For each parameter, the factor by which its learning rate differs from the run's."""
+        return {name: 1.0 for name, _ in self.named_parameters()}
+
+    @property
+    def generator(self) -> torch.Generator | None:
+        """What training draws stochastic depth from; None, the state of a new model, is evaluation."""
+        return next((module.generator for module in self._stochastic()), None)
+
+    @generator.setter
+    def generator(self, generator: torch.Generator | None) -> None:
+        for module in self._stochastic():
+            module.generator = generator
+
+    def _stochastic(self) -> list[StochasticDepth]:
+        return [module for module in self.modules() if isinstance(module, StochasticDepth)]
 
 
 def count_parameters(model: nn.Module) -> int:

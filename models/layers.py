@@ -5,6 +5,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
+@torch.no_grad()
+def draw_normal_(parameter: Tensor, std: float, generator: torch.Generator) -> None:
+    """Fill with N(0, std²), drawn on the generator's device, so that the draws are the same on every device."""
+    draws = torch.empty(parameter.shape, dtype=parameter.dtype, device=generator.device)
+    parameter.copy_(draws.normal_(std=std, generator=generator))
+
+
 class Linear(nn.Module):
     """Affine map x Wᵀ + b, with W [out, in] or, for a stack of members, [S, out, in]."""
 
@@ -16,7 +23,7 @@ class Linear(nn.Module):
     def reset_parameters(self, generator: torch.Generator, gain: float) -> None:
         """Weights N(0, gain² / fan_in), biases zero. A gain of 0 makes a readout that predicts uniformly."""
         with torch.no_grad():
-            self.weight.normal_(std=gain * self.weight.shape[-1] ** -0.5, generator=generator)
+            draw_normal_(self.weight, gain * self.weight.shape[-1] ** -0.5, generator)
             self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -25,3 +32,30 @@ class Linear(nn.Module):
         if x.ndim == 2:  # one batch shared by all members
             return x @ self.weight.mT + self.bias.unsqueeze(-2)
         return torch.baddbmm(self.bias.unsqueeze(-2), x, self.weight.mT)
+
+
+class Conv2d(nn.Module):
+    """Convolution with odd square kernels that keeps height and width; W [out, in, k, k] or [S, out, in, k, k]."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(out_channels, in_channels, kernel_size, kernel_size))
+        self.bias = nn.Parameter(torch.zeros(out_channels))
+
+    def reset_parameters(self, generator: torch.Generator, gain: float) -> None:
+        """Weights N(0, gain² / fan_in) with fan_in = in · k², biases zero."""
+        draw_normal_(self.weight, gain * self.weight[0].numel() ** -0.5, generator)
+        with torch.no_grad():
+            self.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images [B, in, H, W] to [B, out, H, W]; a stack also takes [S, B, in, H, W], and gives [S, B, out, H, W]."""
+        padding = self.weight.shape[-1] // 2
+        if self.weight.ndim == 4:
+            return F.conv2d(x, self.weight, self.bias, padding=padding)
+        members = len(self.weight)
+        shared = x.ndim == 4  # one batch for all members: their kernels are one convolution's output channels
+        side_by_side = x if shared else x.transpose(0, 1).flatten(1, 2)
+        groups = 1 if shared else members
+        y = F.conv2d(side_by_side, self.weight.flatten(0, 1), self.bias.flatten(), padding=padding, groups=groups)
+        return y.unflatten(1, (members, -1)).transpose(0, 1)

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.classifier import Classifier
 from models.layers import Linear
+from models.mup import Parametrization
+from models.scaled import ScaledClassifier, require_size
 
 Activation = Literal["relu", "gelu", "swiglu"]
 
@@ -17,7 +18,7 @@ Activation = Literal["relu", "gelu", "swiglu"]
 _GAIN: dict[str, float] = {"relu": math.sqrt(2.0), "gelu": 1.468, "swiglu": 1.269}
 
 
-class MLP(Classifier):
+class MLP(ScaledClassifier):
     """`depth` hidden layers of `width` units and a readout that starts at zero.
 
     SwiGLU (Shazeer 2020) computes silu(u) · v from two linear maps, so that its layers have about twice
@@ -30,12 +31,16 @@ class MLP(Classifier):
         width: units in every hidden layer.
         depth: number of hidden layers.
         activation: "relu", "gelu" or "swiglu".
+        parametrization: "mup" keeps the best learning rate where it is at the base width, "standard" does not.
 
     Raises:
         ValueError: width or depth below 1.
     """
 
     stackable: ClassVar[bool] = True
+    base_width: ClassVar[int] = 128
+    base_depth: ClassVar[int] = 2
+    depth_exponent: ClassVar[float] = 1.5  # Jelassi et al. 2023
 
     def __init__(
         self,
@@ -45,16 +50,21 @@ class MLP(Classifier):
         width: int,
         depth: int,
         activation: Activation,
+        parametrization: Parametrization,
     ) -> None:
         super().__init__()
-        for name, value in (("width", width), ("depth", depth)):
-            if value < 1:
-                raise ValueError(f"model.{name}={value}: an MLP needs at least 1")
+        require_size("an MLP", width=width, depth=depth)
         self.activation = activation
         units = 2 * width if activation == "swiglu" else width
         fan_ins = [math.prod(input_shape)] + [width] * (depth - 1)
         self.hidden = nn.ModuleList(Linear(fan_in, units) for fan_in in fan_ins)
         self.readout = Linear(width, num_classes)
+
+        def at_width(width: int) -> MLP:
+            shape = (input_shape, num_classes)
+            return MLP(*shape, width=width, depth=depth, activation=activation, parametrization="standard")
+
+        self.scale(at_width, parametrization, depth)
 
     def reset_parameters(self, generator: torch.Generator) -> None:
         for layer in self.hidden:
@@ -68,7 +78,7 @@ class MLP(Classifier):
             if i and self.activation == "swiglu":
                 h = F.rms_norm(h, h.shape[-1:])
             h = self._activate(layer(h))
-        return self.readout(h)
+        return self.readout(h * self.readout_multiplier)
 
     def _activate(self, u: Tensor) -> Tensor:
         if self.activation == "relu":

@@ -1,6 +1,7 @@
 """S models of one shape as one: parameters stacked along a leading member axis."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +53,15 @@ class Ensemble:
                 single = {name: weight.squeeze(0) for name, weight in weights.items()}
                 logits = functional_call(self.model, single, (x if x.ndim == 4 else x[0],))[None]
         return logits.float()
+
+    @contextlib.contextmanager
+    def training(self, generator: torch.Generator) -> Iterator[None]:
+        """Within it the forward pass is a training step's: stochastic depth is on, drawn from the generator."""
+        self.model.generator = generator
+        try:
+            yield
+        finally:
+            self.model.generator = None
 
     def losses(self, weights: Weights, x: Tensor, z: Tensor) -> Tensor:
         """Mean cross-entropy of each member in nats, [S], for x [S, B, C, H, W] and labels z [S, B]."""

@@ -140,13 +140,16 @@ class Training:
         self.best = {name: weight.clone() for name, weight in self.weights.items()}
         self.last = {name: weight.clone() for name, weight in self.weights.items()}
         self.optimizer = ScheduleFree(
-            [weight.requires_grad_() for weight in self.weights.values()],
+            {name: weight.requires_grad_() for name, weight in self.weights.items()},
+            ensemble.model.learning_rates(),
             lr=settings.lr,
             betas=settings.betas,
             weight_decay=settings.weight_decay,
             warmup_steps=settings.warmup_steps,
         )
         self.optimizer.train()
+        # members that are trained one by one alone have stochastic depth, so a stack's first seed is its only one
+        self._stochastic_depth = generator(seeds[0], n, "stochastic depth")
         self.epoch = 0
         self.stopping = [EarlyStopping(seed, settings) for seed in seeds]
         self.active = list(range(len(seeds)))  # members still training, as positions in `seeds`
@@ -170,7 +173,8 @@ class Training:
         index = self.subsets[members, positions]
         for step in range(self.order.steps):
             x, z = self.train.augmented(index[:, step], views[:, step])
-            losses = self.ensemble.losses(self.weights, x, z)
+            with self.ensemble.training(self._stochastic_depth):
+                losses = self.ensemble.losses(self.weights, x, z)
             self.optimizer.zero_grad()
             losses.sum().backward()
             self.optimizer.step()
@@ -183,7 +187,7 @@ class Training:
 
         Returns the validation loss in bits of each member that was training.
         """
-        averaged = dict(zip(self.ensemble.names, self.optimizer.averaged(), strict=True))
+        averaged = self.optimizer.averaged()
         everything = torch.arange(len(self.validation), device=self.subsets.device)
         bits, _ = self.ensemble.score(averaged, self.validation.plain, everything, self.settings.eval_batch_size)
         validation_bits = bits.tolist()
@@ -214,8 +218,7 @@ class Training:
         self.active = [self.active[position] for position in positions]
         if self.active:
             kept = torch.tensor(positions, device=self.subsets.device)
-            parameters = self.optimizer.keep_members(kept)
-            self.weights = dict(zip(self.ensemble.names, parameters, strict=True))
+            self.weights = self.optimizer.keep_members(kept)
             self._loss_sum = self._loss_sum[kept]
 
     def _require_finite(self, member: int, train_bits: float | None, validation_bits: float) -> None:

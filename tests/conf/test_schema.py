@@ -61,7 +61,8 @@ def test_sections_must_be_there_and_nothing_else() -> None:
 
 
 def test_a_target_builds_its_class_from_its_options() -> None:
-    model = Target({"name": "m", "_target_": "models.mlp.MLP", "width": 4, "depth": 1, "activation": "relu"})
+    options = {"width": 4, "depth": 1, "activation": "relu", "parametrization": "mup"}
+    model = Target({"name": "m", "_target_": "models.mlp.MLP", **options})
     assert model.build(MLP, (1, 2, 2), 3).readout.weight.shape == (3, 4)
     assert Target(GOOD["eraser"]).options == {"rank_tolerance": 1}
     with pytest.raises(ConfigError, match=r"models.mlp.MLP: must be a subclass of train.settings.TrainSettings"):

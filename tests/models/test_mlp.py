@@ -15,7 +15,10 @@ ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
 
 
 def every_model() -> list[Classifier]:
-    return [LinearClassifier(SHAPE, 10), *(MLP(SHAPE, 10, width=16, depth=3, activation=a) for a in ACTIVATIONS)]
+    return [
+        LinearClassifier(SHAPE, 10),
+        *(MLP(SHAPE, 10, width=16, depth=3, activation=a, parametrization="mup") for a in ACTIVATIONS),
+    ]
 
 
 @pytest.mark.parametrize("model", every_model(), ids=["linear", *ACTIVATIONS])
@@ -48,7 +51,7 @@ def test_stacked_members_compute_what_each_computes_alone(model: Classifier) -> 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_hidden_units_keep_their_scale_through_depth(activation: Activation) -> None:
-    model = MLP((1, 20, 20), 10, width=1024, depth=12, activation=activation)
+    model = MLP((1, 20, 20), 10, width=1024, depth=12, activation=activation, parametrization="mup")
     model.reset_parameters(torch.Generator().manual_seed(0))
     scales = []
     for layer in model.hidden:
@@ -59,14 +62,17 @@ def test_hidden_units_keep_their_scale_through_depth(activation: Activation) -> 
 
 def test_parameter_counts() -> None:
     assert count_parameters(LinearClassifier(SHAPE, 10)) == 650
-    assert count_parameters(MLP(SHAPE, 10, width=128, depth=2, activation="relu")) == 64 * 128 + 128 + 128 * 129 + 1290
-    gated = MLP(SHAPE, 10, width=128, depth=2, activation="swiglu")
+    assert (
+        count_parameters(MLP(SHAPE, 10, width=128, depth=2, activation="relu", parametrization="mup"))
+        == 64 * 128 + 128 + 128 * 129 + 1290
+    )
+    gated = MLP(SHAPE, 10, width=128, depth=2, activation="swiglu", parametrization="mup")
     assert count_parameters(gated) == 64 * 256 + 256 + 128 * 256 + 256 + 1290
 
 
 def test_initialisation_follows_its_generator() -> None:
     def first_weights(seed: int) -> torch.Tensor:
-        model = MLP(SHAPE, 10, width=4, depth=1, activation="relu")
+        model = MLP(SHAPE, 10, width=4, depth=1, activation="relu", parametrization="mup")
         torch.manual_seed(math.floor(1e6 * torch.rand(1).item()))  # whatever the global generator does
         model.reset_parameters(torch.Generator().manual_seed(seed))
         return model.get_parameter("hidden.0.weight").detach().clone()
@@ -78,4 +84,4 @@ def test_initialisation_follows_its_generator() -> None:
 @pytest.mark.parametrize("size", [{"width": 0, "depth": 2}, {"width": 8, "depth": 0}])
 def test_an_empty_network_is_refused(size: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"model\.(width|depth)=0: an MLP needs at least 1"):
-        MLP(SHAPE, 10, activation="relu", **size)
+        MLP(SHAPE, 10, activation="relu", parametrization="mup", **size)

@@ -37,7 +37,7 @@ class UnstackableMLP(MLP):
 
 
 def small(kind: type[MLP] = MLP) -> Classifier:
-    return kind((1, 8, 8), 10, width=24, depth=2, activation="relu")
+    return kind((1, 8, 8), 10, width=24, depth=2, activation="relu", parametrization="mup")
 
 
 def run(model: Classifier, seeds: list[int], n: int, data, settings: TrainSettings) -> Fit:

@@ -1,0 +1,160 @@
+"""LeNet with as many parameters as the MLP of the same width and depth."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.layers import Conv2d, Linear
+from models.mup import Parametrization
+from models.scaled import ScaledClassifier, require_size
+
+_KERNEL = 5
+_CHANNELS = (6, 16)  # LeCun et al. 1998
+_UNITS = 84
+_TOLERANCE = 0.02  # of the MLP's number of parameters
+_RELU_GAIN = math.sqrt(2.0)
+
+
+class LeNet(ScaledClassifier):
+    """Two 5×5 convolutions, each with ReLU and 2×2 max pooling, then `depth` hidden layers and a zero readout.
+
+    LeCun et al. 1998, with padding so that small images survive. Width and depth are those of a ReLU MLP:
+    numbers of channels and of hidden units are searched, near LeNet-5's proportions, until the number of
+    parameters is that MLP's.
+
+    Args:
+        input_shape: (C, H, W), sides of at least 4.
+        num_classes: k.
+        width: of the MLP to match.
+        depth: of the MLP to match; number of fully connected hidden layers.
+        parametrization: "mup" keeps the best learning rate where it is at the base width, "standard" does not.
+
+    Raises:
+        ValueError: width or depth below 1, an image too small to be pooled twice, or an MLP so small that no
+            LeNet comes within 2 % of its number of parameters.
+    """
+
+    stackable: ClassVar[bool] = True
+    base_width: ClassVar[int] = 128
+    base_depth: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        *,
+        width: int,
+        depth: int,
+        parametrization: Parametrization,
+    ) -> None:
+        super().__init__()
+        require_size("a LeNet", width=width, depth=depth)
+        channels, height, across = input_shape
+        if min(height, across) < 4:
+            raise ValueError(f"images of {height}×{across}: LeNet pools twice and needs sides of at least 4")
+        self.sizes = matching_sizes(input_shape, num_classes, width, depth)
+        first, second, units = self.sizes.first, self.sizes.second, self.sizes.units
+        self.convolutions = nn.ModuleList([Conv2d(channels, first, _KERNEL), Conv2d(first, second, _KERNEL)])
+        fan_ins = [second * (height // 4) * (across // 4)] + [units] * (depth - 1)
+        self.hidden = nn.ModuleList(Linear(fan_in, units) for fan_in in fan_ins)
+        self.readout = Linear(units, num_classes)
+
+        def at_width(width: int) -> LeNet:
+            return LeNet(input_shape, num_classes, width=width, depth=depth, parametrization="standard")
+
+        self.scale(at_width, parametrization, depth)
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        for layer in (*self.convolutions, *self.hidden):
+            assert isinstance(layer, Conv2d | Linear)
+            layer.reset_parameters(generator, gain=_RELU_GAIN)
+        self.readout.reset_parameters(generator, gain=0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x
+        for layer in self.convolutions:
+            h = F.relu(layer(h))
+            members = h.shape[:-3]
+            h = F.max_pool2d(h.flatten(0, -4), 2).unflatten(0, members)
+        h = h.flatten(-3)
+        for layer in self.hidden:
+            h = F.relu(layer(h))
+        return self.readout(h * self.readout_multiplier)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Channels of the two convolutions, and units of every hidden layer."""
+
+    first: int
+    second: int
+    units: int
+
+    def parameters(self, input_shape: tuple[int, int, int], num_classes: int, depth: int) -> int:
+        """Number of parameters of the LeNet of these sizes."""
+        channels, height, across = input_shape
+        area = _KERNEL**2
+        convolutions = self.first * (channels * area + 1) + self.second * (self.first * area + 1)
+        flattened = self.second * (height // 4) * (across // 4)
+        hidden = self.units * (flattened + 1) + (depth - 1) * self.units * (self.units + 1)
+        return convolutions + hidden + num_classes * (self.units + 1)
+
+
+def mlp_parameters(input_shape: tuple[int, int, int], num_classes: int, width: int, depth: int) -> int:
+    """Number of parameters of the ReLU MLP."""
+    hidden = width * (math.prod(input_shape) + 1) + (depth - 1) * width * (width + 1)
+    return hidden + num_classes * (width + 1)
+
+
+def matching_sizes(input_shape: tuple[int, int, int], num_classes: int, width: int, depth: int) -> Sizes:
+    """The sizes nearest to LeNet-5's proportions whose number of parameters is nearest to the MLP's.
+
+    For each pair of channels near 6 : 16 the number of units follows from the number of parameters; of the
+    candidates within half the tolerance, the one with units nearest to LeNet-5's 84 : 16 is taken, and where
+    there is none, the closest in number.
+
+    Raises:
+        ValueError: none comes within 2 %.
+    """
+    wanted = mlp_parameters(input_shape, num_classes, width, depth)
+    candidates = []
+    for first, second in _channel_pairs():
+        sizes = _with_units(first, second, wanted, input_shape, num_classes, depth)
+        miss = abs(sizes.parameters(input_shape, num_classes, depth) / wanted - 1)
+        proportion = abs(math.log(sizes.units / second * _CHANNELS[1] / _UNITS))
+        candidates.append((max(miss, _TOLERANCE / 2), proportion, miss, sizes))
+        if Sizes(first, second, 1).parameters(input_shape, num_classes, depth) > wanted:
+            break
+    *_, miss, sizes = min(candidates, key=lambda candidate: candidate[:3])
+    if miss > _TOLERANCE:
+        count = sizes.parameters(input_shape, num_classes, depth)
+        raise ValueError(
+            f"model.width={width}, model.depth={depth}: the MLP has {wanted:,} parameters, the nearest LeNet "
+            f"{count:,}; choose a larger model.width"
+        )
+    return sizes
+
+
+def _channel_pairs() -> Iterator[tuple[int, int]]:
+    """Pairs of channels in LeNet-5's proportion 6 : 16, ascending."""
+    for second in itertools.count(1):
+        yield max(1, round(second * _CHANNELS[0] / _CHANNELS[1])), second
+
+
+def _with_units(
+    first: int, second: int, wanted: int, input_shape: tuple[int, int, int], num_classes: int, depth: int
+) -> Sizes:
+    """The number of units, at least 1, that comes nearest to the wanted number of parameters."""
+    none, one = (Sizes(first, second, units).parameters(input_shape, num_classes, depth) for units in (0, 1))
+    square, missing = depth - 1, wanted - none
+    linear = one - none - square
+    root = 2 * missing / (linear + math.sqrt(max(0.0, linear**2 + 4 * square * missing)))
+    around = [max(1, math.floor(root)), max(1, math.ceil(root))]
+    options = [Sizes(first, second, units) for units in around]
+    return min(options, key=lambda sizes: abs(sizes.parameters(input_shape, num_classes, depth) - wanted))

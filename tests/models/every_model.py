@@ -1,0 +1,33 @@
+"""Every architecture at a size at which tests are quick."""
+
+from collections.abc import Callable, Mapping
+
+from models.convnextv2 import ConvNeXtV2
+from models.lenet import LeNet
+from models.linear import LinearClassifier
+from models.mlp import MLP
+from models.mup import Parametrization
+from models.quadratic import QuadraticClassifier
+from models.scaled import ScaledClassifier
+from models.swinv2 import SwinV2
+
+Shape = tuple[int, int, int]
+SMALL: Shape = (1, 8, 8)
+
+SCALED: Mapping[str, Callable[..., ScaledClassifier]] = {
+    "mlp-relu": lambda shape=SMALL, **size: MLP(shape, 10, **_filled(size, 32), activation="relu"),
+    "mlp-gelu": lambda shape=SMALL, **size: MLP(shape, 10, **_filled(size, 32), activation="gelu"),
+    "mlp-swiglu": lambda shape=SMALL, **size: MLP(shape, 10, **_filled(size, 32), activation="swiglu"),
+    "lenet": lambda shape=SMALL, **size: LeNet(shape, 10, **_filled(size, 64)),
+    "convnextv2": lambda shape=SMALL, **size: ConvNeXtV2(shape, 10, **_filled(size, 8), drop_path=0.1),
+    "swinv2": lambda shape=SMALL, **size: SwinV2(shape, 10, **_filled(size, 20), drop_path=0.2),
+}
+EVERY = {
+    "linear": lambda shape=SMALL: LinearClassifier(shape, 10),
+    "quadratic": lambda shape=SMALL: QuadraticClassifier(shape, 10, sketch=16),
+    **SCALED,
+}
+
+
+def _filled(size: Mapping[str, int | Parametrization], width: int) -> dict:
+    return {"width": width, "depth": 1, "parametrization": "mup"} | dict(size)
