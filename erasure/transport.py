@@ -20,7 +20,11 @@ log = logging.getLogger(__name__)
 
 
 class NotConvergedError(RuntimeError):
-    """A barycenter is not as accurate as asked for within the rounds allowed."""
+    """A barycenter is not as accurate as asked for within the rounds allowed; `alignment` is how far it came."""
+
+    def __init__(self, message: str, alignment: "Alignment") -> None:
+        super().__init__(message)
+        self.alignment = alignment
 
 
 def transport_map(source: Tensor, target: Tensor) -> Tensor:
@@ -177,8 +181,10 @@ def align(
     variance = float(average.trace())
     excess: list[float] = []
     last_step = math.inf
+    rotations: list[Tensor] = []
     for _ in range(max_rounds):
-        rotations, mean = [], torch.zeros_like(root)
+        rotations = []
+        mean = torch.zeros_like(root)
         for weight, factor in zip(weights, factors, strict=True):
             rotations.append(polar(factor.multiply_transposed(root)))
             turned = rotations[-1].double()  # single precision here would show in the size of the edit
@@ -196,7 +202,8 @@ def align(
             return Alignment(root, rotations, tuple(excess))
     raise NotConvergedError(
         f"after {max_rounds} rounds the barycenter is still about {excess[-1]:.1e} of the variance above the least "
-        f"transport cost, tolerance={tolerance:g}: allow a larger tolerance"
+        f"transport cost, tolerance={tolerance:g}: allow a larger tolerance",
+        Alignment(root, rotations, tuple(excess)),
     )
 
 

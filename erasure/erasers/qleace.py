@@ -10,7 +10,7 @@ from torch import Tensor
 from erasure.eraser import Eraser
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
-from erasure.transport import align
+from erasure.transport import NotConvergedError, align
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class QleaceEraser(Eraser):
 
         Raises:
             ValueError: a class with fewer than two examples, or whose examples are all alike.
-            NotConvergedError: the tolerance cannot be met.
+            NotConvergedError: the tolerance cannot be met, though all classes have the same rank.
         """
         moments.require_examples()
         factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
@@ -66,7 +66,14 @@ class QleaceEraser(Eraser):
                 max(ranks),
                 min(ranks),
             )
-        alignment = align(factors, moments.weights.tolist(), moments.within, rank=min(ranks), tolerance=tolerance)
+        try:
+            alignment = align(factors, moments.weights.tolist(), moments.within, rank=min(ranks), tolerance=tolerance)
+        except NotConvergedError as error:
+            if min(ranks) == max(ranks):
+                raise
+            # Of limited rank the least edit is no convex problem, and the search can crawl past saddle points.
+            alignment = error.alignment
+            log.warning("QLEACE's edit may still shrink by %.0e of the variance", alignment.excess[-1])
         return cls(
             mean=moments.mean,
             num_classes=moments.num_classes,
