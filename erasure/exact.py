@@ -31,7 +31,7 @@ def integer_moments(images: Tensor) -> tuple[Tensor, Tensor]:
     else:
         products = shifted_gram(images, shift)
     shifted_total = (total - n * shift).double()
-    return shift + shifted_total / n, products.mul_(n).addr_(shifted_total, shifted_total, alpha=-1).div_(n)
+    return total.double() / n, products.mul_(n).addr_(shifted_total, shifted_total, alpha=-1).div_(n)
 
 
 def multiplies_bytes(device: torch.device) -> bool:

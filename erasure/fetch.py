@@ -37,7 +37,7 @@ def fetching(what: str, folder: Path) -> Iterator[None]:
             raise DiskFullError(
                 errno.ENOSPC, f"no space left in {folder} for {what}: free some, or set dataset.root to another disk"
             ) from error
-        if isinstance(error, PermissionError):
+        if isinstance(error, (PermissionError, FileExistsError, NotADirectoryError)):
             raise FetchError(f"{what} cannot be written to {folder}: set dataset.root to a folder of yours") from error
         raise FetchError(
             f"{what} could not be fetched ({reason}): check the network and try again, "

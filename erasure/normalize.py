@@ -24,11 +24,6 @@ class Scaling:
     shift: Tensor
 
     @classmethod
-    def none(cls, image: Tensor) -> Self:
-        """The identity for images like `image` [C, H, W]."""
-        return cls(torch.ones_like(image, dtype=torch.float64), torch.zeros_like(image, dtype=torch.float64))
-
-    @classmethod
     def zscore(cls, images: Tensor, moments: ClassMoments) -> Self:
         """Mean 0 and variance 1 for every coordinate of the training images; constant ones are only centred.
 

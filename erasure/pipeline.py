@@ -33,7 +33,7 @@ class ErasedDataset:
         certificate: one per split.
         channel_mean: of the training images before erasure, [C]: every eraser's data is standardised alike.
         channel_std: the same for the standard deviation.
-        scaling: from pixels in 0..1 to the scale of `splits`; `scaling.undo(images)` for display.
+        scaling: from pixels in 0..1 to the scale of `splits`; None if that is the same.
     """
 
     splits: Mapping[str, LabelledImages]
@@ -41,7 +41,11 @@ class ErasedDataset:
     certificate: Mapping[str, Certificate]
     channel_mean: Tensor
     channel_std: Tensor
-    scaling: Scaling
+    scaling: Scaling | None = None
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """Images [n, C, H, W] of `splits` on the scale 0..1, for display; erased ones may lie outside."""
+        return images if self.scaling is None else self.scaling.undo(images)
 
 
 def erased_dataset(
@@ -75,7 +79,7 @@ def erased_dataset(
         certificate={name: Certificate(**values) for name, values in metadata["certificate"].items()},
         channel_mean=tensors["channel_mean"],
         channel_std=tensors["channel_std"],
-        scaling=Scaling(tensors["scale"], tensors["shift"]),
+        scaling=Scaling(tensors["scale"], tensors["shift"]) if "scale" in tensors else None,
     )
 
 
@@ -121,17 +125,24 @@ def _build(
         )
     originals = splits(source, raw)
     moments = _moments(originals["train"], raw.max_value, k)
-    scaling = _scaling(source, originals["train"].images, moments)
+    scaling = Scaling.zscore(originals["train"].images, moments) if source.normalize == "zscore" else None
+
+    def prepared(pixels: Tensor) -> Tensor:
+        return pixels if scaling is None else scaling(pixels)
+
     parts = {
-        name: LabelledImages(scaling(_unit_range(part.images, raw.max_value, dtype)), part.labels)
+        name: LabelledImages(prepared(_unit_range(part.images, raw.max_value, dtype)), part.labels)
         for name, part in originals.items()
     }
     train = parts["train"]
+    if scaling is not None:
+        moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
     log.info("fitting %s on %d images of %s", eraser_class.__name__, len(train), source.name)
     eraser = eraser_class.from_moments(moments, **options)
-    eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
-    # as stored, so that a pixel at the end of the range is not out of it by rounding
-    low, high = (scaling(torch.full_like(train.images[:1], end)).to(dtype) for end in (0, 1))
+    if scaling is not None:
+        eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
+    # rounded like the images: a black pixel is not out of range
+    low, high = (prepared(torch.full_like(train.images[:1], end)).to(dtype) for end in (0, 1))
     tensors: dict[str, Tensor] = {}
     certificates: dict[str, Certificate] = {}
     for name, part in parts.items():
@@ -141,7 +152,8 @@ def _build(
     require_erased(certificates["train"], eraser.erased_order, eraser_class.__name__)
     channels = train.images.double().transpose(0, 1).flatten(1)
     tensors |= {"channel_mean": channels.mean(1), "channel_std": channels.std(1).clamp(min=1e-6)}
-    tensors |= {"scale": scaling.scale, "shift": scaling.shift}
+    if scaling is not None:
+        tensors |= {"scale": scaling.scale, "shift": scaling.shift}
     metadata = {
         "class_names": list(raw.class_names),
         "certificate": {name: asdict(certificate) for name, certificate in certificates.items()},
@@ -154,15 +166,6 @@ def _moments(train: LabelledImages, max_value: int, num_classes: int) -> ClassMo
     moments = ClassMoments.fit(train.images, train.labels, num_classes=num_classes)
     moments.require_examples()
     return moments if train.images.is_floating_point() else moments.rescale(1 / max_value)
-
-
-def _scaling(source: Source, train: Tensor, moments: ClassMoments) -> Scaling:
-    """The dataset's normalisation; `moments` of pixels become those of what is erased."""
-    if source.normalize == "none":
-        return Scaling.none(train[0])
-    scaling = Scaling.zscore(train, moments)
-    moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
-    return scaling
 
 
 def _unit_range(images: Tensor, max_value: int, dtype: torch.dtype) -> Tensor:

@@ -63,8 +63,9 @@ def write_cifarnet(folder: Path) -> tuple[Pixels, list[int]]:
 
 
 def source(path: Path | str, **changes: Any) -> HuggingFace:
-    shared = {"flip": True, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
-    return HuggingFace(name="hf", path=str(path), **(shared | {"image_column": "img"} | changes))
+    shared: dict[str, Any] = {"flip": True, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
+    options: dict[str, Any] = {**shared, "image_column": "img", **changes}
+    return HuggingFace(name="hf", path=str(path), **options)
 
 
 def test_parquet_shards_come_back_exactly_with_grayscale_as_rgb(tmp_path: Path) -> None:

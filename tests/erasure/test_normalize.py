@@ -52,6 +52,7 @@ def test_every_varying_coordinate_has_mean_0_and_variance_1_on_train(zscored: Di
     assert float(train.mean(0).abs().max()) < 1e-12
     torch.testing.assert_close(train.std(0, correction=0)[~constant], torch.ones(int((~constant).sum())).double())
     assert (train.std(0)[constant] == 0).all()
+    assert dataset.scaling is not None
     assert (dataset.scaling.scale[constant] == 1).all()
     test = dataset.splits["test"].images  # scaled by the training split's numbers, not by its own
     assert 0.01 < float(test.mean(0).abs().max()) < 1
@@ -69,8 +70,8 @@ def test_a_pixel_that_varies_once_counts_as_varying_and_rounding_does_not() -> N
 def test_scaling_is_undone_for_display(zscored: Digits, digits_source: Digits, tmp_path: Path) -> None:
     scaled, plain = (erase(source, IdentityEraser, tmp_path) for source in (zscored, digits_source))
     for name, part in scaled.splits.items():
-        torch.testing.assert_close(scaled.scaling.undo(part.images), plain.splits[name].images, rtol=0, atol=2e-6)
-        assert torch.equal(plain.scaling.undo(plain.splits[name].images), plain.splits[name].images)
+        torch.testing.assert_close(scaled.pixels(part.images), plain.splits[name].images, rtol=0, atol=2e-6)
+        assert torch.equal(plain.pixels(plain.splits[name].images), plain.splits[name].images)
 
 
 @pytest.mark.parametrize(("eraser", "order"), [(LeaceEraser, 1), (QleaceEraser, 2)])
@@ -92,7 +93,7 @@ def test_erasing_before_and_after_scaling_differ(zscored: Digits, digits_source:
     assert zscored.identity() != digits_source.identity()
     scaled, plain = (erase(source, QleaceEraser, tmp_path) for source in (zscored, digits_source))
     assert scaled.certificate != plain.certificate
-    pixels = scaled.scaling.undo(scaled.splits["train"].images)
+    pixels = scaled.pixels(scaled.splits["train"].images)
     assert float((pixels - plain.splits["train"].images).abs().max()) > 0.01
 
 
@@ -101,7 +102,7 @@ def test_out_of_range_counts_impossible_pixels(zscored: Digits, tmp_path: Path) 
         control = erase(zscored, IdentityEraser, tmp_path, dtype)
         assert {c.out_of_range for c in control.certificate.values()} == {0.0}  # black is in range, rounding or not
     erased = erase(zscored, LeaceEraser, tmp_path, torch.float64)
-    pixels = erased.scaling.undo(erased.splits["train"].images)
+    pixels = erased.pixels(erased.splits["train"].images)
     outside = ((pixels < -1e-9) | (pixels > 1 + 1e-9)).double().mean()
     assert float(outside) > 0
     assert erased.certificate["train"].out_of_range == pytest.approx(float(outside), abs=0.02)
@@ -114,7 +115,7 @@ def test_the_gradient_eraser_stays_among_possible_pixels(zscored: Digits, tmp_pa
     before = erase(zscored, IdentityEraser, tmp_path).certificate["train"]
     assert certificate.mean_gap < 0.5 * before.mean_gap
     assert certificate.covariance_gap < 0.5 * before.covariance_gap
-    pixels = erased.scaling.undo(erased.splits["train"].images)
+    pixels = erased.pixels(erased.splits["train"].images)
     assert float(pixels.max()) > 0.9  # the whole range is used, not that of 0..1 in units of deviations
     assert float(erased.splits["train"].images.max()) > 1
 

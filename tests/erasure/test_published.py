@@ -1,5 +1,6 @@
 """CIFAR-10, SVHN and MNIST in their real formats on disk: whole, missing, cut short, altered, fetched."""
 
+import dataclasses
 import errno
 import multiprocessing
 import pickle
@@ -116,7 +117,7 @@ def test_an_unknown_pickle_is_never_opened(tmp_path: Path, monkeypatch) -> None:
 
 def test_identity_is_known_without_the_files_and_moves_with_their_checksums(tmp_path: Path, monkeypatch) -> None:
     here, *_ = write_cifar10(tmp_path / "here", monkeypatch)
-    there = type(here)(**(vars(here) | {"root": str(tmp_path / "nowhere")}))
+    there = dataclasses.replace(here, root=str(tmp_path / "nowhere"))
     assert here.identity() == there.identity()
     before = here.identity()
     monkeypatch.setattr(published.CIFAR10, "test_list", [["test_batch", "0" * 32]])
@@ -129,7 +130,7 @@ def test_images_are_converted_once_whatever_is_done_with_them(tmp_path: Path, mo
     first = raw_images(source, cache)
     monkeypatch.setattr(type(source), "load", None)
     for changes in ({"normalize": "zscore"}, {"validation_size": 30}, {"flip": True}):
-        again = raw_images(type(source)(**(vars(source) | changes)), cache)
+        again = raw_images(dataclasses.replace(source, **changes), cache)
         assert torch.equal(again.train.images, first.train.images)
     assert len(list((tmp_path / "cache").glob("*.safetensors"))) == 1
 
