@@ -3,18 +3,17 @@
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
-from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from rich import box
 from rich.table import Table
 
-from conf.cli import BAD_CONFIG, FAILED, INTERRUPTED, plain
+from conf.cli import BAD_CONFIG, FAILED, INTERRUPTED
+from conf.compose import composed
 from conf.errors import explain
-from conf.groups import CONF, choices
-from conf.schema import Target, validate
+from conf.groups import choices
+from conf.schema import Target
 from erasure.cache import Cache
 from erasure.fetch import FetchError
 from erasure.pipeline import raw_images, raw_key
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_HELP.format(doc=__doc__, datasets=", ".join(choices("dataset"))), end="")
         return 0
     try:
-        config = composed(overrides)
+        config = composed(TRAIN.name, overrides, TRAIN.sections)
         started = time.monotonic()
         source, cache = Target(config["dataset"]).build(Source), Cache(config["cache_dir"])
         raw = prepare(source, cache)
@@ -55,16 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted: launch the same command again to continue", file=sys.stderr)
         return INTERRUPTED
     return 0
-
-
-def composed(overrides: Sequence[str]) -> dict[str, Any]:
-    """The checked configuration of `python -m train` with these overrides.
-
-    Raises:
-        ConfigError: one that cannot be run.
-    """
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return validate(plain(compose(TRAIN.name, overrides=list(overrides))), TRAIN.sections)
 
 
 def prepare(source: Source, cache: Cache) -> RawImages:
