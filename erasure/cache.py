@@ -38,9 +38,13 @@ class Cache:
         self.root = Path(root)
         self.lease_s = lease_s
 
+    def path(self, key: str) -> Path:
+        """Where the entry of `key` is, or would be."""
+        return self.root / f"{key}{_SUFFIX}"
+
     def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
         """The entry of `key`, built and stored the first time. `key` must name all that determines it."""
-        path = self.root / f"{key}{_SUFFIX}"
+        path = self.path(key)
         with contextlib.suppress(FileNotFoundError, DamagedFileError):
             return load_tensors(path)
         self.root.mkdir(parents=True, exist_ok=True)

@@ -17,14 +17,14 @@ class Certificate:
     """How far the class moments of one erased split are from equal (Theorems 2.2 and 2.3 of the paper).
 
     No predictor of degree N beats the constant one if and only if class moments up to order N are equal.
-    Sizes are relative to Σ_xx, the total covariance of the training split before erasure.
+    Sizes are relative to Σ_xx, the total covariance of the training split before erasure (z-scored, if it is).
 
     Attributes:
         n: examples in the split.
         mean_gap: max_j ‖m_j - m̄‖ / √tr Σ_xx.
         covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, Σ̄ the average class covariance of the split.
         edit_size: E‖x' - x‖² / tr Σ_xx.
-        out_of_range: fraction of erased values outside the admissible range [0, 1].
+        out_of_range: fraction of erased values that are no possible pixel: outside [0, 1], z-scoring undone.
         rounding: what rounding values once to the stored dtype amounts to, on the scale of the gaps.
     """
 
@@ -36,7 +36,15 @@ class Certificate:
     rounding: float
 
 
-def certify(original: Tensor, erased: Tensor, z: Tensor, reference: ClassMoments) -> Certificate:
+def certify(
+    original: Tensor,
+    erased: Tensor,
+    z: Tensor,
+    reference: ClassMoments,
+    *,
+    low: Tensor | float = 0.0,
+    high: Tensor | float = 1.0,
+) -> Certificate:
     """Certificate of one split.
 
     Args:
@@ -44,6 +52,8 @@ def certify(original: Tensor, erased: Tensor, z: Tensor, reference: ClassMoments
         erased: images as they are stored, [n, ...].
         z: labels, [n].
         reference: moments of the training split before erasure.
+        low: least admissible value, of all coordinates or of each, [1, ...].
+        high: largest admissible value, likewise.
 
     Raises:
         ValueError: the training images are all alike.
@@ -66,7 +76,7 @@ def certify(original: Tensor, erased: Tensor, z: Tensor, reference: ClassMoments
         mean_gap=float(mean_gap),
         covariance_gap=covariance_gap / float(total.norm()),
         edit_size=edit / len(z) / float(variance),
-        out_of_range=float(((erased < 0) | (erased > 1)).to(torch.float64).mean()),
+        out_of_range=float(((erased < low) | (erased > high)).to(torch.float64).mean()),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
     )
 

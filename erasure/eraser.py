@@ -56,6 +56,9 @@ class Eraser(ABC):
             erased[rows] = self.transform(batch, None if labels is None else labels[rows]).to(erased)
         return erased.reshape(x.shape)
 
+    def rescale_range(self, scale: Tensor, shift: Tensor) -> None:  # noqa: B027 most erasers have no range
+        """Turn an admissible range given for x into that of scale · x + shift, both [d]."""
+
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device."""

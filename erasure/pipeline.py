@@ -1,6 +1,7 @@
 """From a named dataset to an erased, certified, cached one: load, split, fit, apply, certify, store."""
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from erasure.cache import Cache, Entry
 from erasure.certificate import Certificate, certify, require_erased
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
+from erasure.normalize import Scaling
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.storage import fingerprint
 
@@ -26,11 +28,12 @@ class ErasedDataset:
 
     Attributes:
         splits: "train", "validation" and "test", images floating in the stored dtype, before
-            standardisation on the scale where the original images lie in 0..1.
+            standardisation: on the scale where the original images lie in 0..1, or z-scored.
         class_names: one per label.
         certificate: one per split.
-        channel_mean: of the original training images, [C]: every eraser's data is standardised alike.
+        channel_mean: of the training images before erasure, [C]: every eraser's data is standardised alike.
         channel_std: the same for the standard deviation.
+        scaling: from pixels in 0..1 to the scale of `splits`; None if that is the same.
     """
 
     splits: Mapping[str, LabelledImages]
@@ -38,6 +41,11 @@ class ErasedDataset:
     certificate: Mapping[str, Certificate]
     channel_mean: Tensor
     channel_std: Tensor
+    scaling: Scaling | None = None
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """Images [n, C, H, W] of `splits` on the scale 0..1, for display; erased ones may lie outside."""
+        return images if self.scaling is None else self.scaling.undo(images)
 
 
 def erased_dataset(
@@ -60,7 +68,7 @@ def erased_dataset(
         "dtype": str(dtype),
         "version": ERASURE_VERSION,
     }
-    key = f"{source.name}-{eraser.__name__}-{fingerprint(described)}"
+    key = f"{_file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
     tensors, metadata = cache.fetch(key, lambda: _build(source, eraser, options, dtype, cache))
     return ErasedDataset(
         splits={
@@ -71,6 +79,7 @@ def erased_dataset(
         certificate={name: Certificate(**values) for name, values in metadata["certificate"].items()},
         channel_mean=tensors["channel_mean"],
         channel_std=tensors["channel_std"],
+        scaling=Scaling(tensors["scale"], tensors["shift"]) if "scale" in tensors else None,
     )
 
 
@@ -78,7 +87,6 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
     """The source's images; a source that is slow to load is kept in the cache after the first time."""
     if not source.slow_to_load:
         return source.load()
-    key = f"{source.name}-raw-{fingerprint(source.identity())}"
 
     def build() -> Entry:
         raw = source.load()
@@ -87,7 +95,7 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
             tensors |= {"test.images": raw.test.images, "test.labels": raw.test.labels}
         return tensors, {"class_names": list(raw.class_names), "max_value": raw.max_value}
 
-    tensors, metadata = cache.fetch(key, build)
+    tensors, metadata = cache.fetch(raw_key(source), build)
     test = LabelledImages(tensors["test.images"], tensors["test.labels"]) if "test.images" in tensors else None
     return RawImages(
         LabelledImages(tensors["train.images"], tensors["train.labels"]),
@@ -95,6 +103,15 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         tuple(metadata["class_names"]),
         metadata["max_value"],
     )
+
+
+def raw_key(source: Source) -> str:
+    """What a source's images are called in the cache: the same however they are split and normalised."""
+    return f"{_file_name(source.name)}-raw-{fingerprint(source.stored_identity())}"
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "_", name)
 
 
 def _build(
@@ -107,23 +124,36 @@ def _build(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
     originals = splits(source, raw)
+    moments = _moments(originals["train"], raw.max_value, k)
+    scaling = Scaling.zscore(originals["train"].images, moments) if source.normalize == "zscore" else None
+
+    def prepared(pixels: Tensor) -> Tensor:
+        return pixels if scaling is None else scaling(pixels)
+
     parts = {
-        name: LabelledImages(_unit_range(part.images, raw.max_value, dtype), part.labels)
+        name: LabelledImages(prepared(_unit_range(part.images, raw.max_value, dtype)), part.labels)
         for name, part in originals.items()
     }
     train = parts["train"]
+    if scaling is not None:
+        moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
     log.info("fitting %s on %d images of %s", eraser_class.__name__, len(train), source.name)
-    moments = _moments(originals["train"], raw.max_value, k)
     eraser = eraser_class.from_moments(moments, **options)
+    if scaling is not None:
+        eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
+    # rounded like the images: a black pixel is not out of range
+    low, high = (prepared(torch.full_like(train.images[:1], end)).to(dtype) for end in (0, 1))
     tensors: dict[str, Tensor] = {}
     certificates: dict[str, Certificate] = {}
     for name, part in parts.items():
         erased = eraser(part.images, part.labels).to(dtype)
         tensors |= {f"{name}.images": erased, f"{name}.labels": part.labels}
-        certificates[name] = certify(part.images, erased, part.labels, moments)
+        certificates[name] = certify(part.images, erased, part.labels, moments, low=low, high=high)
     require_erased(certificates["train"], eraser.erased_order, eraser_class.__name__)
     channels = train.images.double().transpose(0, 1).flatten(1)
     tensors |= {"channel_mean": channels.mean(1), "channel_std": channels.std(1).clamp(min=1e-6)}
+    if scaling is not None:
+        tensors |= {"scale": scaling.scale, "shift": scaling.shift}
     metadata = {
         "class_names": list(raw.class_names),
         "certificate": {name: asdict(certificate) for name, certificate in certificates.items()},

@@ -2,10 +2,14 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+
+
+class MissingDataError(ValueError):
+    """A dataset that is not here, or not whole, and that `Source.fetch` can bring; names the command that does."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Source(ABC):
         test_fraction: share of the images held out for testing where there is no official test split.
         split_seed: seed of those two splits. They belong to the dataset: no run's seed moves them.
         gradient_weights: weights of the gradient eraser that suit this dataset; for its YAML to refer to.
+        normalize: "zscore" gives every coordinate mean 0 and variance 1 on the training split before anything
+            is erased; "none" leaves pixels as they are.
     """
 
     name: str
@@ -59,6 +65,7 @@ class Source(ABC):
     test_fraction: float
     split_seed: int
     gradient_weights: tuple[float, float, float] = (150.0, 24.0, 1.0)
+    normalize: Literal["none", "zscore"] = "none"
 
     slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time
     locations: ClassVar[tuple[str, ...]] = ()  # fields that say where the data lies, not what it is
@@ -69,6 +76,7 @@ class Source(ABC):
         """Read the images.
 
         Raises:
+            MissingDataError: the data is not here or damaged, and can be fetched.
             ValueError: the data is missing or not what it should be; says where it looked and what to do.
         """
 
@@ -81,6 +89,18 @@ class Source(ABC):
         left_out = self.locations + self.advice
         described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return described | {"source": type(self).__name__, "content": self.content()}
+
+    def stored_identity(self) -> dict[str, Any]:
+        """What determines the images as `load` returns them: splits, normalisation and names come later."""
+        shared = {f.name for f in fields(Source)}
+        return {key: value for key, value in self.identity().items() if key not in shared}
+
+    def fetch(self) -> None:  # noqa: B027 nothing to do is the common case
+        """Bring the data here from where it is published. Data that is embedded or the user's own is here.
+
+        Raises:
+            FetchError: no network, no space, or something else came than what was published.
+        """
 
 
 def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:

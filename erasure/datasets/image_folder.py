@@ -1,15 +1,13 @@
 """Any dataset kept as one folder per class: <root>/<split>/<class>/*.png or *.jpg."""
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
 
+from erasure.decode import decode, decode_all
 from erasure.source import LabelledImages, RawImages, Source
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}
@@ -63,25 +61,10 @@ class ImageFolder(Source):
         return sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
 
     def _read(self, paths: list[Path], classes: list[str]) -> LabelledImages:
-        with ThreadPoolExecutor() as pool:
-            arrays = list(pool.map(self._decode, paths))
-        for path, array in zip(paths, arrays, strict=True):
-            if array.shape != arrays[0].shape:
-                (h, w), (h0, w0) = array.shape[:2], arrays[0].shape[:2]
-                raise ValueError(
-                    f"{path} is {w}×{h} but {paths[0]} is {w0}×{h0}: set dataset.size to resize all to one side"
-                )
-        images = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous()
+        images = decode_all(
+            paths,
+            lambda path: decode(path, str(path), size=self.size, channels=self.channels),
+            name=lambda i: str(paths[i]),
+        )
         label = {name: j for j, name in enumerate(classes)}
         return LabelledImages(images, torch.tensor([label[path.parent.name] for path in paths]))
-
-    def _decode(self, path: Path) -> np.ndarray:
-        try:
-            with Image.open(path) as image:
-                converted = image.convert("RGB" if self.channels == 3 else "L")
-                if self.size is not None:
-                    converted = converted.resize((self.size, self.size), Image.Resampling.BILINEAR)
-                array = np.asarray(converted)
-        except (OSError, UnidentifiedImageError, SyntaxError) as error:
-            raise ValueError(f"{path} cannot be read as an image ({error}): replace or delete it") from error
-        return array if array.ndim == 3 else array[:, :, None]

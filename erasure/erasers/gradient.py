@@ -33,7 +33,7 @@ class GradientEraser(Eraser):
         weights: w_mean, w_cov and w_edit.
         max_iterations: of L-BFGS per class.
         history: pairs of vectors that L-BFGS keeps; each costs twice the memory of a class's images.
-        low: lower end of the admissible range.
+        low: lower end of the admissible range of pixels; `rescale_range` moves it along with z-scored data.
         high: upper end of it.
 
     Raises:
@@ -47,6 +47,7 @@ class GradientEraser(Eraser):
     high: float = 1.0
     mean: Tensor = field(init=False, repr=False)
     num_classes: int = field(init=False)
+    range: tuple[Tensor, Tensor] = field(init=False, repr=False)  # low and high, one number or [d]
     covariance: Tensor = field(init=False, repr=False)  # Σ*, [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
     uses_labels: ClassVar[bool] = True
@@ -60,6 +61,10 @@ class GradientEraser(Eraser):
             )
         if not self.low < self.high:
             raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: an empty range")
+        self.range = torch.tensor(self.low, dtype=torch.float64), torch.tensor(self.high, dtype=torch.float64)
+
+    def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
+        self.range = self.low * scale + shift, self.high * scale + shift
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:
@@ -111,8 +116,9 @@ class GradientEraser(Eraser):
 
     def _optimise(self, original: Tensor, show) -> Tensor:
         """Erase one class's examples [n, d]."""
-        span = self.high - self.low
-        start = ((original - self.low) / span).clamp(_MARGIN, 1 - _MARGIN)
+        low, high = (end.to(original) for end in self.range)
+        span = high - low
+        start = ((original - low) / span).clamp(_MARGIN, 1 - _MARGIN)
         u = start.logit().requires_grad_()
         optimizer = torch.optim.LBFGS(
             [u],
@@ -130,13 +136,13 @@ class GradientEraser(Eraser):
             nonlocal evaluations
             evaluations += 1
             unit = u.sigmoid()
-            value, slope = self._loss(self.low + span * unit, original)
+            value, slope = self._loss(low + span * unit, original)
             u.grad = slope.mul_(unit).mul_(1 - unit).mul_(span)
             show(min(evaluations, self.max_iterations), value / len(original))
             return value
 
         optimizer.step(loss)  # pyright: ignore[reportArgumentType]
-        return self.low + span * u.detach().sigmoid()
+        return (low + span * u.detach().sigmoid()).clamp(low, high)
 
     def _loss(self, x: Tensor, original: Tensor) -> tuple[float, Tensor]:
         """n times the loss of one class, and its gradient by the examples [n, d]."""

@@ -256,6 +256,7 @@ CHANGES: dict[str, Any] = {
     "validation_size": 99,
     "test_fraction": 0.3,
     "split_seed": 7,
+    "normalize": "zscore",
 }
 
 
@@ -265,7 +266,7 @@ def test_every_field_of_a_dataset_that_changes_its_numbers_changes_the_key(digit
     for field, value in CHANGES.items():
         if value is not None:
             keys.add(key_of(dataclasses.replace(digits_source, **{field: value})))
-    assert len(keys) == 4
+    assert len(keys) == 5
     for same in ({"flip": True}, {"gradient_weights": (1.0, 1.0, 1.0)}):
         assert key_of(dataclasses.replace(digits_source, **same)) == key_of(digits_source)
     renamed = key_of(dataclasses.replace(digits_source, name="scans"))

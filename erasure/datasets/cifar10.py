@@ -1,0 +1,37 @@
+"""CIFAR-10: 60,000 colour photographs of ten kinds of things, 32×32."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torchvision.datasets import CIFAR10
+
+from erasure.published import Published
+from erasure.source import LabelledImages, RawImages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cifar10(Published):
+    """50,000 training and 10,000 test images in <root>/cifar-10-batches-py (Krizhevsky 2009).
+
+    The files are pickles, which may run anything: they are opened only after their checksums were compared.
+    """
+
+    choice: ClassVar[str] = "cifar10"
+
+    def files(self) -> Mapping[str, str]:
+        listed = [*CIFAR10.train_list, *CIFAR10.test_list, (CIFAR10.meta["filename"], CIFAR10.meta["md5"])]
+        return {f"{CIFAR10.base_folder}/{name}": md5 for name, md5 in listed}
+
+    def read(self) -> RawImages:
+        train, test = (CIFAR10(self.folder, train=part) for part in (True, False))
+        return RawImages(_images(train), _images(test), tuple(train.classes))
+
+    def download(self) -> None:
+        CIFAR10(self.folder, download=True)
+
+
+def _images(part: CIFAR10) -> LabelledImages:
+    images = torch.from_numpy(part.data).permute(0, 3, 1, 2).contiguous()  # torchvision: [n, H, W, C]
+    return LabelledImages(images, torch.tensor(part.targets))

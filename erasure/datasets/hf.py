@@ -1,0 +1,178 @@
+"""Any image-classification dataset in the Hugging Face format: on the hub, in a folder, or one parquet file."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from erasure import hub
+from erasure.decode import decode, decode_all
+from erasure.fetch import command, fetching
+from erasure.source import LabelledImages, MissingDataError, RawImages, Source
+from erasure.storage import fingerprint
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuggingFace(Source):
+    """Images and labels from two columns of a table, read without running any code that comes with the data.
+
+    Args:
+        path: name on the hub, or a folder or parquet file of one's own.
+        config: the dataset's configuration, where it has several.
+        revision: commit, branch or tag on the hub; None for the newest when it is fetched.
+        train_split: name of the training split.
+        test_split: name of the split that is held out; None to hold out `test_fraction` of the training split.
+        image_column: name of the column of images.
+        label_column: name of the column of labels: classes, whole numbers from 0, or words.
+        size: side in pixels that images are resized to; None where all have one size already.
+        channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
+        root: folder that datasets from the hub are fetched to.
+    """
+
+    path: str
+    config: str | None = None
+    revision: str | None = None
+    train_split: str = "train"
+    test_split: str | None = "test"
+    image_column: str = "image"
+    label_column: str = "label"
+    size: int | None = None
+    channels: Literal[1, 3] = 3
+    root: str = "data"
+
+    locations: ClassVar[tuple[str, ...]] = ("path", "revision", "root")
+
+    def load(self) -> RawImages:
+        place = self._place()
+        try:
+            hub.verify(place)
+        except MissingDataError as error:
+            raise MissingDataError(f"{error}: fetch it again with {self._command}") from error
+        images, labels, names = self._read(place, self.train_split)
+        names = names or _class_names(labels, f"dataset.label_column={self.label_column}")
+        train = LabelledImages(images, _numbers(labels, names, f"split {self.train_split} of {self.path}"))
+        if self.test_split is None:
+            return RawImages(train, None, names)
+        images, labels, _ = self._read(place, self.test_split)
+        test = LabelledImages(images, _numbers(labels, names, f"split {self.test_split} of {self.path}"))
+        return RawImages(train, test, names)
+
+    def content(self) -> str:
+        """Digest of the names and checksums of all files: wherever they lie, and however they came."""
+        return fingerprint(hub.checksums(self._place()))
+
+    def fetch(self) -> None:
+        if self._is_own:
+            return
+        with fetching(f"{self.path} of the Hugging Face hub", self._fetched.parent):
+            hub.fetch_repository(self.path, self.revision, self._fetched)
+
+    @property
+    def _is_own(self) -> bool:
+        return Path(self.path).expanduser().exists()
+
+    @property
+    def _fetched(self) -> Path:
+        """Where a dataset from the hub is kept."""
+        name = self.path.replace("/", "--") + (f"@{self.revision}" if self.revision else "")
+        return Path(self.root).expanduser() / name.replace("/", "--")
+
+    @property
+    def _command(self) -> str:
+        return command(self, "cifarnet" if self.path == "EleutherAI/cifarnet" else "hf")
+
+    def _place(self) -> Path:
+        """The folder or file to read."""
+        if self._is_own:
+            return Path(self.path).expanduser()
+        if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", self.path) or self.path.startswith("."):
+            raise ValueError(f"dataset.path={self.path}: no such folder or parquet file, and no name on the hub")
+        if not self._fetched.is_dir():
+            raise MissingDataError(f"dataset {self.path} is not in {self._fetched}: fetch it with {self._command}")
+        return self._fetched
+
+    def _read(self, place: Path, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+        """Images [n, C, H, W] and labels of a split, and the names of the classes where the data has them."""
+        labels: list[Any] = []
+        features, rows = self._open(place, split)
+
+        def cells() -> Iterator[tuple[int, Any]]:
+            for i, row in enumerate(rows):
+                labels.append(row[self.label_column])
+                yield i, row[self.image_column]
+
+        def name(i: int) -> str:
+            return f"image {i} of split {split} of {self.path}"
+
+        images = decode_all(cells(), lambda cell: self._decode(cell[1], name(cell[0])), name)
+        names = getattr(features[self.label_column], "names", None)
+        return images, labels, None if names is None else tuple(names)
+
+    def _open(self, place: Path, split: str) -> tuple[Mapping[str, Any], Iterator[Mapping[str, Any]]]:
+        """Column types and rows of a split, its images as encoded bytes."""
+        import datasets  # three seconds to import: only when images are wanted
+
+        datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are ours to tell, once
+        where, files = (str(place), None) if place.is_dir() else ("parquet", str(place))
+        with self._explained(split):
+            table = datasets.load_dataset(where, self.config, data_files=files, split=split, streaming=True)
+            columns = list(table.features or next(iter(table)))
+        for key in ("image_column", "label_column"):
+            if getattr(self, key) not in columns:
+                raise ValueError(
+                    f"dataset.{key}={getattr(self, key)}: {self.path} has no such column; "
+                    f"choose from {', '.join(columns)}"
+                )
+        features = dict(table.features or dict.fromkeys(columns))
+        encoded = table.select_columns([self.image_column, self.label_column])
+        return features, self._rows(encoded.cast_column(self.image_column, datasets.Image(decode=False)), split)
+
+    def _rows(self, table: Iterable[Mapping[str, Any]], split: str) -> Iterator[Mapping[str, Any]]:
+        with self._explained(split):
+            yield from table
+
+    @contextlib.contextmanager
+    def _explained(self, split: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, TypeError, RuntimeError, StopIteration) as error:
+            reason = " ".join(str(error).split())[:200] or "it is empty"
+            raise ValueError(
+                f"split {split} of dataset.path={self.path} cannot be read ({reason}): "
+                "check the files, dataset.config, dataset.train_split and dataset.test_split (null: there is none)"
+            ) from error
+
+    def _decode(self, cell: Any, where: str) -> np.ndarray:
+        encoded, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, dict) else (None, None)
+        if encoded is None and path is None:
+            raise ValueError(f"{where} is empty: drop the row, or set dataset.image_column")
+        return decode(path if encoded is None else BytesIO(encoded), where, size=self.size, channels=self.channels)
+
+
+def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:
+    """Names of classes that the data does not name: its words in order, or 0, 1, ... up to the largest number."""
+    if all(isinstance(label, str) for label in labels):
+        return tuple(sorted(set(labels)))
+    odd = [label for label in labels if not isinstance(label, int) or not 0 <= label < len(labels)]
+    if odd:
+        raise ValueError(f"{where}: {odd[0]!r} is no class; need whole numbers from 0, words, or named classes")
+    return tuple(str(j) for j in range(max(labels) + 1))
+
+
+def _numbers(labels: list[Any], names: tuple[str, ...], where: str) -> Tensor:
+    """Labels [n] as integers in 0..k-1."""
+    number: dict[Any, int] = {name: j for j, name in enumerate(names)} | {j: j for j in range(len(names))}
+    for i, label in enumerate(labels):
+        if number.get(label) is None:
+            raise ValueError(
+                f"image {i} of {where} has the label {label!r}, which is none of the {len(names)} training classes: "
+                "is this split labelled? dataset.test_split=null holds out part of the training split instead"
+            )
+    return torch.tensor([number[label] for label in labels])

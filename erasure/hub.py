@@ -1,0 +1,94 @@
+"""A dataset's files as a folder: fetched from the Hugging Face hub whole or not at all, known by their checksums."""
+
+import hashlib
+import shutil
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from erasure.fetch import FetchError
+from erasure.lease import Lease
+from erasure.source import MissingDataError
+from erasure.storage import write_text
+
+SUMS = "SHA256SUMS"  # in the format of `sha256sum`, written after the last file has come
+
+
+def fetch_repository(repository: str, revision: str | None, folder: Path) -> None:
+    """Bring every file of a dataset repository to `folder`, which appears once all are there and verified.
+
+    An interrupted download continues where it was; of several that want the same, one downloads. A folder that
+    is there already is checked and, where it is damaged, repaired.
+
+    Raises:
+        FetchError: a file is not what the hub says it is.
+        Exception: whatever the hub's library raises without a network or an account.
+    """
+    from huggingface_hub import HfApi, snapshot_download  # a second to import: only when something is fetched
+
+    partial = folder.with_name(f".{folder.name}.partial")
+    with Lease(folder.with_name(f".{folder.name}.lock")):
+        if folder.is_dir():
+            try:
+                verify(folder)
+                return
+            except MissingDataError:
+                folder.replace(partial)
+        published = HfApi().dataset_info(repository, revision=revision, files_metadata=True)
+        snapshot_download(repository, repo_type="dataset", revision=published.sha, local_dir=partial)
+        shutil.rmtree(partial / ".cache", ignore_errors=True)  # the library's notes on the download
+        (partial / SUMS).unlink(missing_ok=True)  # of a folder under repair
+        sums = checksums(partial)
+        for file in published.siblings or []:
+            expected = file.lfs.sha256 if file.lfs else None
+            if not _is_data(file.rfilename):
+                continue
+            if file.rfilename not in sums or expected not in (None, sums[file.rfilename]):
+                (partial / file.rfilename).unlink(missing_ok=True)
+                raise FetchError(f"{file.rfilename} of {repository} did not come as the hub has it: try again")
+        write_text(partial / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+        partial.replace(folder)
+
+
+def checksums(place: Path) -> dict[str, str]:
+    """Relative path -> SHA-256 of a file or of all files in a folder, hidden ones left out.
+
+    Taken from the folder's `SHA256SUMS`, or computed where there is none.
+    """
+    if place.is_file():
+        return {place.name: _sha256(place)}
+    noted = place / SUMS
+    if noted.is_file():
+        return {line[66:]: line[:64] for line in noted.read_text(encoding="utf-8").splitlines()}
+    names = (path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
+    return {name: _sha256(place / name) for name in sorted(names) if _is_data(name)}
+
+
+def verify(place: Path) -> None:
+    """Compare the files of a folder with its `SHA256SUMS`; what has none is the user's own and is as it is.
+
+    Raises:
+        MissingDataError: one is missing or altered.
+    """
+    if not (place / SUMS).is_file():
+        return
+    for name, expected in checksums(place).items():
+        if not (place / name).is_file():
+            raise MissingDataError(f"{place / name} is missing")
+        if _sha256(place / name) != expected:
+            raise MissingDataError(f"{place / name} is damaged (its checksum is not the published one)")
+
+
+def _is_data(name: str) -> bool:
+    return name != SUMS and not any(part.startswith(".") for part in PurePosixPath(name).parts)
+
+
+def _sha256(path: Path) -> str:
+    status = path.stat()
+    return _sha256_of(path.resolve(), status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _sha256_of(path: Path, size: int, modified_ns: int) -> str:  # noqa: ARG001
+    """Of a file in its present state: one run asks several times."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

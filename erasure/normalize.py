@@ -1,0 +1,56 @@
+"""z-score per coordinate before erasure, and back to pixels for display."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from erasure.moments import ClassMoments
+
+_ROWS_AT_ONCE = 8192  # bounds the float64 copy of images
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The map scale · x + shift from pixels in 0..1 to what is erased, coordinate by coordinate.
+
+    Attributes:
+        scale: float64, [C, H, W].
+        shift: float64, [C, H, W].
+    """
+
+    scale: Tensor
+    shift: Tensor
+
+    @classmethod
+    def zscore(cls, images: Tensor, moments: ClassMoments) -> Self:
+        """Mean 0 and variance 1 for every coordinate of the training images; constant ones are only centred.
+
+        Args:
+            images: training images as stored, [n, C, H, W].
+            moments: theirs, on the scale 0..1.
+        """
+        shape = images.shape[1:]
+        varies = (images.amax(0) != images.amin(0)).to(moments.means.device)  # moments are rounded: never quite 0
+        std = torch.where(varies.flatten(), moments.total.diagonal().clamp(min=0).sqrt(), 1.0)
+        # a float pixel may vary by less than squares in float64 can tell
+        std = torch.where(std > 0, std, 1.0)
+        return cls((1 / std).view(shape).cpu(), (-moments.mean / std).view(shape).cpu())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Pixels [n, C, H, W] to what is erased, in the dtype of `x`; computed in float64, rounded once."""
+        return _affine(x, self.scale, self.shift)
+
+    def undo(self, x: Tensor) -> Tensor:
+        """What is erased to pixels: for display. Erased values need not lie in 0..1."""
+        return _affine(x, 1 / self.scale, -self.shift / self.scale)
+
+
+def _affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    scale, shift = scale.to(x.device), shift.to(x.device)
+    result = torch.empty_like(x)
+    for start in range(0, len(x), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        result[rows] = (x[rows].double() * scale + shift).to(x.dtype)
+    return result

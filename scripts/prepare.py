@@ -1,0 +1,96 @@
+"""python -m scripts.prepare dataset=NAME [KEY=VALUE ...]: fetch, verify and convert a dataset before a job needs it."""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich import box
+from rich.table import Table
+
+from conf.cli import BAD_CONFIG, FAILED, INTERRUPTED
+from conf.compose import composed
+from conf.errors import explain
+from conf.groups import choices
+from conf.schema import Target
+from erasure.cache import Cache
+from erasure.fetch import FetchError
+from erasure.pipeline import raw_images, raw_key
+from erasure.progress import console
+from erasure.source import MissingDataError, RawImages, Source, splits
+from scripts.cache import size
+from train.__main__ import VERB as TRAIN
+
+_HELP = """{doc}
+
+  python -m scripts.prepare dataset=cifar10
+  python -m scripts.prepare dataset=svhn dataset.root=/scratch/data cache_dir=/scratch/cache
+
+Takes the keys of `python -m train`, of which it reads dataset.* and cache_dir. Choices of dataset=: {datasets}.
+What is already prepared is verified and left as it is. Exit codes: 0 ready, 1 could not be fetched or stored,
+2 a configuration or data that cannot be used, 130 interrupted: launch the same command again to continue.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    overrides = list(sys.argv[1:] if arguments is None else arguments)
+    if {"--help", "-h"} & set(overrides):
+        print(_HELP.format(doc=__doc__, datasets=", ".join(choices("dataset"))), end="")
+        return 0
+    try:
+        config = composed(TRAIN.name, overrides, TRAIN.sections)
+        started = time.monotonic()
+        source, cache = Target(config["dataset"]).build(Source), Cache(config["cache_dir"])
+        raw = prepare(source, cache)
+        print_summary(source, raw, cache, time.monotonic() - started)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        print(explain(error, TRAIN.name, overrides), file=sys.stderr)
+        return BAD_CONFIG
+    except (FetchError, OSError) as error:
+        print(explain(error, TRAIN.name, overrides).removeprefix("FetchError: "), file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("interrupted: launch the same command again to continue", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def prepare(source: Source, cache: Cache) -> RawImages:
+    """A dataset's images, from the cache or else from its files, which are fetched if they are not here or not whole.
+
+    Raises:
+        FetchError: they could not be brought.
+        ValueError: they are not what they should be.
+    """
+    try:
+        return raw_images(source, cache)
+    except MissingDataError as error:
+        print(str(error).split(": fetch it ")[0] + ": fetching", file=sys.stderr, flush=True)
+        source.fetch()
+        return raw_images(source, cache)
+
+
+def print_summary(source: Source, raw: RawImages, cache: Cache, seconds: float) -> None:
+    """Shape, place, splits, and every class with its counts."""
+    parts = splits(source, raw)
+    n, (c, h, w) = len(raw.train) + (len(raw.test) if raw.test else 0), raw.train.images.shape[1:]
+    stored = "kept inside the package"
+    if source.slow_to_load:
+        path = cache.path(raw_key(source))
+        stored = f"{path}, {size(path.stat().st_size)}"
+    print(
+        f"{source.name}: {n:,} images, {c}×{h}×{w}, {len(raw.class_names)} classes, ready in {seconds:.1f} s\n{stored}"
+    )
+    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
+    table.add_column("class", "all")
+    for name, part in parts.items():
+        table.add_column(name, f"{len(part):,}", justify="right")
+    counts = [part.labels.bincount(minlength=len(raw.class_names)).tolist() for part in parts.values()]
+    for label, row in zip(raw.class_names, zip(*counts, strict=True), strict=True):
+        table.add_row(label, *(f"{count:,}" for count in row))
+    console().print(table)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,272 @@
+"""Hugging Face datasets in their real format on disk, and fetched from a stand-in for the hub."""
+
+import io
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import huggingface_hub
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from omegaconf import OmegaConf
+from PIL import Image
+
+from conf.groups import CONF
+from conf.schema import Target
+from erasure import hub
+from erasure.datasets.hf import HuggingFace
+from erasure.fetch import FetchError
+from erasure.source import MissingDataError
+from tests.erasure.test_image_folder import write_images
+
+NAMES = ["airplane", "truck", "bird"]
+FEATURES = (
+    '{"info": {"features": {"img": {"_type": "Image"}, '
+    '"label": {"names": ["airplane", "truck", "bird"], "_type": "ClassLabel"}}}}'
+)
+Pixels = list[np.ndarray]
+
+
+def random_images(n: int, *, side: int = 8) -> Pixels:
+    """Every third is grayscale, as some of CIFARNet's are."""
+    generator = np.random.default_rng(n)
+    shapes = [(side, side) if i % 3 == 0 else (side, side, 3) for i in range(n)]
+    return [generator.integers(0, 256, shape, dtype=np.uint8) for shape in shapes]
+
+
+def png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def write_parquet(path: Path, images: list[Any], labels: list[Any], *, described: bool = True) -> None:
+    """As `datasets` writes it: images as {bytes, path}, the types of the columns in the schema's metadata."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cells = [None if i is None else {"bytes": i if isinstance(i, bytes) else png(i), "path": None} for i in images]
+    table = pa.table({"img": pa.array(cells, pa.struct({"bytes": pa.binary(), "path": pa.string()})), "label": labels})
+    pq.write_table(table.replace_schema_metadata({"huggingface": FEATURES} if described else {}), path)
+
+
+def write_cifarnet(folder: Path) -> tuple[Pixels, list[int]]:
+    """A repository in CIFARNet's layout; its training images and labels."""
+    images, labels = random_images(30), [i % 3 for i in range(30)]
+    write_parquet(folder / "data" / "train-00000-of-00002.parquet", images[:20], labels[:20])
+    write_parquet(folder / "data" / "train-00001-of-00002.parquet", images[20:], labels[20:])
+    write_parquet(folder / "data" / "test-00000-of-00001.parquet", random_images(9), [i % 3 for i in range(9)])
+    (folder / "README.md").write_text("---\ntask_categories: [image-classification]\n---\nTen kinds of things.\n")
+    return images, labels
+
+
+def source(path: Path | str, **changes: Any) -> HuggingFace:
+    shared: dict[str, Any] = {"flip": True, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
+    options: dict[str, Any] = {**shared, "image_column": "img", **changes}
+    return HuggingFace(name="hf", path=str(path), **options)
+
+
+def test_parquet_shards_come_back_exactly_with_grayscale_as_rgb(tmp_path: Path) -> None:
+    images, labels = write_cifarnet(tmp_path)
+    raw = source(tmp_path).load()
+    assert raw.class_names == tuple(NAMES)
+    assert raw.train.images.shape == (30, 3, 8, 8)
+    assert raw.train.images.dtype == torch.uint8
+    assert raw.train.labels.tolist() == labels
+    for i in (0, 1, 20, 29):
+        expected = images[i] if images[i].ndim == 3 else np.repeat(images[i][:, :, None], 3, 2)
+        assert np.array_equal(raw.train.images[i].permute(1, 2, 0).numpy(), expected)
+    assert raw.test is not None
+    assert len(raw.test) == 9
+    assert source(tmp_path, channels=1, size=4).load().train.images.shape == (30, 1, 4, 4)
+
+
+def test_one_parquet_file_words_and_numbers_as_labels(tmp_path: Path) -> None:
+    words = tmp_path / "pets.parquet"
+    write_parquet(words, random_images(6), ["dog", "cat"] * 3, described=False)
+    raw = source(words, test_split=None).load()
+    assert raw.class_names == ("cat", "dog")
+    assert raw.train.labels.tolist() == [1, 0] * 3
+    assert raw.test is None
+    write_parquet(tmp_path / "n.parquet", random_images(6), [0, 2, 1] * 2, described=False)
+    raw = source(tmp_path / "n.parquet", test_split=None).load()
+    assert raw.class_names == ("0", "1", "2")
+    assert raw.train.labels.tolist() == [0, 2, 1] * 2
+
+
+def test_a_folder_of_images_is_read_as_the_hub_would(tmp_path: Path) -> None:
+    write_images(tmp_path, "train", 3)
+    write_images(tmp_path, "test", 2)
+    raw = source(tmp_path, image_column="image").load()
+    assert raw.class_names == ("cat", "dog")
+    assert raw.train.labels.bincount().tolist() == [3, 3]
+    stored = np.asarray(Image.open(tmp_path / "train" / "cat" / "000.png"))
+    assert any(np.array_equal(image.permute(1, 2, 0).numpy(), stored) for image in raw.train.images)
+
+
+def test_identity_is_that_of_the_content_wherever_it_lies(tmp_path: Path) -> None:
+    write_cifarnet(tmp_path / "here")
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    (tmp_path / "there" / ".gitattributes").write_text("hidden files are no data")
+    here, there = source(tmp_path / "here"), source(tmp_path / "there", root="elsewhere")
+    assert here.identity() == there.identity()
+    assert here.identity() != source(tmp_path / "here", size=4).identity()
+    shard = tmp_path / "there" / "data" / "train-00000-of-00002.parquet"
+    altered = bytearray(shard.read_bytes())
+    altered[100] ^= 1  # one pixel, the same length
+    shard.write_bytes(altered)
+    assert here.identity() != there.identity()
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    write_cifarnet(tmp_path)
+    cases = {
+        r"dataset\.image_column=image: .* has no such column; choose from img, label": {"image_column": "image"},
+        r"dataset\.label_column=fine: .* has no such column": {"label_column": "fine"},
+        r"split val of dataset\.path=.* cannot be read \(Bad split: val": {"test_split": "val"},
+        r"cannot be read \(BuilderConfig 'x' not found.*dataset\.config": {"config": "x"},
+    }
+    for line, changes in cases.items():
+        with pytest.raises(ValueError, match=line) as error:
+            source(tmp_path, **changes).load()
+        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match=r"dataset\.path=/no/where: no such folder or parquet file, and no name on"):
+        source("/no/where").load()
+
+
+def test_broken_files_and_rows_are_named(tmp_path: Path) -> None:
+    shard = tmp_path / "data" / "train-00000-of-00001.parquet"
+    images, labels = random_images(6), [0, 1, 2, 0, 1, 2]
+
+    def load(images: list[Any], labels: list[Any], *, described: bool = True) -> None:
+        write_parquet(shard, images, labels, described=described)
+        source(tmp_path, test_split=None).load()
+
+    load(images, labels)
+    whole = shard.read_bytes()
+    for content in (whole[: len(whole) // 2], b"", b"<html>", whole[:50] + b"\0" * 200 + whole[250:]):
+        shard.write_bytes(content)
+        with pytest.raises(ValueError, match=r"split train of .* (cannot be read|which is none of)|image \d+ of"):
+            source(tmp_path, test_split=None).load()
+    with pytest.raises(ValueError, match="image 2 of split train of .* cannot be read as an image"):
+        load([*images[:2], png(images[2])[:60], *images[3:]], labels)
+    with pytest.raises(ValueError, match="image 3 of split train of .* is empty"):
+        load([*images[:3], None, *images[4:]], labels)
+    with pytest.raises(ValueError, match="image 4 .* is 9×9 but image 0 .* is 8×8: set dataset.size to resize"):
+        load([*images[:4], *random_images(1, side=9), images[5]], labels)
+    with pytest.raises(ValueError, match=r"dataset.label_column=label: 0\.5 is no class; need whole numbers"):
+        load(images, [0.5] * 6, described=False)
+    with pytest.raises(ValueError, match=r"dataset.label_column=label: -1 is no class"):
+        load(images, [-1, 0, 1, 2, 0, 1], described=False)
+    write_cifarnet(tmp_path)
+    write_parquet(tmp_path / "data" / "test-00000-of-00001.parquet", images, [-1] * 6)
+    shard.unlink()
+    with pytest.raises(
+        ValueError, match=r"label -1, which is none of the 3 training classes: .*dataset\.test_split=null"
+    ):
+        source(tmp_path).load()
+
+
+class Hub:
+    """Stands for huggingface_hub: one repository, whose download can be made to fail in the middle."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.fails, self.fetched = folder, False, []
+        monkeypatch.setattr(huggingface_hub, "HfApi", lambda: self)
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", self.snapshot_download)
+
+    def dataset_info(self, repository: str, *, revision: str | None, files_metadata: bool) -> SimpleNamespace:
+        assert files_metadata
+        files = [
+            SimpleNamespace(rfilename=name, lfs=SimpleNamespace(sha256=digest) if name.endswith("parquet") else None)
+            for name, digest in hub.checksums(self.folder).items()
+        ]
+        return SimpleNamespace(sha="c0ffee", siblings=files)
+
+    def snapshot_download(self, repository: str, *, repo_type: str, revision: str, local_dir: Path) -> None:
+        assert (repository, repo_type, revision) == ("EleutherAI/cifarnet", "dataset", "c0ffee")
+        (local_dir / ".cache" / "huggingface").mkdir(parents=True, exist_ok=True)
+        for name, digest in hub.checksums(self.folder).items():
+            if (local_dir / name).exists() and hub.checksums(local_dir / name)[Path(name).name] == digest:
+                continue
+            (local_dir / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.folder / name, local_dir / name)
+            self.fetched.append(name)
+            if self.fails:
+                raise ConnectionError("the network is gone")
+
+
+def test_a_hub_dataset_is_whole_or_not_there(tmp_path: Path, monkeypatch) -> None:
+    images, _ = write_cifarnet(tmp_path / "published")
+    server = Hub(tmp_path / "published", monkeypatch)
+    root = tmp_path / "data"
+    cifarnet = source("EleutherAI/cifarnet", root=str(root))
+    command = f"python -m scripts.prepare dataset=cifarnet dataset.name=hf .* dataset.root={root}"
+    missing = f"dataset EleutherAI/cifarnet is not in {root}/EleutherAI--cifarnet: fetch it with {command}"
+    with pytest.raises(MissingDataError, match=missing):
+        cifarnet.identity()
+    server.fails = True
+    with pytest.raises(FetchError, match=r"could not be fetched \(the network is gone\): check the network"):
+        cifarnet.fetch()
+    with pytest.raises(MissingDataError, match=missing):
+        cifarnet.load()
+    server.fails = False
+    cifarnet.fetch()
+    assert len(server.fetched) == len(set(server.fetched)) == 4  # it continued where it was
+    assert len(cifarnet.load().train) == len(images)
+    assert cifarnet.identity() == source(tmp_path / "published").identity()
+    assert sorted(path.name for path in root.iterdir()) == ["EleutherAI--cifarnet"]
+
+
+def test_a_damaged_hub_dataset_is_noticed_and_repaired(tmp_path: Path, monkeypatch) -> None:
+    write_cifarnet(tmp_path / "published")
+    server = Hub(tmp_path / "published", monkeypatch)
+    cifarnet = source("EleutherAI/cifarnet", root=str(tmp_path / "data"))
+    cifarnet.fetch()
+    before = cifarnet.identity()
+    name = "data/train-00001-of-00002.parquet"
+    shard = tmp_path / "data" / "EleutherAI--cifarnet" / name
+    shard.write_bytes(shard.read_bytes()[:-10])
+    with pytest.raises(MissingDataError, match=r"00001-of-00002\.parquet is damaged .*: fetch it again with python -m"):
+        cifarnet.load()
+    shard.unlink()
+    with pytest.raises(MissingDataError, match=r"00001-of-00002\.parquet is missing: fetch it again with python -m"):
+        cifarnet.load()
+    server.fetched.clear()
+    cifarnet.fetch()
+    assert server.fetched == [name]
+    assert len(cifarnet.load().train) == 30
+    assert cifarnet.identity() == before
+
+
+def test_what_the_hub_does_not_have_is_refused(tmp_path: Path, monkeypatch) -> None:
+    write_cifarnet(tmp_path / "published")
+    server = Hub(tmp_path / "published", monkeypatch)
+    honest = server.dataset_info("", revision=None, files_metadata=True)
+    honest.siblings[1].lfs.sha256 = "0" * 64
+    monkeypatch.setattr(server, "dataset_info", lambda *_, **__: honest)
+    with pytest.raises(FetchError, match="of EleutherAI/cifarnet did not come as the hub has it"):
+        source("EleutherAI/cifarnet", root=str(tmp_path / "data")).fetch()
+    assert not (tmp_path / "data" / "EleutherAI--cifarnet").exists()
+
+
+def test_one_s_own_folder_is_never_fetched_or_touched(tmp_path: Path, monkeypatch) -> None:
+    write_cifarnet(tmp_path)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
+    before = sorted(tmp_path.rglob("*"))
+    source(tmp_path).fetch()
+    source(tmp_path).load()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_command_that_fetches_gives_the_same_dataset() -> None:
+    """Options that the command leaves out are those that the YAML has."""
+    for choice, changes in (("hf", {"path": "a/b"}), ("cifarnet", {})):
+        section = OmegaConf.to_container(OmegaConf.load(CONF / "dataset" / f"{choice}.yaml"))
+        assert isinstance(section, dict)
+        own = Target({str(key): value for key, value in section.items()} | changes).build(HuggingFace)
+        words = own._command.split()[3:]
+        assert words[0] == f"dataset={choice}"
+        assert [word for word in words[1:] if word.split("=")[0] not in ("dataset.path", "dataset.image_column")] == []

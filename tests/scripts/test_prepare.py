@@ -1,0 +1,141 @@
+"""scripts.prepare through its command line: fetched, verified, converted, summarised; or one line and a code."""
+
+from pathlib import Path
+
+import pytest
+import torchvision.datasets as published
+
+from erasure.datasets.cifar10 import Cifar10
+from mdl.__main__ import VERB as MDL
+from scripts.prepare import main
+from tests.conftest import REPOSITORY
+from tests.erasure.published_files import FIRST_FILE, WRITERS, pack_cifar10, write, write_cifar10
+from tests.erasure.server import serving
+from tests.erasure.test_hf import write_cifarnet
+from train.__main__ import VERB as TRAIN
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def prepare(capsys, *arguments: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(arguments)
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_cifar10_is_fetched_converted_and_summarised_once(tmp_path: Path, monkeypatch, capsys) -> None:
+    write_cifar10(tmp_path / "data", monkeypatch)
+    pack_cifar10(tmp_path / "data", tmp_path / "server" / "cifar-10-python.tar.gz", monkeypatch)
+    with serving(tmp_path / "server") as address:
+        monkeypatch.setattr(published.CIFAR10, "url", f"{address}/cifar-10-python.tar.gz")
+        code, out, err = prepare(capsys, "dataset=cifar10")
+    assert code == 0, err
+    assert "dataset cifar10 is not in data: fetching" in err
+    assert "cifar10: 240 images, 3×32×32, 10 classes, ready in" in out
+    for words in (["class", "train", "validation", "test"], ["airplane", "18", "2", "4"], ["all", "180", "20", "40"]):
+        assert words in [line.split() for line in out.splitlines()]
+    (stored,) = Path("cache").glob("*.safetensors")
+    assert f"{stored}, 7" in out  # 720 KiB
+    with monkeypatch.context() as patch:
+        patch.setattr(Cifar10, "load", None)
+        patch.setattr(Cifar10, "download", None)
+        assert prepare(capsys, "dataset=cifar10", "dataset.normalize=zscore")[0] == 0
+    whole = stored.read_bytes()
+    stored.write_bytes(whole[:-5])
+    assert prepare(capsys, "dataset=cifar10")[0] == 0
+    assert stored.stat().st_size == len(whole)
+    assert len(list(Path("cache").glob("*.damaged-*"))) == 1
+
+
+@pytest.mark.parametrize("choice", WRITERS)
+def test_a_run_on_missing_or_broken_files_ends_in_one_line(
+    choice: str, tmp_path: Path, monkeypatch, command, capsys
+) -> None:
+    write(choice, tmp_path / "data", monkeypatch)
+    first = tmp_path / "data" / FIRST_FILE[choice]
+    first.write_bytes(first.read_bytes()[:-7])
+    outcome = command(MDL, f"dataset={choice}")
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1] == (
+        f"data/{FIRST_FILE[choice]} is damaged (its checksum is not the published one): "
+        f"fetch it again with python -m scripts.prepare dataset={choice}"
+    )
+    outcome = command(TRAIN, f"dataset={choice}", "dataset.root=/nowhere")
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1] == (
+        f"dataset {choice} is not in /nowhere: fetch it with "
+        f"python -m scripts.prepare dataset={choice} dataset.root=/nowhere"
+    )
+    assert "Traceback" not in outcome.err
+
+
+def test_a_run_on_cifarnet_that_is_not_here_ends_in_one_line(command) -> None:
+    outcome = command(MDL, "dataset=cifarnet")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "dataset EleutherAI/cifarnet is not in data/EleutherAI--cifarnet: fetch it with "
+        "python -m scripts.prepare dataset=cifarnet dataset.path=EleutherAI/cifarnet dataset.image_column=img\n",
+    )
+
+
+def test_a_prepared_dataset_is_what_a_run_uses(tmp_path: Path, command, capsys) -> None:
+    write_cifarnet(tmp_path / "pets")
+    options = ["dataset=hf", "dataset.path=pets", "dataset.image_column=img", "dataset.validation_size=6"]
+    code, out, err = prepare(capsys, *options)
+    assert code == 0, err
+    assert "hf: 39 images, 3×8×8, 3 classes" in out
+    prepared = set(Path("cache").iterdir())
+    quick = ["train=quick", "train.max_epochs=2", "seeds=[0]", "logger.mode=disabled", "model=linear"]
+    outcome = command(TRAIN, *options, *quick, "dataset.normalize=zscore")
+    assert outcome.code == 0, outcome.err
+    assert len(list(Path("cache").glob("*-raw-*"))) == 1
+    assert prepared < set(Path("cache").iterdir())
+
+
+def test_what_cannot_be_fetched_is_one_line_and_code_1(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(published.CIFAR10, "url", "http://127.0.0.1:9/cifar-10-python.tar.gz")
+    code, _, err = prepare(capsys, "dataset=cifar10")
+    assert code == 1
+    first, second = err.splitlines()
+    assert first == "dataset cifar10 is not in data: fetching"
+    assert second.startswith("dataset cifar10 could not be fetched (<urlopen error [Errno 111] Connection refused>)")
+    Path("file").write_text("no folder")
+    code, _, err = prepare(capsys, "dataset=cifar10", "dataset.root=file")
+    assert code == 1
+    assert "dataset cifar10 cannot be written to file: set dataset.root to a folder of yours" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["dataset=cifer10"], "unknown dataset=cifer10: did you mean cifar10? choose from cifar10, cifarnet,"),
+        (["dataset=hf"], "dataset.path is missing: set it with dataset.path=VALUE"),
+        (["dataset=cifar10", "dataset.rot=x"], "unknown dataset=cifar10 option rot: did you mean root?"),
+        (["dataset.normalize=z"], "dataset.normalize=z: input should be 'none' or 'zscore'"),
+        (["dataset=hf", "dataset.path=/no/where"], "dataset.path=/no/where: no such folder or parquet file"),
+        (["dataset.validation_size=9999"], "dataset.validation_size=9999 must be between 1 and 1437"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], line: str, capsys) -> None:
+    code, out, err = prepare(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert line in err
+    assert err.count("\n") == 1
+
+
+def test_help_names_every_dataset(capsys) -> None:
+    code, out, _ = prepare(capsys, "--help")
+    assert code == 0
+    for path in (REPOSITORY / "conf" / "dataset").glob("*.yaml"):
+        assert path.stem in out
+
+
+def test_embedded_data_needs_no_preparation(capsys) -> None:
+    code, out, err = prepare(capsys)
+    assert code == 0, err
+    assert "digits: 1,797 images, 1×8×8, 10 classes, ready in" in out
+    assert not Path("cache").exists()
