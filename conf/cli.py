@@ -98,7 +98,7 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
     if sweep:
         log.info("\n#%s  %s", hydra_config.job.num, "  ".join(outcome["overrides"]))
     try:
-        checked = validate(_plain(config), verb.sections)
+        checked = validate(plain(config), verb.sections)
         result = verb.run(checked, sweep.name if sweep else None)
         outcome |= {
             "run_id": result["run_id"],
@@ -138,7 +138,7 @@ def _end_sweep(verb: Verb, sweep: Path) -> int:
     return max((o["exit_code"] for o in outcomes), default=0)
 
 
-def _plain(config: DictConfig) -> dict[str, Any]:
+def plain(config: DictConfig) -> dict[str, Any]:
     """Resolved plain containers.
 
     Raises:

@@ -1,6 +1,7 @@
 """Tensors that are costly to compute, kept in one directory and found again by what determines them."""
 
 import contextlib
+import glob
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -52,14 +53,13 @@ class Cache:
                 aside = path.with_suffix(f".damaged-{time.time_ns()}")
                 path.replace(aside)
                 log.warning("%s; set aside as %s and built again", error, aside.name)
-            for leftover in self.root.glob(f".{path.name}.*.tmp"):  # of builders that were killed
+            for leftover in self.root.glob(f".{glob.escape(path.name)}.*.tmp"):  # of builders that were killed
                 leftover.unlink(missing_ok=True)
             tensors, metadata = build()
             try:
                 save_tensors(path, tensors, metadata)
-            except FileNotFoundError:
-                if not path.exists():  # otherwise another builder took over, and its entry is as good
-                    raise
+            except FileNotFoundError:  # taken for dead: whoever took over removed our file and stores its own
+                log.warning("%s was not stored: another process has taken over its building", path.name)
             return tensors, metadata
 
     def files(self) -> Iterator["CachedFile"]:

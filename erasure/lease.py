@@ -18,7 +18,7 @@ from typing import Self
 
 log = logging.getLogger(__name__)
 
-DEFAULT_STALE_AFTER_S = 60.0
+DEFAULT_STALE_AFTER_S = 120.0  # NFS may show a heartbeat up to 60 s late
 
 
 class Lease:
@@ -36,7 +36,7 @@ class Lease:
         self._token = uuid.uuid4().hex
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
-        self._seen: tuple[str, float] | None = None  # the holder's last known heartbeat
+        self._seen: tuple[str, float] | None = None  # the lock file and its heartbeat, as last looked at
         self._seen_at = 0.0
 
     def try_acquire(self) -> bool:
@@ -55,8 +55,7 @@ class Lease:
 
     def holder(self) -> str:
         """Who holds it, for messages."""
-        holder = self._holder()
-        return f"process {holder['pid']} on {holder['host']}" if holder else "nobody"
+        return _name(self._holder())
 
     def __enter__(self) -> Self:
         announced = False
@@ -92,35 +91,62 @@ class Lease:
                 os.utime(self.path)
 
     def _holder(self) -> dict:
-        """The lock file's content; empty if it is gone or not yet written."""
-        try:
-            return json.loads(self.path.read_text())
-        except (OSError, ValueError):
-            return {}
+        """The lock file's content; empty if it is gone, not yet written, or not what a lease writes."""
+        looked = _look(self.path)
+        return _parse(looked[0]) if looked else {}
 
     def _holder_is_gone(self) -> bool:
-        holder = self._holder()
-        if holder.get("host") == socket.gethostname() and not _alive(int(holder["pid"])):
-            return True
-        try:
-            seen = (holder.get("token", ""), self.path.stat().st_mtime)
-        except FileNotFoundError:
+        looked = _look(self.path)
+        if looked is None:
             return False
         now = time.monotonic()
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, now
+        if looked != self._seen:
+            self._seen, self._seen_at = looked, now
+        holder = _parse(looked[0])
+        if holder and holder["host"] == socket.gethostname() and not _alive(holder["pid"]):
+            return True
         return now - self._seen_at > self.stale_after_s
 
     def _take_away(self) -> bool:
         """Remove a stale lock file; of several that try, the rename lets one succeed."""
-        log.warning("%s left %s behind; taking over", self.holder(), self.path.name)
         aside = self.path.with_name(f"{self.path.name}.{self._token}")
         try:
             self.path.rename(aside)
         except FileNotFoundError:
             return False
+        taken = _look(aside)
+        if taken != self._seen:  # not the file that was looked at: its holder lives, or another waiter was faster
+            aside.rename(self.path)
+            return False
+        log.warning("%s left %s behind; taking over", _name(_parse(taken[0] if taken else "")), self.path.name)
         aside.unlink()
         return True
+
+
+def _look(path: Path) -> tuple[str, float] | None:
+    """A lock file's content, empty where it may not be read, and last heartbeat; None if it is gone."""
+    try:
+        content = path.read_text(errors="replace")
+    except OSError:
+        content = ""
+    try:
+        return content, path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _parse(content: str) -> dict:
+    try:
+        holder = json.loads(content)
+    except ValueError:
+        return {}
+    expected = {"token": str, "host": str, "pid": int}
+    whole = isinstance(holder, dict) and all(isinstance(holder.get(key), kind) for key, kind in expected.items())
+    return holder if whole else {}
+
+
+def _name(holder: dict) -> str:
+    return f"process {holder['pid']} on {holder['host']}" if holder else "nobody known"
 
 
 def _alive(pid: int) -> bool:

@@ -17,7 +17,7 @@ from erasure.storage import fingerprint
 
 log = logging.getLogger(__name__)
 
-ERASURE_VERSION = 1  # raise it when the same configuration gives other numbers: old entries are then left alone
+ERASURE_VERSION = 2  # raise it when the same configuration gives other numbers: old entries are then left alone
 
 
 @dataclass(frozen=True)

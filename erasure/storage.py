@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 _DIGEST = "digest:"  # prefix of the metadata keys that hold each tensor's checksum
+_METADATA_DIGEST = "metadata-digest"  # key of the checksum of all other metadata
 
 
 class DamagedFileError(Exception):
@@ -76,6 +77,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {name: json.dumps(value, allow_nan=False) for name, value in (metadata or {}).items()}
     header |= {_DIGEST + name: digest(tensor) for name, tensor in tensors.items()}
+    header[_METADATA_DIGEST] = fingerprint(header)
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata=header)
 
@@ -92,6 +94,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise DamagedFileError(f"{path} is not a whole safetensors file ({error})") from error
+    if header.pop(_METADATA_DIGEST, None) != fingerprint(header):
+        raise DamagedFileError(f"{path}: the checksum of its metadata does not match its content")
     for name, tensor in tensors.items():
         if header.pop(_DIGEST + name, None) != digest(tensor):
             raise DamagedFileError(f"{path}: the checksum of '{name}' does not match its content")

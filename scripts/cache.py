@@ -1,8 +1,10 @@
 """python -m scripts.cache report|clear: what the cache of datasets holds, and getting rid of it."""
 
 import argparse
+import math
 import time
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rich import box
@@ -23,21 +25,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.cache_dir.is_dir():
         parser.error(f"--cache-dir={options.cache_dir}: no such folder; a run's cache_dir is in its config.yaml")
-    newest = time.time() - 86400 * options.older_than
+    # without a limit, show also what a file server whose clock is ahead has just stored
+    newest = time.time() - 86400 * options.older_than if options.older_than else math.inf
+    found = list(Cache(options.cache_dir).files())
     files = [
         file
-        for file in Cache(options.cache_dir).files()
-        if file.path.match(options.match) and file.modified <= newest and options.only in (None, file.kind)
+        for file in found
+        if fnmatchcase(file.path.name, options.match) and file.modified <= newest and options.only in (None, file.kind)
     ]
+    if not files:
+        print(f"{options.cache_dir} is empty" if not found else f"none of the {len(found)} files matches")
+        return 0
     print_report(files)
-    if options.action == "clear" and files:
-        if not options.yes and input(f"delete these {len(files)} files? [y/N] ").strip().lower() != "y":
+    if options.action == "clear":
+        if not options.yes and not agreed(f"delete these {len(files)} files?"):
             print("nothing deleted")
             return 1
         for file in files:
             file.path.unlink(missing_ok=True)
         print(f"deleted {len(files)} files, {size(sum(file.size_bytes for file in files))}")
     return 0
+
+
+def agreed(question: str) -> bool:
+    """Ask; no answer, as in a job without a terminal, is no agreement."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        print()
+        return False
 
 
 def print_report(files: Sequence[CachedFile]) -> None:
@@ -48,7 +64,7 @@ def print_report(files: Sequence[CachedFile]) -> None:
     table.add_column("size", size(sum(file.size_bytes for file in files)), justify="right")
     table.add_column("written", justify="right")
     for file in files:
-        days = (time.time() - file.modified) / 86400
+        days = max(0.0, time.time() - file.modified) / 86400
         age = f"{days:.0f} days ago" if days >= 1 else f"{24 * days:.1f} h ago"
         table.add_row(file.path.name, file.kind, size(file.size_bytes), age)
     console().print(table)

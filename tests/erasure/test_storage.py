@@ -52,6 +52,19 @@ def test_damage_is_found(tmp_path: Path, damage: str) -> None:
         load_tensors(path)
 
 
+def test_no_changed_bit_goes_unnoticed(tmp_path: Path) -> None:
+    """Header included: metadata holds certificates and class names."""
+    path = tmp_path / "x.safetensors"
+    save_tensors(path, {"a": torch.arange(3)}, {"gap": 1.5, "names": ["b", "c"]})
+    content = path.read_bytes()
+    for position in range(len(content)):
+        changed = bytearray(content)
+        changed[position] ^= 1 << position % 8
+        path.write_bytes(changed)
+        with pytest.raises(DamagedFileError, match=r"x\.safetensors"):
+            load_tensors(path)
+
+
 def test_broken_json_names_the_file_and_nan_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text('{"a": 1')
     with pytest.raises(DamagedFileError, match=r"result\.json is not valid JSON"):

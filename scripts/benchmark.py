@@ -1,0 +1,170 @@
+"""What benchmarks share: seconds, peak memory, the machine's matmul rate, tables and JSON."""
+
+import contextlib
+import datetime
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from rich import box
+from rich.table import Table
+
+from erasure.progress import console
+
+Prepared = TypeVar("Prepared")
+Result = TypeVar("Result")
+_MIB = 2**20
+
+
+@dataclass
+class Cost:
+    """What a piece of work took. `peak_mib`: memory above what was held before it; None where unknown."""
+
+    seconds: float = 0.0
+    peak_mib: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a benchmark.
+
+    Attributes:
+        what: the work.
+        who: whose code.
+        seconds: wall-clock time; None if it was not run.
+        ratio: how many times longer than ours.
+        note: anything a reader must know: estimated, left out and why, accuracy.
+    """
+
+    what: str
+    who: str
+    seconds: float | None
+    ratio: float | None = None
+    peak_mib: float | None = None
+    floor_seconds: float | None = None
+    note: str = ""
+
+
+@contextlib.contextmanager
+def measured(device: torch.device) -> Iterator[Cost]:
+    """Time and peak memory of the block, the device's queue emptied before and after."""
+    cost = Cost()
+    before = _reset_peak(device)
+    _synchronise(device)
+    started = time.perf_counter()
+    yield cost
+    _synchronise(device)
+    cost.seconds = time.perf_counter() - started
+    peak = _peak(device)
+    if before is not None and peak is not None:
+        cost.peak_mib = max(0.0, peak - before) / _MIB
+
+
+def timed(
+    work: Callable[[Prepared], Result], prepare: Callable[[], Prepared], device: torch.device
+) -> tuple[Result, Cost]:
+    """Result and cost of `work(prepare())`, work alone being timed; the fastest of three runs where it is short."""
+    costs: list[Cost] = []
+    while True:
+        prepared = prepare()
+        with measured(device) as cost:
+            result = work(prepared)
+        costs.append(cost)
+        if len(costs) == 3 or cost.seconds > 2:
+            return result, min(costs, key=lambda cost: cost.seconds)
+        del prepared, result
+
+
+def fastest(work: Callable[[], object], device: torch.device, *, repeats: int = 3) -> float:
+    """Seconds of the fastest of several runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(repeats):
+        with measured(device) as cost:
+            work()
+        times.append(cost.seconds)
+    return min(times)
+
+
+def matmul_rate(size: int, dtype: torch.dtype, device: torch.device) -> float:
+    """FLOP/s of a square product of this size, the unit of all floors here."""
+    a = torch.randn(size, size, dtype=torch.float32, device=device).to(dtype)
+    return 2 * size**3 / fastest(lambda: a @ a, device)
+
+
+def read_bandwidth(device: torch.device) -> float:
+    """Bytes per second when summing a tensor too large for caches."""
+    x = torch.ones(2**25, dtype=torch.float64, device=device)
+    return 8 * len(x) / fastest(x.sum, device)
+
+
+def machine(device: torch.device) -> str:
+    """Hardware, threads, versions and date, for the line above a table."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{_cpu()}, {os.cpu_count()} cores"
+    today = datetime.date.today().isoformat()
+    return f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {today}"
+
+
+def show(title: str, rows: Sequence[Row]) -> None:
+    """Print the table."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for name in ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor"):
+        table.add_column(name, justify="left" if name in ("work", "code") else "right", overflow="fold")
+    table.add_column("note", overflow="fold")
+    for row in rows:
+        share = row.seconds / row.floor_seconds if row.seconds and row.floor_seconds else None
+        cells = (row.seconds, row.ratio, row.peak_mib, row.floor_seconds, share)
+        table.add_row(row.what, row.who, *(_number(cell) for cell in cells), row.note)
+    console(150).print(table)
+
+
+def save(path: Path, described: Mapping[str, object], rows: Sequence[Row]) -> None:
+    """Write the rows as JSON."""
+    path.write_text(json.dumps({**described, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _reset_peak(device: torch.device) -> float | None:
+    """Forget the peak so far; returns bytes in use now."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: the resident set's high-water mark starts anew
+        return _status("VmRSS")
+    return None
+
+
+def _peak(device: torch.device) -> float | None:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    with contextlib.suppress(OSError):
+        return _status("VmHWM")
+    return None
+
+
+def _status(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _cpu() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

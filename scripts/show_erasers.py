@@ -1,0 +1,110 @@
+"""What erasers do to images: a grid of the same images under each of them (the papers' Figures 1 and 2).
+
+uv run python -m scripts.show_erasers
+uv run python -m scripts.show_erasers dataset=image_folder dataset.root=/data/birds --split test --out birds.png
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
+
+from conf.cli import BAD_CONFIG
+from conf.compose import composed
+from conf.errors import explain
+from conf.schema import Target
+from erasure.cache import Cache
+from erasure.eraser import Eraser
+from erasure.pipeline import ErasedDataset, erased_dataset
+from erasure.source import Source
+from mdl.__main__ import VERB
+
+ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random")
+_NAMES = {
+    "control": "original",
+    "leace": "LEACE",
+    "oracle_leace": "oracle LEACE",
+    "alf_qleace": "ALF-QLEACE",
+    "qleace": "QLEACE",
+    "random": "random projection",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m scripts.show_erasers", description=__doc__, formatter_class=formatter)
+    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
+    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows (default: %(default)s)")
+    parser.add_argument("--split", choices=["train", "validation", "test"], default="train", help="default: train")
+    parser.add_argument("--images", type=int, default=10, help="columns, the classes in turn (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("erasers.png"), help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    if options.images < 1:
+        parser.error(f"--images={options.images}: need at least one image")
+    try:
+        erased = {name: _erased(name, options.overrides) for name in options.erasers}
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        print(explain(error, "mdl"), file=sys.stderr)
+        return BAD_CONFIG
+    draw(erased, options.split, options.images, options.out)
+    print(f"figure: {options.out}")
+    return 0
+
+
+def _erased(name: str, overrides: Sequence[str]) -> ErasedDataset:
+    config = composed("mdl", [*overrides, f"eraser={name}"], VERB.sections)
+    target = Target(config["eraser"])
+    return erased_dataset(
+        Target(config["dataset"]).build(Source),
+        target.resolve(Eraser),
+        target.options,
+        dtype=getattr(torch, config["dtype"]),
+        cache=Cache(config["cache_dir"]),
+    )
+
+
+def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -> None:
+    """A row per eraser, a column per image; black is 0 and white is 1 everywhere, values beyond are clipped."""
+    first = next(iter(erased.values()))
+    labels = first.splits[split].labels
+    shown = _classes_in_turn(labels, count)
+    size = (1.0 * len(shown) + 1.6, 1.03 * len(erased) + 0.3)
+    figure, axes = plt.subplots(len(erased), len(shown), figsize=size, squeeze=False, layout="constrained")
+    for row, (name, dataset) in enumerate(erased.items()):
+        for ax, image in zip(axes[row], dataset.splits[split].images[shown], strict=True):
+            ax.imshow(_pixels(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            ax.set_xticks([])
+            ax.set_yticks([])
+            ax.spines[:].set_visible(False)
+        edit = dataset.certificate[split].edit_size
+        caption = f"\nedit {edit:.0%} of variance" if edit else ""
+        axes[row, 0].set_ylabel(_NAMES.get(name, name) + caption, rotation=0, ha="right", va="center", fontsize=9)
+    for ax, position in zip(axes[0], shown, strict=True):
+        ax.set_title(first.class_names[int(labels[position])], fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _pixels(image: Tensor) -> Tensor:
+    """[C, H, W] to what matplotlib draws: [H, W] grey levels or [H, W, 3] colours in 0..1."""
+    image = image.float().clamp(0, 1)
+    return image.mean(0) if len(image) != 3 else image.permute(1, 2, 0)
+
+
+def _classes_in_turn(labels: Tensor, count: int) -> list[int]:
+    """Positions of the first image of each class; then of the second, until there are enough."""
+    k = int(labels.max()) + 1
+    by_class = [(labels == j).nonzero().squeeze(1).tolist() for j in range(k)]
+    rounds = (members[i] for i in range(len(labels)) for members in by_class if i < len(members))
+    return [position for position, _ in zip(rounds, range(count), strict=False)]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

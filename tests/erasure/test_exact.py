@@ -1,0 +1,257 @@
+"""Sums of products of 8-bit images are exact integers, whichever way they are multiplied."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from erasure import ClassMoments, exact, moments
+from erasure.exact import byte_gram, integer_moments, multiplies_bytes, shifted_gram
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+COLUMNS: dict[str, Callable[[int, torch.Generator], Tensor]] = {
+    "random": lambda n, g: torch.randint(0, 256, (n,), generator=g),
+    "dark": lambda n, g: torch.randint(0, 17, (n,), generator=g),
+    "black": lambda n, g: torch.zeros(n),
+    "white": lambda n, g: torch.full((n,), 255),
+    "nearly black": lambda n, g: torch.arange(n) == n // 2,
+    "nearly white": lambda n, g: 255 - (torch.arange(n) == n // 3).long(),
+    "alternating": lambda n, g: 255 * (torch.arange(n) % 2),
+    "steps": lambda n, g: 255 * (torch.arange(n) >= n // 2),
+}
+
+
+def pixels(n: int, *kinds: str, seed: int = 0) -> Tensor:
+    """uint8 images [n, d], a column per kind."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([COLUMNS[kind](n, generator).to(torch.uint8) for kind in kinds], dim=1)
+
+
+def mixed(n: int, d: int) -> Tensor:
+    """uint8 images [n, d] with columns of every kind."""
+    kinds = list(COLUMNS)
+    return pixels(n, *(kinds[i % len(kinds)] for i in range(d)))
+
+
+def integer_gram(images: Tensor, shift: int | Tensor) -> Tensor:
+    """Σ (x - s)(x - s)ᵀ [d, d] in int64, the slow way."""
+    centred = images.cpu().long() - shift
+    return centred.T @ centred
+
+
+def rational_moments(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and scatter from integers of any size; one correctly rounded division each."""
+    n = len(images)
+    total, products = images.long().sum(0).tolist(), integer_gram(images, 0).tolist()
+    mean = [t / n for t in total]
+    scatter = [
+        [(n * p - s * t) / n for p, t in zip(row, total, strict=True)] for row, s in zip(products, total, strict=True)
+    ]
+    return torch.tensor(mean, dtype=torch.float64), torch.tensor(scatter, dtype=torch.float64)
+
+
+def equal_to_the_bit(measured: Tensor, expected: Tensor) -> bool:
+    return measured.dtype == torch.float64 and torch.equal(measured.cpu(), expected.double())
+
+
+def needs_byte_products(device: str) -> None:
+    if not multiplies_bytes(torch.device(device)):
+        pytest.skip("this processor's 8-bit products may saturate, and are not used")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other make such small products slow on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=["single precision", "bytes"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Make `integer_moments` multiply in one way."""
+    if request.param == "bytes":
+        needs_byte_products("cpu")
+    monkeypatch.setattr(exact, "multiplies_bytes", lambda device: request.param == "bytes")
+    return request.param
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shift", [0, 128, 255])
+@pytest.mark.parametrize(("n", "d"), [(1, 24), (2, 23), (4095, 5), (4096, 5), (4097, 24), (9000, 23)])
+def test_shifted_products_are_exact(n: int, d: int, shift: int, device: str) -> None:
+    images = mixed(n, d)
+    products = shifted_gram(images.to(device), torch.full((d,), shift, device=device))
+    assert equal_to_the_bit(products, integer_gram(images, shift))
+
+
+def test_every_pixel_may_have_its_own_shift() -> None:
+    images, shift = mixed(5000, 23), torch.arange(23) * 11
+    assert equal_to_the_bit(shifted_gram(images, shift), integer_gram(images, shift))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("n", "d"), [(1, 24), (2, 32), (31, 24), (32, 24), (33, 24), (4097, 24), (65535, 24), (65536, 24), (65537, 24)]
+)
+def test_byte_products_are_exact(n: int, d: int, device: str) -> None:
+    needs_byte_products(device)
+    images = mixed(n, d)
+    assert equal_to_the_bit(byte_gram(images.to(device)), integer_gram(images, 128))
+
+
+def test_the_largest_byte_sums_do_not_overflow() -> None:
+    """2¹⁷ products (0 - 128)² are 2³¹: one more than 32 bits hold."""
+    needs_byte_products("cpu")
+    n = 2**17 + 32
+    images = pixels(n, *["black"] * 24)
+    assert equal_to_the_bit(byte_gram(images), torch.full((24, 24), n * 2**14))
+
+
+def test_blocks_are_split_until_their_sums_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = pixels(10_000, "alternating", "steps", "white")
+    lengths, gram = [], exact.gram
+
+    def recorded(x: Tensor) -> Tensor:
+        lengths.append(len(x))
+        assert float(x.double().square().sum(0).max()) < 2**24
+        return gram(x)
+
+    monkeypatch.setattr(exact, "gram", recorded)
+    assert equal_to_the_bit(shifted_gram(images, torch.zeros(3)), integer_gram(images, 0))
+    assert sum(lengths) == len(images)
+    assert max(lengths) < 2**24 / 255**2 + 1
+    lengths.clear()
+    shifted_gram(pixels(10_000, "dark", "black"), torch.tensor([8, 0]))
+    assert len(lengths) == 3  # small sums: no block is shorter than it must be
+
+
+def test_single_precision_without_blocks_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = mixed(10_000, 16)
+    expected = integer_gram(images, 0)
+    naive = images.float().T @ images.float()
+    assert not equal_to_the_bit(naive.double(), expected)
+    assert equal_to_the_bit(shifted_gram(images, torch.zeros(16)), expected)
+    monkeypatch.setattr(exact, "_EXACT_BELOW", 2**62)
+    monkeypatch.setattr(exact, "_LONGEST_BLOCK", 2**20)
+    assert not equal_to_the_bit(shifted_gram(images, torch.zeros(16)), expected)
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 24), (2, 8), (3, 24), (1000, 23), (4096, 24), (4097, 23), (50_000, 24)])
+def test_mean_and_scatter_are_the_correctly_rounded_ones(n: int, d: int, path: str) -> None:
+    images = mixed(n, d)
+    for measured, expected in zip(integer_moments(images), rational_moments(images), strict=True):
+        assert equal_to_the_bit(measured, expected)
+
+
+@given(
+    seed=st.integers(0, 2**30),
+    n=st.integers(1, 300),
+    kinds=st.lists(st.sampled_from(list(COLUMNS)), min_size=1, max_size=40),
+)
+def test_any_images_have_exact_moments(seed: int, n: int, kinds: list[str]) -> None:
+    images = pixels(n, *kinds, seed=seed)
+    mean, scatter = integer_moments(images)
+    expected = rational_moments(images)
+    assert equal_to_the_bit(mean, expected[0])
+    assert equal_to_the_bit(scatter, expected[1])
+
+
+def test_a_constant_pixel_has_no_scatter_and_a_nearly_constant_one_the_right_one(path: str) -> None:
+    """In a scatter with other pixels of variance 1e4, where a plain correction of the mean loses 8 digits."""
+    n = 50_000
+    mean, scatter = integer_moments(pixels(n, "black", "white", "nearly black", *["random"] * 21))
+    assert mean[:2].tolist() == [0, 255]
+    assert scatter[:2].abs().max() == 0
+    assert float(scatter[2, 2]) == (n - 1) / n
+    assert torch.equal(scatter, scatter.T)
+
+
+@pytest.mark.parametrize(("d", "used"), [(24, True), (23, False), (16, False)])
+def test_bytes_are_multiplied_where_the_shape_allows(monkeypatch: pytest.MonkeyPatch, d: int, used: bool) -> None:
+    calls = []
+    monkeypatch.setattr(exact, "multiplies_bytes", lambda device: True)
+    monkeypatch.setattr(exact, "byte_gram", lambda x: calls.append(1) or shifted_gram(x, torch.full((d,), 128)))
+    images = mixed(50, d)
+    assert equal_to_the_bit(integer_moments(images)[1], rational_moments(images)[1])
+    assert bool(calls) == used
+
+
+def labelled(n: int = 600, shape: tuple[int, ...] = (3, 4, 2), k: int = 3) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    d = torch.Size(shape).numel()
+    return mixed(n, d).view(n, *shape), torch.randint(k, (n,), generator=generator)
+
+
+def assert_same(measured: ClassMoments, expected: ClassMoments) -> None:
+    """Equal to the rounding of float64 sums, relative to the largest grey level or variance."""
+    assert torch.equal(measured.counts, expected.counts)
+    for a, b in ((measured.means, expected.means), (measured.covariances, expected.covariances)):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13 * float(b.abs().max()))
+
+
+def test_class_moments_of_bytes_are_exact_and_those_of_float64(path: str) -> None:
+    x, z = labelled()
+    measured = ClassMoments.fit(x, z)
+    assert_same(measured, ClassMoments.fit(x.double(), z))
+    for j in range(3):
+        mean, scatter = rational_moments(x[z == j].flatten(1))
+        assert equal_to_the_bit(measured.means[j], mean)
+        assert equal_to_the_bit(measured.covariances[j], scatter / int((z == j).sum()))
+
+
+def test_the_order_of_bytes_does_not_matter_to_the_bit() -> None:
+    x, z = labelled(5000)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1))
+    first, second = ClassMoments.fit(x, z), ClassMoments.fit(x[order], z[order])
+    assert torch.equal(first.means, second.means)
+    assert torch.equal(first.covariances, second.covariances)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_rescaled_moments_are_the_moments_of_rescaled_images(vector: bool) -> None:
+    x, z = labelled()
+    generator = torch.Generator().manual_seed(1)
+    scale = torch.rand(24, generator=generator) - 0.5 if vector else 1 / 255
+    shift = torch.randn(24, generator=generator) if vector else -0.5
+    rescaled = ClassMoments.fit(x, z).rescale(scale, shift)
+    images = x.double().flatten(1) * scale + shift
+    assert_same(rescaled, ClassMoments.fit(images, z))
+    torch.testing.assert_close(rescaled.total, torch.cov(images.T, correction=0), rtol=1e-11, atol=1e-14)
+
+
+def test_without_a_shift_rescaling_is_multiplication_and_it_can_be_undone() -> None:
+    x, z = labelled()
+    halved = ClassMoments.fit(x, z).rescale(0.5)
+    assert_same(halved, ClassMoments.fit(x.double() / 2, z))
+    assert torch.equal(halved.rescale(2.0).covariances, ClassMoments.fit(x, z).covariances)
+
+
+@pytest.mark.parametrize("bytes_first", [False, True])
+def test_moments_of_bytes_and_of_floats_merge(bytes_first: bool) -> None:
+    x, z = labelled()
+    parts = [ClassMoments.fit(x[:250], z[:250]), ClassMoments.fit(x[250:].double(), z[250:])]
+    first, second = parts if bytes_first else parts[::-1]
+    assert_same(first.merge(second), ClassMoments.fit(x.double(), z))
+    one_object = ClassMoments(24, 3).update(x[:250], z[:250]).update(x[250:].float(), z[250:])
+    assert_same(one_object, ClassMoments.fit(x.double(), z))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int16, torch.int64]
+)
+def test_other_dtypes_are_summed_in_float64(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    def refuse(images: Tensor) -> None:
+        raise AssertionError("summed as 8-bit integers")
+
+    monkeypatch.setattr(moments, "integer_moments", refuse)
+    x, z = labelled()
+    x = (x // 2).to(dtype)  # representable in all of them
+    assert_same(ClassMoments.fit(x, z), ClassMoments.fit(x.double(), z))
+    with pytest.raises(AssertionError, match="8-bit"):
+        ClassMoments.fit(x.to(torch.uint8), z)
