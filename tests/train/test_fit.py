@@ -15,9 +15,10 @@ from models.linear import LinearClassifier
 from models.mlp import MLP
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
-from train.fit import Fit, NonFiniteLossError, fit
+from train.fit import Fit, fit
 from train.randomness import permutation
 from train.settings import TrainSettings
+from train.training import NonFiniteLossError
 
 CPU = torch.device("cpu")
 
