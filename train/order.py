@@ -54,7 +54,7 @@ class EpochOrder:
         """Draw next what another order with this state drew last."""
         for name, sources in (("order", self._order), ("views", self._views)):
             for source, state in zip(sources, tensors[f"generators.{name}"], strict=True):
-                source.set_state(state)
+                source.set_state(state.clone())  # a row's own memory: torch reads from the start of its storage
 
     def _states(self) -> dict[str, Tensor]:
         """States of all generators, [S, bytes] each."""
