@@ -35,8 +35,8 @@ def arm(point: str) -> None:
             Path(path).write_bytes(content[: len(content) // 2])
             die()
 
-    def replace(self: Path, target: Path) -> Path:
-        the_one = is_the_one(target)
+    def replace(self: Path, target: str | os.PathLike[str]) -> Path:
+        the_one = is_the_one(Path(target))
         if the_one and point == "before_rename":
             die()
         replaced = real_replace(self, target)
