@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from scipy.optimize import brentq
 
@@ -17,10 +18,13 @@ class ChunkSettings:
         num_chunks: number m of training sizes.
         min_chunk: first training size; None for 1,024 (the paper's) or a 47th of the training set,
             whichever is less.
+        order: in which the sizes are trained, smallest or largest first; results are the same, so that it
+            is no part of a run's identity.
     """
 
     num_chunks: int
     min_chunk: int | None
+    order: Literal["smallest_first", "largest_first"]
 
 
 def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:

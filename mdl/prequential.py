@@ -11,12 +11,13 @@ from erasure.progress import Display
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import online_code_bits, paper_units
 from mdl.powerlaw import fit_power_law
-from train.fit import EpochReport, fit
+from train.engine import Engine
 from train.job import Bench
 from train.logger import Logger
 from train.randomness import permutation
 from train.run import Run
 from train.settings import TrainSettings
+from train.training import EpochReport
 
 AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
@@ -30,30 +31,39 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
         The verb's share of result.json: "mdl", "curve", "power_law", "final".
     """
     total = len(bench.data["train"])
-    sizes = chunk_sizes(total, ChunkSettings(**bench.job.config["mdl"]))
+    chunks = ChunkSettings(**bench.job.config["mdl"])
+    sizes = chunk_sizes(total, chunks)
     orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
     work = Work(sizes, bench.job.settings)
-    parts = []
+    parts = {}
     with Display(run.id) as display:
-        for i, (n, following) in enumerate(zip(sizes, [*sizes[1:], total], strict=True)):
+        engine = Engine(bench, run)
+        turns = range(len(sizes)) if chunks.order == "smallest_first" else reversed(range(len(sizes)))
+        for i in turns:
+            n, following = sizes[i], [*sizes[1:], total][i]
             part = run.part(str(n))
             if part is None:
 
                 def show(report: EpochReport, i: int = i, n: int = n) -> None:
-                    display.update(work.share(i, report.epoch), f"chunk {i + 1}/{len(sizes)} (n = {n:,}) {report}")
+                    done = work.share(i, report.mean_epochs)
+                    display.update(done, f"chunk {i + 1}/{len(sizes)} (n = {n:,}) {report}")
 
-                part = train_size(bench, orders[:, :n], orders[:, n:following], show)
+                part = train_size(bench, engine, orders[:, :n], orders[:, n:following], show)
                 run.save_part(str(n), part)
+                engine.finished(n)
             work.finish(i, max(part["point"]["epochs"]))
             _log_point(logger, part["point"])
-            parts.append(part)
+            parts[i] = part
+    parts = [parts[i] for i in range(len(sizes))]
     run.save_curves(row for part in parts for row in part["losses"])
     result = summarise(bench, sizes, parts)
     _log_summary(logger, parts[-1]["losses"], result)
     return result
 
 
-def train_size(bench: Bench, known: Tensor, following: Tensor, show: Callable[[EpochReport], None]) -> dict[str, Any]:
+def train_size(
+    bench: Bench, engine: Engine, known: Tensor, following: Tensor, show: Callable[[EpochReport], None]
+) -> dict[str, Any]:
     """Train every seed on its `known` examples [S, n] and score it on those that follow [S, m], m >= 0.
 
     Returns:
@@ -61,7 +71,7 @@ def train_size(bench: Bench, known: Tensor, following: Tensor, show: Callable[[E
     """
     train, test, settings = bench.data["train"], bench.data["test"], bench.job.settings
     batch = settings.eval_batch_size
-    fitted = fit(bench.ensemble, bench.seeds, known, train, bench.data["validation"], settings, show)
+    fitted = engine.fit(known, show)
     everything = torch.arange(len(test), device=known.device)
     test_bits, test_accuracy = fitted.score(test.plain, everything, batch)
     train_bits, _ = fitted.score(train.plain, known, batch)
@@ -120,7 +130,7 @@ class Work:
         self._epochs[i] = epochs
         self._expected = max(self._epochs.values())
 
-    def share(self, i: int, epoch: int) -> float:
+    def share(self, i: int, epoch: float) -> float:
         """Share done when size number `i` has trained for `epoch` epochs; between 0 and 1."""
         done = sum(self._steps[j] * epochs for j, epochs in self._epochs.items())
         rest = sum(steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i)

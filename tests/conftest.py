@@ -49,6 +49,8 @@ def settings() -> TrainSettings:
         crop_padding=0.125,
         precision="float32",
         eval_batch_size=512,
+        stack="all",
+        checkpoint_every_s=120.0,
     )
 
 

@@ -16,7 +16,7 @@ from mdl.__main__ import VERB as MDL
 from tests.conftest import REPOSITORY
 from tests.wandb_file import only_run
 from train.__main__ import VERB as TRAIN
-from train.fit import Training
+from train.training import Training
 
 QUICK = ["train=quick", "train.max_epochs=12", "mdl=quick", "seeds=[0,1,2]"]
 

@@ -37,8 +37,9 @@ class DeviceImages:
         self.images = (images - mean) / std
         self.labels = part.labels.to(device)
         self.padding, self.flip = padding, flip
-        self._padded = F.pad(self.images, (padding,) * 4).flatten(1) if padding else self.images.flatten(1)
-        self._views = _view_table(self.image_shape, padding, flip).to(device)
+        padded = F.pad(self.images, (padding,) * 4) if padding else self.images
+        h, w = self.images.shape[-2:]
+        self._crops = padded.unfold(2, h, 1).unfold(3, w, 1)  # [N, C, dy, dx, H, W], no copy
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -48,7 +49,7 @@ class DeviceImages:
     @property
     def num_views(self) -> int:
         """Number of crop and flip combinations an example can be seen in."""
-        return len(self._views)
+        return (2 * self.padding + 1) ** 2 * (1 + self.flip)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -61,23 +62,13 @@ class DeviceImages:
         """Examples [...], each in its own crop and flip `view` [...] in 0..num_views-1."""
         if self.num_views == 1:
             return self.plain(index)
-        pixels = self._padded[index].gather(-1, self._views[view])
-        return pixels.unflatten(-1, self.image_shape), self.labels[index]
-
-
-def _view_table(shape: tuple[int, int, int], padding: int, flip: bool) -> Tensor:
-    """For each crop offset and flip, where each pixel [C·H·W] comes from in the padded image, flattened."""
-    c, h, w = shape
-    wide = w + 2 * padding
-    channel = torch.arange(c)[:, None, None] * ((h + 2 * padding) * wide)
-    rows, columns = torch.arange(h)[None, :, None], torch.arange(w)[None, None, :]
-    views = [
-        channel + (rows + dy) * wide + (cols + dx)
-        for cols in ((columns, columns.flip(-1)) if flip else (columns,))
-        for dy in range(2 * padding + 1)
-        for dx in range(2 * padding + 1)
-    ]
-    return torch.stack([view.flatten() for view in views])
+        offsets = 2 * self.padding + 1
+        dy, dx = view // offsets % offsets, view % offsets
+        images = self._crops[index, :, dy, dx]
+        if self.flip:
+            mirrored = (view >= offsets**2)[..., None, None, None]
+            images = torch.where(mirrored, images.flip(-1), images)
+        return images, self.labels[index]
 
 
 def to_device(

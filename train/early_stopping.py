@@ -1,7 +1,8 @@
 """A member's loss curve, and the decision to stop training it."""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from train.settings import TrainSettings
@@ -57,3 +58,24 @@ class EarlyStopping:
         if best:
             curve.best_epoch, curve.best_validation_bits = epoch, validation_loss_bits
         return best
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs, JSON-like; an infinite loss, before the first evaluation, as None."""
+        numbers = {"stopped": self.stopped, "waited": self._waited, "to_beat_bits": _finite(self._to_beat_bits)}
+        best = _finite(self.curve.best_validation_bits)
+        return {**numbers, "curve": asdict(self.curve) | {"best_validation_bits": best}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where another member stood."""
+        self.stopped, self._waited = state["stopped"], state["waited"]
+        self._to_beat_bits = _infinite(state["to_beat_bits"])
+        curve = state["curve"]
+        self.curve = MemberCurve(**{**curve, "best_validation_bits": _infinite(curve["best_validation_bits"])})
+
+
+def _finite(bits: float) -> float | None:
+    return bits if math.isfinite(bits) else None
+
+
+def _infinite(bits: float | None) -> float:
+    return math.inf if bits is None else bits

@@ -22,10 +22,12 @@ from train.ensemble import Ensemble
 from train.logger import Logger, LoggerSettings
 from train.run import Run, run_id
 from train.settings import TrainSettings
+from train.stacking import STACKING
 
 log = logging.getLogger(__name__)
 
 NUMBERS = ("dataset", "eraser", "model", "train", "mdl", "seeds", "dtype")  # sections that determine results
+HOW = {"train": ("stack", "checkpoint_every_s"), "mdl": ("order",)}  # options in them that do not
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
 
 
@@ -57,6 +59,9 @@ class Job:
     def identity(self, eraser: Mapping[str, Any] | None = None) -> str:
         """This run's id, or that of the same run with another eraser."""
         described = {section: self.config[section] for section in NUMBERS if section in self.config}
+        for section, options in HOW.items():
+            if section in described:
+                described[section] = {k: v for k, v in described[section].items() if k not in options}
         described |= {"dataset": self.source.identity()}
         if eraser is not None:
             described["eraser"] = dict(eraser)
@@ -149,7 +154,11 @@ def carry_out(
                     "parameters": count_parameters(bench.ensemble.model),
                     **computed,
                     "certificate": certificate,
-                    "timing": {"seconds": round(time.time() - started, 3), "started": started},
+                    "timing": {
+                        "seconds": round(time.time() - started, 3),
+                        "started": started,
+                        "stacking": run.part(STACKING),
+                    },
                     "versions": versions(job.device),
                 }
                 run.finish(result)

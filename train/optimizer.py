@@ -1,20 +1,41 @@
-"""Schedule-free AdamW whose averaged weights can be read without leaving training, and whose members can stop."""
+"""Schedule-free AdamW over one flat buffer, whose averaged weights can be read and whose members can leave."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from schedulefree import AdamWScheduleFree
 from torch import Tensor
 
+_EPS = 1e-8
+_BLOCK = 2**18  # elements updated at a time on the CPU, so that y, z, v, gradient and scratch then stay in cache
+_LARGE = 2**15  # elements from which a gradient is read where it lies instead of being gathered with others
 
-class ScheduleFree(AdamWScheduleFree):
+
+@dataclass(frozen=True)
+class _Segment:
+    """Neighbours in the flat buffer that share a learning rate: one large parameter, or several small ones."""
+
+    start: int
+    stop: int
+    positions: Sequence[int]  # of its parameters, in the order in which they were given
+    factor: float
+
+
+class ScheduleFree:
     """Schedule-free AdamW (Defazio et al. 2024) over named parameters that may carry a leading member axis.
 
-    The library's `eval()` and `train()` rewrite the weights in place and are not exact inverses; here the
-    averaged sequence x is computed beside the training sequence y, so that looking changes nothing.
+    Computes what `schedulefree.AdamWScheduleFree` computes, to rounding, in a handful of kernels: parameters
+    and their states lie side by side in flat buffers. The library's `eval()` and `train()` rewrite the weights
+    in place and are not exact inverses; here the averaged sequence x is computed beside the training sequence
+    y, so that looking changes nothing.
+
+    Attributes:
+        weights: y by name, leaves of autograd that `step` updates in place.
 
     Args:
-        parameters: by name; one group is made for each learning rate, which lists their "names".
+        parameters: initial values by name; copied.
         learning_rates: factor on `lr` per name; 1 for all by default.
         lr: after warm-up.
         betas: β₁ and β₂.
@@ -34,32 +55,103 @@ class ScheduleFree(AdamWScheduleFree):
         warmup_steps: int = 0,
     ) -> None:
         self._names = list(parameters)
-        factors = dict.fromkeys(parameters, 1.0) if learning_rates is None else learning_rates
-        groups = []
-        for factor in dict.fromkeys(factors[name] for name in parameters):
-            names = [name for name in parameters if factors[name] == factor]
-            tensors = [parameters[name] for name in names]
-            decay = weight_decay / factor  # the library multiplies it by the group's learning rate
-            groups.append({"params": tensors, "names": names, "lr": lr * factor, "weight_decay": decay})
-        super().__init__(groups, lr=lr, betas=betas, warmup_steps=warmup_steps)
+        self._factors = dict.fromkeys(parameters, 1.0) if learning_rates is None else dict(learning_rates)
+        self._lr, self._betas, self._decay, self._warmup_steps = lr, betas, weight_decay, warmup_steps
+        self._k = 0  # steps taken
+        self._weight_sum = self._lr_max = 0.0
+        self._layout({name: parameter.detach() for name, parameter in parameters.items()})
+        self._z, self._v = self._y.clone(), torch.zeros_like(self._y)
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Update all parameters with their gradients, given in the order of the parameters."""
+        beta1, beta2 = self._betas
+        lr = self._lr * min(1.0, (self._k + 1) / max(1, self._warmup_steps))
+        self._lr_max = max(lr, self._lr_max)
+        self._weight_sum += self._lr_max**2
+        c = self._lr_max**2 / self._weight_sum if self._weight_sum else 0.0  # weight of the newest iterate in x
+        self._k += 1
+        root = math.sqrt(1 - beta2**self._k)  # of Adam's bias correction
+        for y, z, v, gradient, factor in self._blocks(gradients):
+            scratch = self._scratch[: len(y)]
+            v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+            torch.sqrt(v, out=scratch).add_(_EPS * root)
+            torch.div(gradient, scratch, out=scratch)
+            if self._decay:
+                scratch.add_(y, alpha=self._decay / (factor * root))
+            y.lerp_(z, c).add_(scratch, alpha=lr * factor * root * (beta1 * (1 - c) - 1))
+            z.sub_(scratch, alpha=lr * factor * root)
 
     @torch.no_grad()
     def averaged(self) -> dict[str, Tensor]:
-        """The averaged weights x by name, in the order the parameters were given in."""
-        averages = {}
-        for group in self.param_groups:
-            beta1, _ = group["betas"]
-            for name, y in zip(group["names"], group["params"], strict=True):
-                z = self.state[y].get("z")
-                averages[name] = y.detach().clone() if z is None else torch.lerp(y.detach(), z, 1 - 1 / beta1)
-        return {name: averages[name] for name in self._names}
+        """A copy of the averaged weights x by name, in the order the parameters were given in."""
+        return self._views(torch.lerp(self._y, self._z, 1 - 1 / self._betas[0]) if self._k else self._y.clone())
 
-    def keep_members(self, kept: Tensor) -> dict[str, Tensor]:
-        """Drop all members but `kept` (indices into the leading axis); returns the new parameters by name, in order."""
-        remaining = {}
-        for group in self.param_groups:
-            for i, (name, old) in enumerate(zip(group["names"], group["params"], strict=True)):
-                new = old.detach()[kept].requires_grad_()
-                self.state[new] = {key: value[kept] for key, value in self.state.pop(old).items()}
-                group["params"][i] = remaining[name] = new
-        return {name: remaining[name] for name in self._names}
+    @torch.no_grad()
+    def keep_members(self, kept: Tensor) -> None:
+        """Drop all members but `kept` (indices into the leading axis)."""
+        y, z, v = (
+            {name: view[kept] for name, view in self._views(buffer).items()} for buffer in (self._y, self._z, self._v)
+        )
+        self._layout(y)
+        self._z, self._v = self._flatten(z), self._flatten(v)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that `restore` needs: tensors by name, and JSON-like numbers."""
+        tensors = {
+            f"{kind}.{name}": view
+            for kind, buffer in (("y", self._y), ("z", self._z), ("v", self._v))
+            for name, view in self._views(buffer).items()
+        }
+        return tensors, {"k": self._k, "weight_sum": self._weight_sum, "lr_max": self._lr_max}
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Go on where another optimiser of the same parameters, of perhaps fewer members, stood."""
+        device = self._y.device
+        y, z, v = ({name: tensors[f"{kind}.{name}"].to(device) for name in self._names} for kind in "yzv")
+        self._layout(y)
+        self._z, self._v = self._flatten(z), self._flatten(v)
+        self._k, self._weight_sum, self._lr_max = (numbers[key] for key in ("k", "weight_sum", "lr_max"))
+
+    def _layout(self, parameters: Mapping[str, Tensor]) -> None:
+        """Place the parameters in a new flat buffer, those of one learning rate together."""
+        groups: dict[float, list[int]] = {}
+        for position, name in enumerate(self._names):
+            groups.setdefault(self._factors[name], []).append(position)
+        self._segments: list[_Segment] = []
+        self._places: dict[str, tuple[int, int, torch.Size]] = {}
+        stop = 0
+        for factor, positions in groups.items():
+            small = [p for p in positions if parameters[self._names[p]].numel() < _LARGE]
+            for together in [*([p] for p in positions if p not in small), *([small] if small else [])]:
+                start = stop
+                for position in together:
+                    parameter = parameters[self._names[position]]
+                    self._places[self._names[position]] = (stop, stop + parameter.numel(), parameter.shape)
+                    stop += parameter.numel()
+                self._segments.append(_Segment(start, stop, together, factor))
+        self._y = self._flatten(parameters)
+        longest = max(segment.stop - segment.start for segment in self._segments)
+        self._block = min(_BLOCK, longest) if self._y.device.type == "cpu" else longest
+        self._scratch = torch.empty(self._block, dtype=self._y.dtype, device=self._y.device)
+        self.weights = {name: view.requires_grad_() for name, view in self._views(self._y).items()}
+
+    def _flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        ordered = sorted(self._places, key=lambda name: self._places[name][0])
+        return torch.cat([parameters[name].reshape(-1) for name in ordered])
+
+    def _views(self, buffer: Tensor) -> dict[str, Tensor]:
+        places = ((name, *self._places[name]) for name in self._names)
+        return {name: buffer[start:stop].view(shape) for name, start, stop, shape in places}
+
+    def _blocks(self, gradients: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, float]]:
+        """Matching pieces of y, z, v and the gradient, and their factor on the learning rate."""
+        for segment in self._segments:
+            if len(segment.positions) == 1:
+                gradient = gradients[segment.positions[0]].reshape(-1)
+            else:
+                gradient = torch.cat([gradients[position].reshape(-1) for position in segment.positions])
+            for start in range(segment.start, segment.stop, self._block):
+                here = slice(start, min(start + self._block, segment.stop))
+                offset = slice(here.start - segment.start, here.stop - segment.start)
+                yield self._y[here], self._z[here], self._v[here], gradient[offset], segment.factor

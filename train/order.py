@@ -1,7 +1,7 @@
 """In which order, and in which crop and flip, each member sees its examples."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ class EpochOrder:
         self.n, self.num_views = n, num_views
         self._order = [generator(seed, n, "order") for seed in seeds]
         self._views = [generator(seed, n, "views") for seed in seeds]
+        self._before = self._states()
 
     @property
     def steps(self) -> int:
@@ -39,10 +40,26 @@ class EpochOrder:
 
     def draw(self, members: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
         """Positions in the training set and views of one epoch, both [S, steps, B], for the given members."""
+        self._before = self._states()
         positions = torch.stack([self._positions(self._order[member]) for member in members])
         shape = positions.shape[1:]
         views = [torch.randint(self.num_views, shape, generator=self._views[member]) for member in members]
         return positions.to(device), torch.stack(views).to(device)
+
+    def state(self) -> dict[str, Tensor]:
+        """What `restore` needs to draw the latest epoch again."""
+        return self._before
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Draw next what another order with this state drew last."""
+        for name, sources in (("order", self._order), ("views", self._views)):
+            for source, state in zip(sources, tensors[f"generators.{name}"], strict=True):
+                source.set_state(state.clone())  # a row's own memory: torch reads from the start of its storage
+
+    def _states(self) -> dict[str, Tensor]:
+        """States of all generators, [S, bytes] each."""
+        sources = {"order": self._order, "views": self._views}
+        return {f"generators.{name}": torch.stack([g.get_state() for g in group]) for name, group in sources.items()}
 
     def _positions(self, source: torch.Generator) -> Tensor:
         used = self.batches * self.batch_size

@@ -49,8 +49,10 @@ class Run:
     def finish(self, result: Mapping[str, Any]) -> None:
         write_json(self.directory / "result.json", result)
         write_json(self.directory / "state.json", {"state": "finished"})
-        for path in self.directory.glob("part-*.json"):
-            path.unlink()
+        # a killed process leaves half-written temporary files behind
+        for pattern in ("part-*.json", "checkpoint-*.safetensors", ".*.tmp"):
+            for path in self.directory.glob(pattern):
+                path.unlink()
 
     def fail(self, error: BaseException) -> None:
         """Note why the run ended early: failed, or interrupted and ready to be continued."""

@@ -24,6 +24,10 @@ class TrainSettings:
         crop_padding: random crops from images padded by this fraction of their side (the paper: 0.125).
         precision: "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
         eval_batch_size: examples per evaluation batch.
+        stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" times a few steps
+            of both and takes the faster. Results agree to floating-point reordering, so that it is no part of
+            a run's identity.
+        checkpoint_every_s: seconds between checkpoints within a training; no part of a run's identity, either.
 
     Raises:
         ValueError: a value outside its range.
@@ -42,6 +46,8 @@ class TrainSettings:
     crop_padding: float
     precision: Literal["auto", "float32", "bfloat16"]
     eval_batch_size: int
+    stack: Literal["auto", "all", "one"]
+    checkpoint_every_s: float
 
     def __post_init__(self) -> None:
         for name in (
@@ -57,6 +63,8 @@ class TrainSettings:
         for name in ("weight_decay", "warmup_steps", "min_improvement_bits"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"train.{name}={getattr(self, name)}: must not be negative")
+        if not self.checkpoint_every_s > 0:
+            raise ValueError(f"train.checkpoint_every_s={self.checkpoint_every_s}: must be more than 0 seconds")
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"train.lr={self.lr}: must be a positive number")
         if not (0 < self.betas[0] < 1 and 0 <= self.betas[1] < 1):

@@ -5,11 +5,13 @@ from typing import Any
 import torch
 
 from erasure.progress import Display
-from train.fit import EpochReport, Fit, fit
+from train.engine import Engine
+from train.fit import Fit
 from train.job import Bench
 from train.logger import Logger
 from train.randomness import permutation
 from train.run import Run
+from train.training import EpochReport
 
 AXES = {"loss/*": "loss/epoch"}
 
@@ -29,13 +31,14 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
     total = len(train)
     orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
     with Display(run.id) as display:
+        engine = Engine(bench, run)
 
         def show(report: EpochReport) -> None:
             validation = sum(report.validation_bits) / len(report.validation_bits)
             logger.log({"loss/epoch": report.epoch, "loss/validation_bits": validation})
-            display.update(report.epoch / settings.max_epochs, str(report))
+            display.update(report.mean_epochs / settings.max_epochs, str(report))
 
-        fitted = fit(bench.ensemble, bench.seeds, orders, train, bench.data["validation"], settings, show)
+        fitted = engine.fit(orders, show)
     run.save_curves(row for curve in fitted.curves for row in curve.rows(total))
     final = _final_losses(bench, fitted)
     logger.summarise({f"final.{name}.mean": sum(values) / len(values) for name, values in final.items()})

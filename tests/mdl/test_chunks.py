@@ -10,7 +10,7 @@ from mdl.chunks import ChunkSettings, chunk_sizes
 
 
 def sizes(total: int, num_chunks: int, min_chunk: int | None) -> list[int]:
-    return chunk_sizes(total, ChunkSettings(num_chunks=num_chunks, min_chunk=min_chunk))
+    return chunk_sizes(total, ChunkSettings(num_chunks=num_chunks, min_chunk=min_chunk, order="smallest_first"))
 
 
 @given(total=st.integers(1, 10**6), num_chunks=st.integers(1, 40), min_chunk=st.integers(1, 2000))

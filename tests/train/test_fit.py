@@ -15,9 +15,10 @@ from models.linear import LinearClassifier
 from models.mlp import MLP
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
-from train.fit import Fit, NonFiniteLossError, fit
+from train.fit import Fit, fit
 from train.randomness import permutation
 from train.settings import TrainSettings
+from train.training import NonFiniteLossError
 
 CPU = torch.device("cpu")
 
@@ -127,13 +128,29 @@ def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
     assert fitted.best["readout.weight"].dtype == torch.float32
 
 
-def test_losses_are_means_per_member(data) -> None:
+def test_losses_and_gradients_are_those_of_each_member_by_autograd(data) -> None:
     ensemble = Ensemble(small())
-    weights = {name: torch.randn(2, *p.shape) for name, p in ensemble.model.named_parameters()}
+    names = ensemble.names
+    weights = {name: torch.randn(2, *p.shape).requires_grad_() for name, p in ensemble.model.named_parameters()}
     x, z = data["test"].plain(torch.arange(20).view(2, 10))
+    losses, gradients = ensemble.gradients(weights, x, z)
 
     def reference(s: int) -> Tensor:
         member = {name: weight[s] for name, weight in weights.items()}
         return torch.nn.functional.cross_entropy(torch.func.functional_call(ensemble.model, member, (x[s],)), z[s])
 
-    torch.testing.assert_close(ensemble.losses(weights, x, z), torch.stack([reference(0), reference(1)]))
+    expected = torch.stack([reference(0), reference(1)])
+    torch.testing.assert_close(losses, expected.detach())
+    for gradient, derived in zip(
+        gradients, torch.autograd.grad(expected.sum(), [weights[name] for name in names]), strict=True
+    ):
+        torch.testing.assert_close(gradient, derived, rtol=1e-4, atol=1e-5)
+
+
+def test_the_model_has_its_own_parameters_back_afterwards(data) -> None:
+    ensemble = Ensemble(small())
+    before = dict(ensemble.model.named_parameters())
+    weights = {name: torch.randn(2, *p.shape) for name, p in before.items()}
+    ensemble.logits(weights, data["test"].images[:3])
+    after = dict(ensemble.model.named_parameters())
+    assert all(after[name] is parameter for name, parameter in before.items())

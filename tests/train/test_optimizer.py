@@ -1,53 +1,108 @@
-"""The averaged weights are the library's, read without touching the training; members can leave."""
+"""The optimiser is the library's, in flat buffers; its averages are read without touching the training."""
 
+import pytest
 import torch
 from schedulefree import AdamWScheduleFree
 
+from train import optimizer as optimizer_module
 from train.optimizer import ScheduleFree
 
-
-def problem(members: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(members, 4, generator=generator, dtype=torch.float64)
-    return weight, torch.randn(members, 4, generator=generator, dtype=torch.float64)
+SHAPES = {"a.weight": (2, 9, 7), "a.bias": (2, 9), "b.weight": (2, 4, 9), "b.bias": (2, 4)}
+FACTORS = {"a.weight": 1.0, "a.bias": 1.0, "b.weight": 0.25, "b.bias": 1.0}
 
 
-def steps(optimizer: torch.optim.Optimizer, weight: torch.Tensor, target: torch.Tensor, count: int) -> None:
+def draw(shapes: dict[str, tuple[int, ...]] = SHAPES, seed: int = 0) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {name: torch.randn(shape, generator=generator, dtype=torch.float64) for name, shape in shapes.items()}
+
+
+def gradients(weights: dict[str, torch.Tensor], target: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    loss = sum(((weight - target[name]) ** 4).sum() for name, weight in weights.items())
+    assert isinstance(loss, torch.Tensor)
+    return torch.autograd.grad(loss, list(weights.values()))
+
+
+def steps(optimizer: ScheduleFree, target: dict[str, torch.Tensor], count: int) -> None:
     for _ in range(count):
-        optimizer.zero_grad()
-        ((weight - target) ** 4).sum().backward()
-        optimizer.step()
+        optimizer.step(gradients(optimizer.weights, target))
 
 
-def test_reading_the_average_changes_nothing_and_agrees_with_the_library() -> None:
-    (start, target), (other, _) = problem(2), problem(2)
-    weight, library_weight = start.requires_grad_(), other.requires_grad_()
-    ours = ScheduleFree({"weight": weight}, lr=0.1, warmup_steps=5, weight_decay=0.1)
-    library = AdamWScheduleFree([library_weight], lr=0.1, warmup_steps=5, weight_decay=0.1)
-    ours.train()
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("factors", [None, FACTORS], ids=["one_rate", "two_rates"])
+@pytest.mark.parametrize("large", [1, 30, 10**6], ids=["apart", "mixed", "together"])
+def test_it_computes_what_the_library_computes(
+    weight_decay: float, factors: dict[str, float] | None, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimizer_module, "_LARGE", large)
+    monkeypatch.setattr(optimizer_module, "_BLOCK", 50)  # pieces that do not divide the parameters
+    start, target = draw(), draw(seed=1)
+    options = {"lr": 0.03, "betas": (0.9, 0.99), "warmup_steps": 40}
+    ours = ScheduleFree(start, factors, weight_decay=weight_decay, **options)
+    theirs = {name: weight.clone().requires_grad_() for name, weight in start.items()}
+    groups = []
+    for factor in (1.0, 0.25) if factors else (1.0,):
+        chosen = [theirs[name] for name in theirs if (factors or {}).get(name, 1.0) == factor]
+        # decay does not scale with the factor, and the library multiplies it by the group's learning rate
+        groups.append({"params": chosen, "lr": 0.03 * factor, "weight_decay": weight_decay / factor})
+    library = AdamWScheduleFree(groups, **options)
     library.train()
-    assert torch.equal(ours.averaged()["weight"], weight)  # before the first step
-    for _ in range(4):
-        steps(ours, weight, target, 7)
-        steps(library, library_weight, target, 7)
-        ours.averaged()
-        assert torch.equal(weight, library_weight)
-    average = ours.averaged()["weight"]
+    for _ in range(300):
+        for name, gradient in zip(theirs, gradients(theirs, target), strict=True):
+            theirs[name].grad = gradient
+        library.step()
+        steps(ours, target, 1)
+    for name, weight in ours.weights.items():
+        torch.testing.assert_close(weight, theirs[name], rtol=1e-11, atol=1e-11)
+    averaged = ours.averaged()
     library.eval()
-    torch.testing.assert_close(average, library_weight.detach(), rtol=1e-14, atol=1e-14)
-    assert not torch.equal(average, weight)
+    for name, average in averaged.items():
+        torch.testing.assert_close(average, theirs[name].detach(), rtol=1e-11, atol=1e-11)
+        assert not torch.equal(average, ours.weights[name])
+
+
+def test_reading_the_average_changes_nothing() -> None:
+    target = draw(seed=1)
+    read, unread = (ScheduleFree(draw(), lr=0.1, warmup_steps=5) for _ in range(2))
+    assert all(torch.equal(average, read.weights[name]) for name, average in read.averaged().items())  # before a step
+    for _ in range(4):
+        steps(read, target, 7)
+        steps(unread, target, 7)
+        read.averaged()
+    assert all(torch.equal(weight, unread.weights[name]) for name, weight in read.weights.items())
+
+
+def test_the_initial_weights_are_copied() -> None:
+    start = draw()
+    kept = {name: weight.clone() for name, weight in start.items()}
+    steps(ScheduleFree(start, lr=0.1), draw(seed=1), 3)
+    assert all(torch.equal(weight, kept[name]) for name, weight in start.items())
 
 
 def test_members_that_stay_go_on_as_if_the_others_had_never_been_there() -> None:
-    weight, target = problem(3)
-    together, alone = weight.clone().requires_grad_(), weight[1:2].clone().requires_grad_()
-    optimizer, single = (ScheduleFree({"weight": w}, lr=0.1, warmup_steps=3) for w in (together, alone))
-    optimizer.train()
-    single.train()
-    steps(optimizer, together, target, 5)
-    steps(single, alone, target[1:2], 5)
-    kept = optimizer.keep_members(torch.tensor([1]))["weight"]
-    steps(optimizer, kept, target[1:2], 5)
-    steps(single, alone, target[1:2], 5)
-    assert torch.equal(kept, alone)
-    assert torch.equal(optimizer.averaged()["weight"], single.averaged()["weight"])
+    start, target = draw(), draw(seed=1)
+    second, second_target = ({name: weight[1:] for name, weight in of.items()} for of in (start, target))
+    together, alone = (ScheduleFree(w, FACTORS, lr=0.1, warmup_steps=3, weight_decay=0.1) for w in (start, second))
+    steps(together, target, 5)
+    steps(alone, second_target, 5)
+    together.keep_members(torch.tensor([1]))
+    steps(together, second_target, 5)
+    steps(alone, second_target, 5)
+    for name, weight in together.weights.items():
+        assert torch.equal(weight, alone.weights[name])
+        assert torch.equal(together.averaged()[name], alone.averaged()[name])
+
+
+def test_a_restored_optimiser_goes_on_to_the_bit() -> None:
+    target = draw(seed=1)
+    undisturbed, other = ScheduleFree(draw(), FACTORS, lr=0.1, warmup_steps=8), ScheduleFree(draw(), FACTORS, lr=0.1)
+    steps(undisturbed, target, 5)
+    tensors, numbers = undisturbed.state()
+    saved = {name: tensor.clone() for name, tensor in tensors.items()}
+    steps(undisturbed, target, 5)
+    restored = ScheduleFree(draw(seed=3), FACTORS, lr=0.1, warmup_steps=8)
+    restored.restore(saved, numbers)
+    steps(restored, target, 5)
+    steps(other, target, 10)
+    for name, weight in undisturbed.weights.items():
+        assert torch.equal(weight, restored.weights[name])
+        assert not torch.equal(weight, other.weights[name])  # it would be noticed

@@ -1,0 +1,65 @@
+"""A run of the main job that kills itself (SIGKILL) at a named point: python -m tests.train.killed POINT ARGUMENTS."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import erasure.storage
+import train.checkpoint
+from conf import cli
+from mdl.__main__ import VERB
+from train.optimizer import ScheduleFree
+
+CHECKPOINTS = 3  # the one that is hit: there are others to fall back to
+STEPS = 150  # optimiser steps before death mid-epoch
+
+
+def die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("SIGKILL returned")
+
+
+def arm(point: str) -> None:
+    """Die at the point: "mid_write", "before_rename" or "after_rename" of a checkpoint, or "mid_epoch"."""
+    train.checkpoint._MAX_SHARE = 1e9  # save before every step, however long that takes
+    seen, real_save, real_replace, real_step = [0], erasure.storage.save_file, Path.replace, ScheduleFree.step
+
+    def is_the_one(path: Path) -> bool:
+        seen[0] += ".checkpoint-" in f".{path.name}"
+        return seen[0] == CHECKPOINTS
+
+    def save_file(tensors, path: Path, metadata) -> None:
+        real_save(tensors, path, metadata=metadata)
+        if is_the_one(path):
+            content = Path(path).read_bytes()
+            Path(path).write_bytes(content[: len(content) // 2])
+            die()
+
+    def replace(self: Path, target: str | os.PathLike[str]) -> Path:
+        the_one = is_the_one(Path(target))
+        if the_one and point == "before_rename":
+            die()
+        replaced = real_replace(self, target)
+        if the_one:
+            die()
+        return replaced
+
+    def step(self: ScheduleFree, gradients) -> None:
+        seen[0] += 1
+        if seen[0] == STEPS:
+            die()
+        real_step(self, gradients)
+
+    if point == "mid_write":
+        erasure.storage.save_file = save_file
+    elif point == "mid_epoch":
+        ScheduleFree.step = step
+    else:
+        Path.replace = replace
+
+
+if __name__ == "__main__":
+    arm(sys.argv.pop(1))
+    cli.main(VERB)

@@ -1,0 +1,223 @@
+"""Checkpoints: exact to the bit, the last two kept, damage noticed, signals obeyed after the save."""
+
+import dataclasses
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from erasure.source import LabelledImages
+from models.mlp import MLP
+from train.checkpoint import Checkpoints
+from train.data import DeviceImages
+from train.ensemble import Ensemble
+from train.fit import Fit, fit
+from train.interruption import interruptible
+from train.randomness import permutation
+from train.settings import TrainSettings
+from train.training import Training
+
+SEEDS = [0, 1, 2]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture(scope="module")
+def data() -> Mapping[str, DeviceImages]:
+    generator = torch.Generator().manual_seed(0)
+    images, labels = torch.randn(300, 1, 6, 6, generator=generator), torch.arange(300) % 3
+    images += labels[:, None, None, None] * 0.3
+    place = {"padding": 1, "flip": True, "device": torch.device("cpu")}
+    parts = {"train": slice(0, 200), "validation": slice(200, 300)}
+    return {
+        name: DeviceImages(LabelledImages(images[part], labels[part]), torch.zeros(1), torch.ones(1), **place)
+        for name, part in parts.items()
+    }
+
+
+@pytest.fixture
+def settings(settings: TrainSettings) -> TrainSettings:
+    """Members stop at different epochs, evaluations are spaced, warm-up spans epochs."""
+    return dataclasses.replace(
+        settings,
+        max_epochs=20,
+        patience=2,
+        eval_every=2,
+        lr=0.02,
+        warmup_steps=30,
+        weight_decay=0.1,
+        batch_size=24,
+        min_improvement_bits=0.06,
+    )
+
+
+def train(data, settings: TrainSettings, checkpoints: Checkpoints | None = None, stack: int = 3) -> Fit:
+    model = MLP((1, 6, 6), 3, width=16, depth=2, activation="relu", parametrization="mup")
+    subsets = torch.stack([permutation(seed, 200)[:100] for seed in SEEDS])
+    parts = data["train"], data["validation"]
+    return fit(Ensemble(model), SEEDS, subsets, *parts, settings, stack=stack, checkpoints=checkpoints)
+
+
+def same(a: Fit, b: Fit) -> bool:
+    weights = [(x[name], y[name]) for x, y in ((a.best, b.best), (a.last, b.last)) for name in a.best]
+    return a.curves == b.curves and all(torch.equal(x, y) for x, y in weights)
+
+
+@pytest.fixture
+def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Die right after the save before step number `count` of the process."""
+
+    def arm(count: int) -> None:
+        left = [count]
+
+        def check_after(self: Checkpoints, name: str, state, interruption) -> Callable[[], None]:
+            def check() -> None:
+                left[0] -= 1
+                if left[0] == 0:
+                    self.save(name, state())
+                    raise Killed
+
+            return check
+
+        monkeypatch.setattr(Checkpoints, "before_step", check_after)
+
+    return arm
+
+
+@pytest.mark.parametrize("stack", [3, 1])
+def test_a_resumed_training_equals_an_undisturbed_one_to_the_bit(
+    stack: int, data, settings: TrainSettings, tmp_path: Path, stop_at
+) -> None:
+    undisturbed = train(data, settings, stack=stack)
+    assert len({curve.epochs for curve in undisturbed.curves}) > 1  # some stop while others go on
+    deaths = 0
+    for count in (1, 3, 17, 26, 40, 10**9):  # before anything, mid-epoch, between evaluations, ...
+        stop_at(count)
+        try:
+            resumed = train(data, settings, Checkpoints(tmp_path, 1e9), stack)
+        except Killed:
+            deaths += 1
+            continue
+        assert same(undisturbed, resumed)
+        break
+    else:
+        pytest.fail("it never finished")
+    assert deaths >= 3
+
+
+def test_without_the_checkpoint_of_the_generators_it_would_not(
+    data, settings: TrainSettings, tmp_path: Path, stop_at, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: equality to the bit is not for free."""
+    undisturbed = train(data, settings)
+    stop_at(17)
+    with pytest.raises(Killed):
+        train(data, settings, Checkpoints(tmp_path, 1e9))
+    stop_at(10**9)
+    monkeypatch.setattr("train.order.EpochOrder.restore", lambda self, tensors: None)
+    assert not same(undisturbed, train(data, settings, Checkpoints(tmp_path, 1e9)))
+
+
+def test_the_last_two_are_kept_and_a_damaged_one_falls_back(tmp_path: Path, caplog) -> None:
+    checkpoints = Checkpoints(tmp_path, 1.0)
+    for value in range(4):
+        checkpoints.save("9-0", ({"x": torch.tensor([value])}, {"value": value}))
+    checkpoints.save("90-0", ({"x": torch.tensor([7])}, {"value": 7}))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "checkpoint-9-0.3.safetensors",
+        "checkpoint-9-0.4.safetensors",
+        "checkpoint-90-0.1.safetensors",
+    ]
+    newest = tmp_path / "checkpoint-9-0.4.safetensors"
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1
+    newest.write_bytes(content)
+    loaded = checkpoints.load("9-0")
+    assert loaded is not None
+    assert loaded[1] == {"value": 2}
+    assert loaded[0]["x"].tolist() == [2]
+    assert "damaged checkpoint, going back to the one before" in caplog.text
+    assert not newest.exists()
+    checkpoints.delete("9-")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-90-0.1.safetensors"]
+    assert checkpoints.load("9-0") is None
+
+
+def test_a_checkpoint_of_other_stacks_is_not_mistaken(
+    data, settings: TrainSettings, tmp_path: Path, stop_at, caplog
+) -> None:
+    stop_at(10)
+    with pytest.raises(Killed):
+        train(data, settings, Checkpoints(tmp_path, 1e9), stack=3)
+    stop_at(10**9)
+    assert same(train(data, settings, stack=1), train(data, settings, Checkpoints(tmp_path, 1e9), stack=1))
+    assert "is of other seeds or stacks: this training starts again" in caplog.text
+
+
+def test_saves_are_due_by_time_and_not_more_often_than_they_are_worth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("train.checkpoint.time.monotonic", lambda: clock[0])
+    checkpoints = Checkpoints(tmp_path, 60.0)
+    clock[0] = 59.0
+    assert not checkpoints.due
+    clock[0] = 61.0
+    assert checkpoints.due
+
+    def slowly(*_) -> None:
+        clock[0] += 10.0
+
+    monkeypatch.setattr("train.checkpoint.save_tensors", slowly)
+    checkpoints.save("9-0", ({}, {}))
+    clock[0] += 400.0  # ten seconds of saving want five hundred of training
+    assert not checkpoints.due
+    clock[0] += 200.0
+    assert checkpoints.due
+
+
+@pytest.mark.parametrize(
+    ("number", "ending", "code"),
+    [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143), (signal.SIGUSR2, SystemExit, 140)],
+)
+def test_a_signal_ends_the_run_after_the_save(
+    number: int, ending, code, data, settings: TrainSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = train(data, settings)
+    before = signal.getsignal(number)
+    real, epochs = Training.run_epoch, []
+
+    def run_epoch(self: Training) -> None:
+        epochs.append(self.epoch)
+        if len(epochs) == 4:
+            os.kill(os.getpid(), number)
+        real(self)
+
+    monkeypatch.setattr(Training, "run_epoch", run_epoch)
+    with pytest.raises(ending) as ended:
+        train(data, settings, Checkpoints(tmp_path, 1e9))
+    assert code is None or ended.value.code == code
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+    assert signal.getsignal(number) is before
+    assert same(undisturbed, train(data, settings, Checkpoints(tmp_path, 1e9)))
+    assert epochs[3:5] == [3, 3]  # the epoch of the signal went on
+
+
+def test_another_handler_is_called_and_may_let_the_training_go_on(data, settings: TrainSettings, tmp_path) -> None:
+    """submitit's handler queues the job again."""
+    called: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda number, _: called.append(number))
+    try:
+        with interruptible() as interruption:
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert interruption.pending == signal.SIGUSR2
+            assert not called
+            interruption.deliver()
+            assert called == [signal.SIGUSR2]
+    finally:
+        signal.signal(signal.SIGUSR2, before)

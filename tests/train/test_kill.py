@@ -1,0 +1,49 @@
+"""Runs killed by SIGKILL at named points end, launched again, with the numbers of an undisturbed run."""
+
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from erasure.storage import read_json
+from mdl.__main__ import VERB as MDL
+from tests.conftest import REPOSITORY
+
+ARGUMENTS = [
+    "model=linear", "eraser=control", "train=quick", "train.max_epochs=4", "mdl.num_chunks=2", "seeds=[0,1]",
+    "train.stack=all", "train.checkpoint_every_s=0.001", "logger.mode=disabled",
+]  # fmt: skip
+NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
+
+
+@pytest.mark.parametrize("point", ["mid_write", "before_rename", "after_rename", "mid_epoch"])
+def test_a_killed_run_ends_with_the_numbers_of_an_undisturbed_one(
+    point: str, command, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    here = [*ARGUMENTS, f"cache_dir={tmp_path / 'cache'}"]
+    assert command(MDL, *here, "runs_dir=undisturbed").code == 0
+    died = subprocess.run(
+        [sys.executable, "-m", "tests.train.killed", point, *here, f"runs_dir={tmp_path / 'killed'}"],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    (directory,) = (tmp_path / "killed").iterdir()
+    assert not (directory / "result.json").exists()
+    names = [path.name for path in directory.iterdir()]
+    assert any(name.startswith("checkpoint-") for name in names)
+    assert any(name.endswith(".tmp") for name in names) == (point in ("mid_write", "before_rename"))
+    resumed = command(MDL, *here, "runs_dir=killed")
+    assert resumed.code == 0, resumed.err
+    assert "continuing at training size" in caplog.text
+    undisturbed = read_json(Path("undisturbed") / directory.name / "result.json")
+    result = read_json(directory / "result.json")
+    assert {name: result[name] for name in NUMBERS} == {name: undisturbed[name] for name in NUMBERS}
+    expected = (Path("undisturbed") / directory.name / "curves.csv").read_text()
+    assert (directory / "curves.csv").read_text() == expected
+    left = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json"}
+    assert not [name for name in (path.name for path in directory.iterdir()) if name.startswith((".", "checkpoint"))]
+    assert left <= {path.name for path in directory.iterdir()}

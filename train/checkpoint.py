@@ -1,0 +1,86 @@
+"""Trainings on disk while they are unfinished: saved by time and when interrupted, the last two kept."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from erasure.storage import DamagedFileError, load_tensors, save_tensors
+from train.interruption import Interruption
+
+log = logging.getLogger(__name__)
+
+_KEPT = 2  # a damaged newest one leaves the one before
+_MAX_SHARE = 0.02  # of the time that saving may take
+
+State = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+class Checkpoints:
+    """A directory's checkpoints `checkpoint-<name>.<number>.safetensors`, JSON values in their headers.
+
+    Args:
+        directory: of the run.
+        every_s: seconds between saves; longer where saving takes long.
+    """
+
+    def __init__(self, directory: Path, every_s: float) -> None:
+        self.directory = directory
+        self._every_s = every_s
+        self._saved_at = time.monotonic()
+        self._took_s = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save again."""
+        return time.monotonic() - self._saved_at >= max(self._every_s, self._took_s / _MAX_SHARE)
+
+    def save(self, name: str, state: State) -> None:
+        """Save a training's state as the newest of its name.
+
+        Raises:
+            DiskFullError: no space is left; older checkpoints are as they were.
+        """
+        started = time.monotonic()
+        older = self._numbered(name)
+        number = max(older, default=0) + 1
+        save_tensors(self.directory / f"checkpoint-{name}.{number}.safetensors", *state)
+        for old in sorted(older)[: 1 - _KEPT]:
+            older[old].unlink()
+        self._saved_at = time.monotonic()
+        self._took_s = self._saved_at - started
+
+    def load(self, name: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]] | None:
+        """The newest state of this name that is whole, or None; damaged ones are deleted with a warning."""
+        numbered = self._numbered(name)
+        for number in sorted(numbered, reverse=True):
+            try:
+                return load_tensors(numbered[number])
+            except DamagedFileError as error:
+                log.warning("damaged checkpoint, going back to the one before: %s", error)
+                numbered[number].unlink()
+        return None
+
+    def delete(self, prefix: str) -> None:
+        """Delete checkpoints whose names start like this, and what was left of unfinished writes of them."""
+        for path in self.directory.glob(f"*checkpoint-{prefix}*"):
+            path.unlink(missing_ok=True)
+
+    def before_step(self, name: str, state: Callable[[], State], interruption: Interruption) -> Callable[[], None]:
+        """What a training calls before every step: saves its state when due, and when a signal has arrived."""
+
+        def check() -> None:
+            interrupted = interruption.pending is not None
+            if interrupted or self.due:
+                self.save(name, state())
+            if interrupted:
+                interruption.deliver()
+
+        return check
+
+    def _numbered(self, name: str) -> dict[int, Path]:
+        paths = self.directory.glob(f"checkpoint-{name}.*.safetensors")
+        return {int(path.name.split(".")[1]): path for path in paths}

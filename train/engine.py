@@ -1,0 +1,60 @@
+"""What a run trains with: its choice of stacking, made once, and its checkpoints."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+
+from torch import Tensor
+
+from train.checkpoint import Checkpoints
+from train.fit import Fit, fit
+from train.job import Bench
+from train.run import Run
+from train.stacking import STACKING, Stacking, choose
+from train.training import EpochReport
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Trains a run's seeds; an interrupted run continues from its checkpoints, stacked as before.
+
+    Args:
+        bench: data and architecture.
+        run: where the choice and the checkpoints are kept.
+
+    Raises:
+        ValueError: train.stack=all with an architecture that cannot be stacked.
+    """
+
+    def __init__(self, bench: Bench, run: Run) -> None:
+        self._bench = bench
+        self._checkpoints = Checkpoints(run.directory, bench.job.settings.checkpoint_every_s)
+        kept = run.part(STACKING)
+        if kept is not None:
+            self.stacking = Stacking(**kept)
+            return
+        self.stacking = choose(bench.ensemble, len(bench.seeds), bench.data["train"], bench.job.settings)
+        run.save_part(STACKING, asdict(self.stacking))
+        how = "side by side" if self.stacking.stack > 1 else "one after another"
+        if len(bench.seeds) > 1:
+            log.info("seeds are trained %s: %s", how, self.stacking.why)
+
+    def fit(self, subsets: Tensor, report: Callable[[EpochReport], None]) -> Fit:
+        """Train every seed on its subset [S, n] of the training split; see `train.fit.fit`."""
+        data, settings = self._bench.data, self._bench.job.settings
+        return fit(
+            self._bench.ensemble,
+            self._bench.seeds,
+            subsets,
+            data["train"],
+            data["validation"],
+            settings,
+            report,
+            stack=self.stacking.stack,
+            checkpoints=self._checkpoints,
+        )
+
+    def finished(self, n: int) -> None:
+        """The trainings of size n are no longer needed."""
+        self._checkpoints.delete(f"{n}-")

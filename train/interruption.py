@@ -1,0 +1,71 @@
+"""Signals that end a run are held back until its state is saved, and then do what they would have done."""
+
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NoReturn
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # Ctrl-C; a cluster's kill; submitit's notice
+
+
+class Interruption:
+    """The signal that has arrived, if any, and the handlers that were there before."""
+
+    def __init__(self) -> None:
+        self.pending: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def deliver(self) -> None:
+        """Do what the pending signal would have done: another's handler is called, otherwise the run ends.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C.
+            SystemExit: the others, with the shell's exit code, 128 + number; unless another handler returns or
+                the signal was ignored.
+        """
+        number, self.pending = self.pending, None
+        assert number is not None
+        before = self._before.get(number, signal.SIG_DFL)
+        if before is signal.SIG_IGN:
+            return
+        if callable(before):  # Python's own for Ctrl-C; submitit's, which queues the job again
+            before(number, None)
+        else:
+            _end(number)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.pending == number == signal.SIGINT:  # a second Ctrl-C does not want to wait
+            raise KeyboardInterrupt
+        self.pending = number
+        log.warning("%s: stopping once the training's state is saved", signal.Signals(number).name)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Within it signals only set `pending`. Elsewhere than in the main thread they are left as they are.
+
+    A signal that nobody delivered within the block is delivered at its end.
+    """
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    for number in SIGNALS:
+        interruption._before[number] = signal.signal(number, interruption._note)
+    try:
+        yield interruption
+    finally:
+        for number, handler in interruption._before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+    if interruption.pending is not None:
+        interruption.deliver()
+
+
+def _end(number: int) -> NoReturn:
+    log.warning("interrupted: launch the same command again to continue")
+    raise SystemExit(128 + number)
