@@ -29,7 +29,7 @@ def dataset(name: str, samples: int, device: torch.device) -> Mapping[str, Devic
             "validation": _scaled(LabelledImages(images[:held_out], labels[:held_out]), 255),
         }
     train = parts["train"].images
-    erased = ErasedDataset(parts, [str(j) for j in range(10)], {}, train.mean((0, 2, 3)), train.std((0, 2, 3)))
+    erased = ErasedDataset(parts, tuple(map(str, range(10))), {}, train.mean((0, 2, 3)), train.std((0, 2, 3)))
     return to_device(erased, crop_padding=_CROP_PADDING, flip=name != "digits", device=device)
 
 

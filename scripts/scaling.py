@@ -13,7 +13,7 @@ from erasure.datasets.digits import Digits
 from erasure.source import splits
 from models.classifier import Classifier
 from models.mup import Parametrization
-from train.ensemble import Ensemble
+from train.ensemble import Ensemble, Weights
 from train.optimizer import ScheduleFree
 from train.randomness import generator
 
@@ -75,19 +75,21 @@ class Steps:
         warmup_steps: int = 0,
     ) -> None:
         self.ensemble, self.data, self.batch_size = Ensemble(model), data, batch_size
-        weights = self.ensemble.initial_weights([generator(seed, "init") for seed in seeds], data[0].device)
-        self.weights = {name: weight.requires_grad_() for name, weight in weights.items()}
-        self.optimizer = ScheduleFree(self.weights, model.learning_rates(), lr=lr, warmup_steps=warmup_steps)
-        self.optimizer.train()
+        initial = self.ensemble.initial_weights([generator(seed, "init") for seed in seeds], data[0].device)
+        self.optimizer = ScheduleFree(initial, model.learning_rates(), lr=lr, warmup_steps=warmup_steps)
         self._batches = [generator(seed, "batches") for seed in seeds]
+
+    @property
+    def weights(self) -> Weights:
+        """Of all seeds, [S, ...] each."""
+        return self.optimizer.weights
 
     def step(self) -> None:
         """One step of every seed, each on a batch of its own."""
         x, z = self.data
         index = torch.stack([torch.randint(len(z), (self.batch_size,), generator=source) for source in self._batches])
-        self.optimizer.zero_grad()
-        self.ensemble.losses(self.weights, x[index], z[index]).sum().backward()
-        self.optimizer.step()
+        _, gradients = self.ensemble.gradients(self.weights, x[index], z[index])
+        self.optimizer.step(gradients)
 
     def loss_bits(self) -> list[float]:
         """Of the averaged weights, on all of the data, per seed."""

@@ -13,7 +13,7 @@ from mdl.__main__ import VERB
 from train.optimizer import ScheduleFree
 
 CHECKPOINTS = 3  # the one that is hit: there are others to fall back to
-STEPS = 150  # optimiser steps before death mid-epoch
+STEPS = 60  # optimiser steps before death mid-epoch
 
 
 def die() -> NoReturn:
