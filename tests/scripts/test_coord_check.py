@@ -14,11 +14,11 @@ from scripts.coord_check import coordinates, slope, slopes
 from scripts.scaling import Architecture
 
 CASES = {
-    "mlp": [64, 128, 256, 512],
-    "mlp:activation=gelu": [64, 128, 256, 512],
-    "mlp:activation=swiglu": [64, 128, 256, 512],
-    "mlp:depth=4": [64, 128, 256, 512],
-    "lenet": [64, 128, 256, 512],
+    "mlp": [256, 512, 1024, 2048],
+    "mlp:activation=gelu": [256, 512, 1024, 2048],
+    "mlp:activation=swiglu": [256, 512, 1024, 2048],
+    "mlp:depth=4": [256, 512, 1024, 2048],
+    "lenet": [256, 512, 1024, 2048],
     "convnextv2:depth=1": [10, 20, 30, 40],
     "swinv2:depth=1": [20, 40, 60, 80],
 }
