@@ -54,7 +54,7 @@ def test_flat_under_mup(model: str) -> None:
 def test_growing_under_the_standard_parametrisation(model: str) -> None:
     exponents = measured(model, "standard")
     _, of_logits = exponents["readout"]
-    assert of_logits > 0.6
+    assert of_logits > 0.5
     growing = [layer for layer, (_, change) in exponents.items() if change > 0.3]
     assert len(growing) >= len(exponents) / 3, exponents
 
