@@ -4,12 +4,15 @@
 3: middle, 4: last), little-endian.
 """
 
+import contextlib
 import json
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
 _BLOCK = 32 * 1024
@@ -49,6 +52,8 @@ class WandbRun:
             elif kind == "run":
                 self.run = record.run
                 self.config |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
+            elif kind == "config":
+                self.config |= {item.key: json.loads(item.value_json) for item in record.config.update}
             elif kind == "exit":
                 self.exit_code = record.exit.exit_code
 
@@ -57,7 +62,18 @@ class WandbRun:
         return item.key or ".".join(item.nested_key)
 
 
-def only_run(directory: Path) -> WandbRun:
-    """The one W&B run below a directory."""
-    (path,) = directory.rglob("*.wandb")
-    return WandbRun(path)
+def only_run(directory: Path, pattern: str = "*.wandb", *, timeout_s: float = 60.0) -> WandbRun:
+    """The one W&B run below a directory, once its own process has written its end.
+
+    Raises:
+        ValueError: there is not exactly one whole run when the time is over.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        paths = list(directory.rglob(pattern))
+        with contextlib.suppress(AssertionError, struct.error, DecodeError):  # half written
+            if len(paths) == 1 and (run := WandbRun(paths[0])).exit_code is not None:
+                return run
+        if time.monotonic() > deadline:
+            raise ValueError(f"{directory} holds {len(paths)} W&B files, or one without an end")
+        time.sleep(0.1)

@@ -186,10 +186,14 @@ def test_saves_are_due_by_time_and_not_more_often_than_they_are_worth(
     [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143), (signal.SIGUSR2, SystemExit, 140)],
 )
 def test_a_signal_ends_the_run_after_the_save(
-    number: int, ending, code, data, settings: TrainSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    number: int, ending, code, data, settings: TrainSettings, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
     undisturbed = train(data, settings)
-    before = signal.getsignal(number)
+    # a shell starts what it puts in the background with Ctrl-C ignored
+    before = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    inherited = signal.signal(number, before)
+    request.addfinalizer(lambda: signal.signal(number, inherited))
     real, epochs = Training.run_epoch, []
 
     def run_epoch(self: Training) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 import wandb
 
-from tests.wandb_file import WandbRun, only_run
+from tests.wandb_file import only_run
 from train.logger import Logger, LoggerSettings
 
 Mode = Literal["online", "offline", "disabled"]
@@ -62,6 +62,6 @@ def test_a_dead_server_is_one_line_and_the_run_goes_on_offline(
     assert len(warnings) == 1
     assert "is logged offline" in warnings[0]
     assert "\n" not in warnings[0]
-    offline = [path for path in tmp_path.rglob("*.wandb") if "offline" in str(path)]
-    assert [point["mdl/n"] for point in WandbRun(offline[0]).history] == [1]
+    offline = only_run(tmp_path, "*offline*/*.wandb")
+    assert [point["mdl/n"] for point in offline.history] == [1]
     wandb.teardown()
