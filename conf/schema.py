@@ -16,6 +16,7 @@ from pydantic import ConfigDict, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 TARGETS = ("dataset", "eraser", "model")  # sections that name a class of ours in _target_
+VARIABLES = "experiment"  # what an experiment sweeps over and its sections refer to; no part of a run
 
 
 T = TypeVar("T")
@@ -110,6 +111,7 @@ def validate(config: Mapping[str, Any], sections: Mapping[str, Callable]) -> dic
         ConfigError: unknown or missing key, or value of the wrong type; suggests the nearest key.
     """
     common = keyword_only(Common)
+    config = {key: value for key, value in config.items() if key != VARIABLES}
     known = [*TARGETS, *sections, *common]
     for key in config:
         if key not in known:

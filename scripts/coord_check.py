@@ -5,6 +5,7 @@ python -m scripts.coord_check --out docs/coord_check.png
 
 import argparse
 import itertools
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ class Recorder:
         self.outputs: dict[str, Tensor] = {}
         for name, module in model.named_modules():
             kind = type(module).__name__
-            if kind in ("Linear", "Conv2d") or kind.endswith("Block"):
+            if kind.endswith(("Linear", "Conv2d", "Block")):
                 module.register_forward_hook(lambda _, __, out, name=name: self.outputs.update({name: out.detach()}))
 
 
@@ -123,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--steps={options.steps}: must be at least 1")
     if options.widths and len(set(options.widths)) < 4:
         parser.error(f"--widths={options.widths}: needs at least 4 different widths")
+    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     architectures = [Architecture.parse(text) for text in options.model]
     results: dict[tuple[str, Parametrization], Measured] = {}
     with Display("coordinate check") as display:

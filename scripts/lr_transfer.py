@@ -5,6 +5,7 @@ python -m scripts.lr_transfer --out docs/lr_transfer.png
 
 import argparse
 import itertools
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ def _powers(low: int, high: int) -> list[float]:
 
 STUDIES: Mapping[str, Study] = {
     "mlp": Study([128, 256, 512, 1024], 40, [0, 1, 2, 3], _powers(-12, -3)),
-    "convnextv2": Study([10, 20, 40, 80], 30, [0], _powers(-12, -4)),
+    "convnextv2": Study([10, 20, 40, 80], 30, [0], _powers(-12, -6)),
 }
 DEFAULT = ["mlp", "convnextv2:depth=1"]
 
@@ -84,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", nargs="+", default=DEFAULT, help="such as mlp:depth=4 (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("lr_transfer.png"), help="figure (default: %(default)s)")
     options = parser.parse_args(arguments)
+    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     architectures = [Architecture.parse(text) for text in options.model]
     for architecture in architectures:
         if architecture.name not in STUDIES:
@@ -126,6 +128,11 @@ def print_table(results: Mapping[tuple[str, Parametrization], Losses]) -> None:
 
 def draw(names: Sequence[str], results: Mapping[tuple[str, Parametrization], Losses], path: Path) -> None:
     """A row per model, a column per parametrisation; a curve per width, darker when wider, its optimum marked."""
+
+    def lowest(name: str) -> float:
+        """Bottom of a row's shared axis: the least loss of the model, with room for its mark."""
+        return 0.8 * min(min(by_rate.values()) for p in PARAMETRIZATIONS for by_rate in results[name, p].values())
+
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.4, 3.5 * len(names)), layout="constrained")
         axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
@@ -139,13 +146,13 @@ def draw(names: Sequence[str], results: Mapping[tuple[str, Parametrization], Los
                 )
                 ax.plot([optimum(by_rate)], [min(by_rate.values())], marker="v", markersize=9, color=colour)
             ax.axhline(math.log2(10), color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-            ax.set(xscale="log", title=f"{name}: {TITLES[parametrization]}, optimum moves × {movement(losses):.1f}")
+            ax.set(xscale="log", title=f"{TITLES[parametrization]}: optimum moves × {movement(losses):.1f}")
             ax.set_yscale("log")
-            ax.set_ylim(top=2 * math.log2(10))
+            ax.set_ylim(lowest(name), 2 * math.log2(10))
             if row == len(names) - 1:
                 ax.set_xlabel("learning rate at base width")
             if not column:
-                ax.set_ylabel("loss (bits per label)")
+                ax.set_ylabel(f"{name}\nloss (bits per label)")
             ax.legend(title="width", fontsize=9)
         figure.savefig(path)
 

@@ -1,9 +1,11 @@
 """Every YAML composes, satisfies its schema, lists every option it has, and can be instantiated."""
 
+import math
 from collections.abc import Callable
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from conf.groups import CONF, choices, groups, keys
@@ -57,11 +59,40 @@ def test_defaults_compose_for_every_verb(verb) -> None:
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_opens_with_its_header_and_composes(experiment: str) -> None:
-    first, *rest = (CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines()
+def test_every_experiment_composes_with_every_value_that_it_sweeps_over(experiment: str) -> None:
+    first, *header = (CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines()
     assert first == "# @package _global_"
-    assert any(f"+experiment={experiment}" in line for line in rest if line.startswith("#"))
-    composed(MDL, f"+experiment={experiment}")
+    (command,) = [line for line in header if line.startswith("# python -m ")]
+    verb = {"mdl": MDL, "train": TRAIN}[command.split()[3]]
+    assert command.endswith(f"-m +experiment={experiment}")
+    swept = sweep_values(experiment)
+    (runs,) = [int(line.split()[1]) for line in header if line.startswith("# ") and " runs" in line]
+    assert runs == math.prod(len(values) for values in swept)
+    for i in range(max(map(len, swept))):
+        composed(verb, f"+experiment={experiment}", *[values[i % len(values)] for values in swept])
+
+
+@pytest.mark.parametrize("experiment", choices("experiment"))
+def test_every_experiment_can_be_had_small(experiment: str) -> None:
+    config = composed(MDL, f"+experiment={experiment}", "dataset=digits", "train=quick")
+    assert config["dataset"]["name"] == "digits"
+    assert config["train"]["warmup_steps"] == keys("train", "quick")["warmup_steps"]
+
+
+def test_a_swept_size_reaches_the_model_and_no_further() -> None:
+    config = composed(MDL, "+experiment=fig4", "experiment.size=[256,3]")
+    assert (config["model"]["width"], config["model"]["depth"]) == (256, 3)
+    assert "experiment" not in config
+
+
+def sweep_values(experiment: str) -> list[list[str]]:
+    """The overrides that an experiment sweeps over, a list for each of its parameters."""
+    params = OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml").hydra.sweeper.params
+    overrides = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])
+    return [
+        [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+        for override in overrides
+    ]
 
 
 def test_the_control_is_known_by_its_yaml() -> None:
