@@ -95,11 +95,11 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
     sweep = Path(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
     outcome: dict[str, Any] = {"overrides": list(hydra_config.overrides.task), "exit_code": 0}
     started = time.monotonic()
-    if not sweep and hydra_config.sweeper.get("params"):
-        raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
     if sweep:
         log.info("\n#%s  %s", hydra_config.job.num, "  ".join(outcome["overrides"]))
     try:
+        if not sweep and hydra_config.sweeper.get("params"):
+            raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
         checked = validate(plain(config), verb.sections)
         result = verb.run(checked, sweep.name if sweep else None)
         outcome |= {
