@@ -32,7 +32,8 @@ class FastGlobalResponseNorm(GlobalResponseNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, H, W, C]."""
-        squares = x.float().square().sum((1, 2), keepdim=True)
+        wide = x.float()
+        squares = (wide * wide).sum((1, 2), keepdim=True)
         norm = squares.clamp_min(1e-30).sqrt()  # the root's derivative is infinite at 0
         relative = norm / (norm.mean(-1, keepdim=True) + self.eps)
         return x * (1 + self.weight * relative).to(x.dtype) + self.bias

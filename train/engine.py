@@ -9,6 +9,7 @@ from torch import Tensor
 from train.checkpoint import Checkpoints
 from train.fit import Fit, fit
 from train.job import Bench
+from train.memory import keep_freed_memory
 from train.run import Run
 from train.stacking import STACKING, Stacking, choose
 from train.training import EpochReport
@@ -28,6 +29,7 @@ class Engine:
     """
 
     def __init__(self, bench: Bench, run: Run) -> None:
+        keep_freed_memory()
         self._bench = bench
         self._checkpoints = Checkpoints(run.directory, bench.job.settings.checkpoint_every_s)
         kept = run.part(STACKING)
