@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import torch
 
-
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's mallopt parameters
 _KEEP_FREE, _LARGEST_KEPT = 2**31 - 1, 2**25  # bytes; the latter is glibc's largest
 
