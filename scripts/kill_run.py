@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from train.stacking import Stacking
+
 NUMBERS = ("mdl", "curve", "power_law", "final")
 _POLL_S = 0.05
 
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         undisturbed = _finish([*command, f"runs_dir={scratch}/undisturbed"], Path(scratch, "undisturbed"))
         timing = undisturbed["timing"]
-        stack = "one" if timing["stacking"]["stack"] == 1 else "all"
+        stack = Stacking(**timing["stacking"]).setting
         within = options.within_s or timing["seconds"] / 10
         print(f"undisturbed: {timing['seconds']:.1f} s, train.stack={stack}", flush=True)
         disturbed = [*command, f"runs_dir={scratch}/killed", f"train.stack={stack}", "train.checkpoint_every_s=0.2"]

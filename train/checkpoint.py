@@ -30,13 +30,14 @@ class Checkpoints:
     def __init__(self, directory: Path, every_s: float) -> None:
         self.directory = directory
         self._every_s = every_s
-        self._saved_at = time.monotonic()
-        self._took_s = 0.0
+        self._started = time.monotonic()
+        self._saved_at: dict[str, float] = {}
+        self._took_s: dict[str, float] = {}
 
-    @property
-    def due(self) -> bool:
-        """Whether it is time to save again."""
-        return time.monotonic() - self._saved_at >= max(self._every_s, self._took_s / _MAX_SHARE)
+    def due(self, name: str) -> bool:
+        """Whether it is time to save the training of this name again."""
+        since = time.monotonic() - self._saved_at.get(name, self._started)
+        return since >= max(self._every_s, self._took_s.get(name, 0.0) / _MAX_SHARE)
 
     def save(self, name: str, state: State) -> None:
         """Save a training's state as the newest of its name.
@@ -50,8 +51,8 @@ class Checkpoints:
         save_tensors(self.directory / f"checkpoint-{name}.{number}.safetensors", *state)
         for old in sorted(older)[: 1 - _KEPT]:
             older[old].unlink()
-        self._saved_at = time.monotonic()
-        self._took_s = self._saved_at - started
+        self._saved_at[name] = time.monotonic()
+        self._took_s[name] = self._saved_at[name] - started
 
     def load(self, name: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]] | None:
         """The newest state of this name that is whole, or None; damaged ones are deleted with a warning."""
@@ -74,7 +75,7 @@ class Checkpoints:
 
         def check() -> None:
             interrupted = interruption.pending is not None
-            if interrupted or self.due:
+            if interrupted or self.due(name):
                 self.save(name, state())
             if interrupted:
                 interruption.deliver()

@@ -38,9 +38,8 @@ class Engine:
             return
         self.stacking = choose(bench.ensemble, len(bench.seeds), bench.data["train"], bench.job.settings)
         run.save_part(STACKING, asdict(self.stacking))
-        how = "side by side" if self.stacking.stack > 1 else "one after another"
         if len(bench.seeds) > 1:
-            log.info("seeds are trained %s: %s", how, self.stacking.why)
+            log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 
     def fit(self, subsets: Tensor, report: Callable[[EpochReport], None]) -> Fit:
         """Train every seed on its subset [S, n] of the training split; see `train.fit.fit`."""
@@ -54,6 +53,7 @@ class Engine:
             settings,
             report,
             stack=self.stacking.stack,
+            threads=self.stacking.threads,
             checkpoints=self._checkpoints,
         )
 

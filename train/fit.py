@@ -1,8 +1,10 @@
-"""All members of an ensemble trained, side by side in one stack or one stack after another."""
+"""All members of an ensemble trained: in one stack, one after another, or each in a thread of its own."""
 
 import contextlib
+import copy
 import dataclasses
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,9 +15,10 @@ from train.checkpoint import Checkpoints
 from train.data import DeviceImages
 from train.early_stopping import MemberCurve
 from train.ensemble import Ensemble, Weights
-from train.interruption import interruptible
+from train.interruption import InterruptedThreadError, Interruption, interruptible
 from train.memory import advice
 from train.settings import TrainSettings
+from train.threads import in_threads
 from train.training import EpochReport, Training
 
 log = logging.getLogger(__name__)
@@ -74,6 +77,7 @@ def fit(
     report: Callable[[EpochReport], None] = lambda _: None,
     *,
     stack: int | None = None,
+    threads: bool = False,
     checkpoints: Checkpoints | None = None,
 ) -> Fit:
     """Train one member per seed, each on its own subset of the training split, until it stops improving.
@@ -89,7 +93,8 @@ def fit(
         validation: split for early stopping.
         settings: how to train.
         report: called after every evaluation.
-        stack: members trained at once; all that can be by default.
+        stack: members in one network; all that can be by default.
+        threads: train the stacks at the same time, instead of one after another.
         checkpoints: where unfinished trainings are saved and found again; signals then wait for the save.
 
     Raises:
@@ -98,44 +103,88 @@ def fit(
     """
     stack = (len(seeds) if ensemble.stacks else 1) if stack is None else stack
     groups = [list(seeds[first : first + stack]) for first in range(0, len(seeds), stack)]
-    best, last, curves = [], [], []
-    epochs_before = 0
-    for i, (group, subset) in enumerate(zip(groups, subsets.split(stack), strict=True)):
-        training = Training(ensemble, group, subset, train, validation, settings)
+    parts = subsets.split(stack)
+    progress = _Progress(report, len(groups))
 
-        def place(of_stack: EpochReport, i: int = i, epochs_before: int = epochs_before) -> None:
-            report(dataclasses.replace(of_stack, stack=(i, len(groups)), epochs_before=epochs_before))
+    def train_stack(i: int, check: Callable[[], None] = lambda: None) -> Training:
+        own = copy.deepcopy(ensemble) if threads else ensemble  # a forward pass lends its module the weights
+        training = Training(own, groups[i], parts[i], train, validation, settings)
+        saved = _Saved(checkpoints, f"{subsets.shape[1]}-{i}", interruption) if checkpoints else None
+        _run(training, saved, progress.of(i), check, keep=len(groups) > 1)
+        return training
 
-        _run(training, f"{subsets.shape[1]}-{i}", place, checkpoints, keep=len(groups) > 1)
-        epochs_before += training.epoch
-        best.append(training.best)
-        last.append(training.last)
-        curves += [stopping.curve for stopping in training.stopping]
-    return Fit(ensemble, _join(best), _join(last), curves, stack)
+    with interruptible() if checkpoints else contextlib.nullcontext(Interruption()) as interruption:
+        while True:
+            try:
+                count = len(groups)
+                trainings = in_threads(train_stack, count) if threads else [train_stack(i) for i in range(count)]
+                break
+            except InterruptedThreadError:  # where its handler returns, go on from the checkpoints
+                interruption.deliver()
+    curves = [stopping.curve for training in trainings for stopping in training.stopping]
+    best, last = (_join([getattr(training, kind) for training in trainings]) for kind in ("best", "last"))
+    return Fit(ensemble, best, last, curves, stack)
+
+
+class _Progress:
+    """Reports of several stacks, whether one after another or at the same time, as one."""
+
+    def __init__(self, report: Callable[[EpochReport], None], stacks: int) -> None:
+        self._report, self._epochs, self._lock = report, [0] * stacks, threading.Lock()
+
+    def of(self, i: int) -> Callable[[EpochReport], None]:
+        """What stack number `i` calls."""
+
+        def place(report: EpochReport) -> None:
+            with self._lock:
+                self._epochs[i] = report.epoch
+                elsewhere = sum(self._epochs) - report.epoch
+                stack = (i, len(self._epochs))
+                self._report(dataclasses.replace(report, stack=stack, epochs_elsewhere=elsewhere))
+
+        return place
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """One training's checkpoints."""
+
+    checkpoints: Checkpoints
+    name: str
+    interruption: Interruption
+
+    def resume(self, training: Training) -> None:
+        """Continue from the last checkpoint, if there is one, and save from now on."""
+        state = self.checkpoints.load(self.name)
+        if state is not None and training.restore(*state):
+            log.info("continuing at training size %d, epoch %d", training.subsets.shape[1], training.epoch)
+        elif state is not None:
+            log.warning("the checkpoint %s is of other seeds or stacks: this training starts again", self.name)
+        training.before_step = self.checkpoints.before_step(self.name, training.state, self.interruption)
 
 
 def _run(
     training: Training,
-    name: str,
+    saved: _Saved | None,
     report: Callable[[EpochReport], None],
-    checkpoints: Checkpoints | None,
+    check: Callable[[], None],
     *,
     keep: bool,
 ) -> None:
-    """Run a training from its last checkpoint on; `keep`: save it when finished, too, as others come after it."""
-    with contextlib.ExitStack() as cleanup:
-        if checkpoints is not None:
-            interruption = cleanup.enter_context(interruptible())
-            saved = checkpoints.load(name)
-            if saved is not None and training.restore(*saved):
-                log.info("continuing at training size %d, epoch %d", training.subsets.shape[1], training.epoch)
-            elif saved is not None:
-                log.warning("the checkpoint %s is of other seeds or stacks: this training starts again", name)
-            training.before_step = checkpoints.before_step(name, training.state, interruption)
-        unfinished = bool(training.active)
-        training.run(report)
-        if checkpoints is not None and keep and unfinished:
-            checkpoints.save(name, training.state())
+    """Run a training from its last checkpoint on; `keep`: save it when finished, too, as there are others."""
+    if saved is not None:
+        saved.resume(training)
+    save_if_due = training.before_step
+
+    def before_step() -> None:
+        save_if_due()
+        check()
+
+    training.before_step = before_step
+    unfinished = bool(training.active)
+    training.run(report)
+    if saved is not None and keep and unfinished:
+        saved.checkpoints.save(saved.name, training.state())
 
 
 def _join(stacks: Sequence[Weights]) -> Weights:

@@ -24,9 +24,9 @@ class TrainSettings:
         crop_padding: random crops from images padded by this fraction of their side (the paper: 0.125).
         precision: "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
         eval_batch_size: examples per evaluation batch.
-        stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" times a few steps
-            of both and takes the faster. Results agree to floating-point reordering, so that it is no part of
-            a run's identity.
+        stack: "all" trains all seeds in one stacked network, "one" one after another, "threads" each in a thread
+            of its own (CPU); "auto" times a few steps of each and takes the fastest. Results agree to
+            floating-point reordering, so that it is no part of a run's identity.
         checkpoint_every_s: seconds between checkpoints within a training; no part of a run's identity, either.
 
     Raises:
@@ -46,7 +46,7 @@ class TrainSettings:
     crop_padding: float
     precision: Literal["auto", "float32", "bfloat16"]
     eval_batch_size: int
-    stack: Literal["auto", "all", "one"]
+    stack: Literal["auto", "all", "one", "threads"]
     checkpoint_every_s: float
 
     def __post_init__(self) -> None:

@@ -32,20 +32,20 @@ class EpochReport:
         epoch: epochs finished.
         validation_bits: latest validation loss of each member that was still training.
         members: members at the start, trained at the same time.
-        stack: number of this stack of members, from 0, and how many stacks train one after another.
-        epochs_before: epochs that the stacks before this one took.
+        stack: number of this stack of members, from 0, and how many stacks there are.
+        epochs_elsewhere: epochs that the other stacks have finished, together.
     """
 
     epoch: int
     validation_bits: Sequence[float]
     members: int
     stack: tuple[int, int] = (0, 1)
-    epochs_before: int = 0
+    epochs_elsewhere: int = 0
 
     @property
     def mean_epochs(self) -> float:
         """Epochs finished, averaged over all stacks."""
-        return (self.epochs_before + self.epoch) / self.stack[1]
+        return (self.epochs_elsewhere + self.epoch) / self.stack[1]
 
     def __str__(self) -> str:
         going = len(self.validation_bits)

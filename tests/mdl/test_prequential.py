@@ -1,8 +1,16 @@
-"""The share of work done, on which the time left is based."""
+"""The order of the sizes, what a full disk does, and the share of work done, on which the time left is based."""
 
+import errno
 import itertools
+import json
+from pathlib import Path
 
+import pytest
+
+import erasure.storage
+from mdl.__main__ import VERB as MDL
 from mdl.prequential import Work
+from train.run import Run
 from train.settings import TrainSettings
 
 
@@ -18,3 +26,54 @@ def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: Trai
         assert all(a <= b for group in shares for a, b in itertools.pairwise(group))
         if len(set(lengths)) == 1:  # nothing unexpected happened
             assert shares[-1][-1] > 0.8
+
+
+SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]
+SMALL += ["train.stack=all", "logger.mode=disabled", "cache_dir=cache"]
+
+
+def numbers(runs: str) -> tuple[dict, list[str]]:
+    """A run's numbers and its loss curves."""
+    (path,) = Path(runs).glob("mdl-*/result.json")
+    result = json.loads(path.read_text())
+    kept = {name: result[name] for name in ("run_id", "mdl", "curve", "final")}
+    return kept, (path.parent / "curves.csv").read_text().splitlines()
+
+
+def test_the_order_of_the_sizes_changes_nothing_but_itself(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, trained = Run.save_part, []
+
+    def note(self: Run, name: str, part) -> None:
+        trained.append(name)
+        save(self, name, part)
+
+    monkeypatch.setattr(Run, "save_part", note)
+    assert command(MDL, *SMALL, "runs_dir=smallest").code == 0
+    assert command(MDL, *SMALL, "runs_dir=largest", "mdl.order=largest_first").code == 0
+    sizes = [name for name in trained if name.isdigit()]
+    assert sizes[3:] == sizes[2::-1] == sorted(sizes[:3], key=int, reverse=True)
+    assert numbers("smallest") == numbers("largest")
+
+
+def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command(MDL, *SMALL, "runs_dir=undisturbed").code == 0
+    save_file, saved = erasure.storage.save_file, []
+
+    def no_space(tensors, path, metadata=None) -> None:
+        if len(saved) == 4:
+            Path(path).write_bytes(b"half of a checkpoint")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        saved.append(path)
+        save_file(tensors, path, metadata=metadata)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(erasure.storage, "save_file", no_space)
+        disk.setattr("train.checkpoint._MAX_SHARE", 1e9)  # save before every step, however long that takes
+        failed = command(MDL, *SMALL, "runs_dir=full", "train.checkpoint_every_s=0.001")
+    assert failed.code == 1
+    assert "no space left on disk" in failed.err
+    (directory,) = Path("full").iterdir()
+    assert not list(directory.glob(".*"))
+    assert len(list(directory.glob("checkpoint-*"))) in (1, 2)
+    assert command(MDL, *SMALL, "runs_dir=full").code == 0
+    assert numbers("full") == numbers("undisturbed")

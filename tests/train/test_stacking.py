@@ -1,4 +1,4 @@
-"""The choice between side by side and one after another is measured, made once, and can be overruled."""
+"""The choice between one network, threads and one after another is measured, and can be overruled."""
 
 import dataclasses
 
@@ -28,38 +28,45 @@ def ensemble(kind: type[LinearClassifier] = LinearClassifier) -> Ensemble:
     return Ensemble(kind((1, 4, 4), 3))
 
 
-@pytest.mark.parametrize(("together", "alone", "stack"), [(0.004, 0.001, 4), (0.005, 0.001, 1)])
-def test_the_faster_one_is_taken_and_the_times_are_told(
-    together: float, alone: float, stack: int, train, settings: TrainSettings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("seconds", "setting", "stack"),
+    [
+        ({"all": 0.003, "threads": 0.005, "one": 0.004}, "all", 4),
+        ({"all": 0.005, "threads": 0.005, "one": 0.004}, "one", 1),
+        ({"all": 0.005, "threads": 0.003, "one": 0.004}, "threads", 1),
+    ],
+)
+def test_the_fastest_is_taken_and_the_times_are_told(
+    seconds: dict[str, float], setting: str, stack: int, train, settings: TrainSettings, monkeypatch
 ) -> None:
-    auto = dataclasses.replace(settings, stack="auto")
-    monkeypatch.setattr(stacking, "step_seconds", lambda _, members, *__: alone if members == 1 else together)
-    chosen = stacking.choose(ensemble(), 4, train, auto)
-    assert chosen.stack == stack
-    assert chosen.step_seconds == pytest.approx((together, 4 * alone))
+    monkeypatch.setattr(stacking, "step_seconds", lambda _, __, how, *___: seconds[how])
+    monkeypatch.setattr(stacking.torch, "get_num_threads", lambda: 2)
+    chosen = stacking.choose(ensemble(), 4, train, dataclasses.replace(settings, stack="auto"))
+    assert (chosen.setting, chosen.stack, chosen.step_seconds) == (setting, stack, seconds)
     assert "4.00 ms one after another" in chosen.why
+    monkeypatch.setattr(stacking.torch, "get_num_threads", lambda: 1)
+    alone = stacking.choose(ensemble(), 4, train, dataclasses.replace(settings, stack="auto"))
+    assert "in threads" not in alone.why
 
 
 def test_it_measures_and_disturbs_nothing(train, settings: TrainSettings) -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
     chosen = stacking.choose(ensemble(), 3, train, dataclasses.replace(settings, stack="auto"))
-    assert chosen.step_seconds is not None
-    assert 0 < min(chosen.step_seconds) < 1
+    assert {"all", "one"} <= set(chosen.step_seconds)
+    assert all(0 < seconds < 1 for seconds in chosen.step_seconds.values())
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_the_option_overrules_it(train, settings: TrainSettings) -> None:
-    choices = {
-        option: stacking.choose(ensemble(), 3, train, dataclasses.replace(settings, stack=option)).stack
-        for option in ("all", "one")
-    }
-    assert choices == {"all": 3, "one": 1}
+    for option, stack in (("all", 3), ("one", 1), ("threads", 1)):
+        chosen = stacking.choose(ensemble(), 3, train, dataclasses.replace(settings, stack=option))
+        assert (chosen.setting, chosen.stack) == (option, stack)
 
 
 def test_what_cannot_be_stacked_is_not(train, settings: TrainSettings) -> None:
     assert stacking.choose(ensemble(Unstackable), 3, train, dataclasses.replace(settings, stack="auto")).stack == 1
-    with pytest.raises(ValueError, match="train.stack=all: Unstackable cannot be stacked; choose auto or one"):
+    with pytest.raises(ValueError, match="train.stack=all: Unstackable cannot be stacked; choose auto, one or threads"):
         stacking.choose(ensemble(Unstackable), 3, train, settings)
 
 
