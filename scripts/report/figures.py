@@ -1,5 +1,6 @@
 """The report's figures: codelength over width and depth, what erasure adds to it, loss curves. PNG and PDF."""
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,15 +13,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from conf.groups import keys as read_keys
 from erasure.storage import replacing
 from scripts.report.groups import Block, Cell, Row
-from train.compare import Spread
+from scripts.report.read import KNOWN
 from train.loss_curves import LossCurve
 from train.style import STYLE, chance_line, shared_legend
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
 MAX_FIGURES = 12  # of one kind: more take longer than anybody looks at
+_SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins
 Colours = Mapping[str, str]
+
+keys = functools.cache(read_keys)
 
 
 def draw_figures(
@@ -28,41 +33,58 @@ def draw_figures(
 ) -> tuple[list[Path], list[str]]:
     """Draw what the runs allow; the files, and a line on each panel or figure that was left out."""
     scaled = [(b, o, p) for b in blocks if b.verb == "mdl" for o in ("width", "depth") if (p := scaling_panels(b, o))]
-    whole = [(block, [row for row in block.rows if any(c.curves for c in row.cells.values())]) for block in blocks]
-    whole = [(block, rows) for block, rows in whole if rows]
+    whole = [(block, model, rows) for block in blocks for model, rows in _with_curves(block).items()]
     jobs: list[tuple[str, Sequence[str], Callable[[], Figure]]] = []
     left_out = []
     for block, option, panels in scaled[:MAX_FIGURES]:
         name = f"{block.name}-over-{option}"
-        jobs.append((name, _names(panels)[MAX_PANELS:], lambda o=option, p=panels: _scaling(p, o, colours)))
-    for block, rows in whole[:MAX_FIGURES]:
+        jobs.append((name, list(panels)[MAX_PANELS:], lambda o=option, p=panels: _scaling(p, o, colours)))
+    for block, model, rows in whole[:MAX_FIGURES]:
         names = [row.label for row in rows[MAX_PANELS:]]
-        jobs.append((f"{block.name}-loss-curves", names, lambda b=block, r=rows: _loss_figure(b, r, colours)))
+        jobs.append((f"{block.name}-{model}-loss-curves", names, lambda b=block, r=rows: _loss_figure(b, r, colours)))
     left_out += [f"figure {b.name}-over-{o}: left out" for b, o, _ in scaled[MAX_FIGURES:]]
-    left_out += [f"figure {block.name}-loss-curves: left out" for block, _ in whole[MAX_FIGURES:]]
+    left_out += [f"figure {block.name}-{model}-loss-curves: left out" for block, model, _ in whole[MAX_FIGURES:]]
     paths = []
     for i, (name, hidden, draw) in enumerate(jobs):
         progress(i, len(jobs))
         if hidden:
             left_out.append(
-                f"figure {name}: {len(hidden)} panels left out, from {hidden[0]} on; give fewer runs for them"
+                f"figure {name}: {MAX_PANELS} panels of {MAX_PANELS + len(hidden)}; report on fewer runs for the others"
             )
-        with mpl.rc_context(STYLE | {"pdf.fonttype": 42}):
+        with mpl.rc_context(STYLE | _SAVING):
             figure = draw()
             for kind in ("png", "pdf"):
                 paths.append(directory / "figures" / f"{name}.{kind}")
                 with replacing(paths[-1]) as temporary:
                     figure.savefig(temporary, format=kind, dpi=150)
+                figure.set_layout_engine("none")  # keep the layout found: finding it takes a third of the time
     return paths, left_out
 
 
+def _with_curves(block: Block) -> dict[str, list[Row]]:
+    """Rows with loss curves by model; those of the base width or depth first, then by size."""
+    found: dict[str, list[Row]] = {}
+    for row in block.rows:
+        if any(cell.curves for cell in row.cells.values()):
+            found.setdefault(row.config["model"]["name"], []).append(row)
+    return {model: sorted(rows, key=lambda row: len(_unlike_base(row))) for model, rows in found.items()}
+
+
+def _unlike_base(row: Row) -> set[str]:
+    """Numbers and options of the model that are not its YAML's."""
+    model = row.config["model"]
+    base = keys("model", model["name"]) if model["name"] in KNOWN["model"] else {}
+    return {key for key in base if key in model and model[key] != base[key]}
+
+
 def scaling_panels(block: Block, option: str) -> dict[str, list[Row]]:
-    """Rows that differ in one number of the model only, at least two of them; by title, longest first."""
+    """Rows that differ in one number of the model only, at least two of them; by title, the base sizes first."""
     panels: dict[str, list[Row]] = {}
     for row in block.rows:
         if isinstance(row.config["model"].get(option), int):
             panels.setdefault(json.dumps(_without(row.config, option), sort_keys=True), []).append(row)
-    kept = sorted((rows for rows in panels.values() if len(rows) > 1), key=lambda rows: -len(rows))
+    several = (rows for rows in panels.values() if len(rows) > 1)
+    kept = sorted(several, key=lambda rows: (len(_unlike_base(rows[0]) - {option, "activation"}), -len(rows)))
     titles: dict[str, list[Row]] = {}
     for rows in kept:
         model = rows[0].config["model"]
@@ -77,10 +99,6 @@ def scaling_panels(block: Block, option: str) -> dict[str, list[Row]]:
 def _without(config: Mapping[str, Any], option: str) -> dict[str, Any]:
     model = {key: value for key, value in config["model"].items() if key != option}
     return {"model": model} | {key: config.get(key) for key in ("train", "mdl", "dtype")}
-
-
-def _names(panels: Mapping[str, Any]) -> list[str]:
-    return list(panels)
 
 
 def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> Figure:
@@ -154,12 +172,19 @@ def _loss_figure(block: Block, rows: Sequence[Row], colours: Colours) -> Figure:
         chance_line(ax, math.log2(_classes(row)), "uniform code")
         ax.set_title(row.label, fontsize=10, wrap=True)
         ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
-        ax.set_xscale("symlog", linthresh=10)
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
-        ax.set_xlim(left=0)
+        _epoch_axis(ax, max(curve.epochs[-1] for cell in row.cells.values() for curve in cell.curves.values()))
         ax.set_ylim(0, max(1.12 * math.log2(_classes(row)), ax.get_ylim()[1]))
     shared_legend(figure, axes)
     return figure
+
+
+def _epoch_axis(ax: Axes, last: float) -> None:
+    """Logarithmic, with epoch 0 on it."""
+    steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
+    ax.set_xscale("function", functions=(np.log1p, np.expm1))
+    ax.set_xticks([0, *(step for step in steps if step <= last)])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
+    ax.set_xlim(0, last)
 
 
 def _classes(row: Row) -> int:
@@ -179,5 +204,6 @@ def mean_curve(curves: Sequence[LossCurve]) -> tuple[list[float], list[float], l
     if not curves:
         return [], [], []
     shortest = min(len(curve.epochs) for curve in curves)
-    spreads = [Spread.of([float(curve.validation_bits[i]) for curve in curves]) for i in range(shortest)]
-    return curves[0].epochs[:shortest].tolist(), [s.mean for s in spreads], [s.std or 0.0 for s in spreads]
+    bits = np.array([curve.validation_bits[:shortest] for curve in curves])
+    std = bits.std(0, ddof=1) if len(bits) > 1 else np.zeros(shortest)
+    return curves[0].epochs[:shortest].tolist(), bits.mean(0).tolist(), std.tolist()

@@ -1,5 +1,6 @@
 """Finished runs arranged for comparison: a block per dataset, a row per model, a cell per eraser, pairs by seed."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,7 +46,7 @@ class Cell:
         return Spread.of(self.result[section][key]) if self.result and section in self.result else None
 
 
-@dataclass
+@dataclass(eq=False)
 class Row:
     """Everything but the eraser and the seeds is shared."""
 
@@ -73,11 +74,13 @@ class Row:
         missing = [seed for seed in self.seeds if seed not in cell.seeds]
         return f"{len(cell.seeds)} of {len(self.seeds)} seeds" if missing else ""
 
+    @functools.cache  # noqa: B019 rows live as long as the report
     def difference(self, eraser: str, section: str, key: str) -> Difference | None:
         """To the control, over the seeds that both have; None without a control or a common seed."""
         pair = self._pair(eraser)
         return None if pair is None else paired_difference(pair[0][section][key], pair[1][section][key])
 
+    @functools.cache  # noqa: B019
     def backfire(self, eraser: str) -> Backfire | None:
         """Of the seeds that both have."""
         pair = self._pair(eraser)
@@ -93,6 +96,7 @@ class Row:
             return ()
         return cell, self.control
 
+    @functools.cache  # noqa: B019
     def _pair(self, eraser: str) -> tuple[Result, Result] | None:
         both = self._both(eraser)
         common = [seed for seed in both[0].seeds if seed in both[1].seeds] if both else []

@@ -143,8 +143,9 @@ def _numbers(name: str, spread: Spread | None) -> dict[str, Any]:
 def _final(block: Block) -> Table:
     caption = (
         f"Trained on all of {block.dataset}: test loss in bits per label and accuracy; Δ of the test loss; the "
-        "training size and the epoch from which the loss stays below the control's (epochs: best validation loss so far); "
-        f"the sharpest fall of the validation loss within {DROP_WINDOW_EPOCHS} epochs, and when it began. "
+        "training size and the epoch from which the loss stays below the control's (epochs: its best "
+        "so far, in validation); the sharpest fall of the validation loss within "
+        f"{DROP_WINDOW_EPOCHS} epochs, and when it began. "
         f"A run backfires that ends significantly below its control. {_MARKS}"
     )
     headings = ["model", "eraser", "test loss (bits)", "accuracy (%)", "Δ (bits)", "below control", "backfires",
