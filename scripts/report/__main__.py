@@ -59,6 +59,7 @@ def build(roots: Sequence[Path], out: Path) -> int:
     print(f"; {len(reading.problems)} remarks above and on the page" if reading.problems else "")
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
     print(f"figures: {len(figures)} files in {out / 'figures'}")
+    print("grids of erased images need the datasets: python -m scripts.show_erasers dataset=NAME")
     return 0
 
 

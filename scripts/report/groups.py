@@ -150,6 +150,7 @@ def arrange(reading: Reading) -> list[Block]:
     """Runs as blocks of rows and cells; adds to the reading's problems what cannot stand side by side."""
     parts = [_shared(run) for run in reading.runs]
     datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",))
+    datasets = [_with_normalisation(label, part["dataset"]) for label, part in zip(datasets, parts, strict=True)]
     by_block: dict[tuple[str, str], list[int]] = {}
     for i, (run, dataset) in enumerate(zip(reading.runs, datasets, strict=True)):
         by_block.setdefault((run.verb, dataset.replace("dataset.", "")), []).append(i)
@@ -157,6 +158,13 @@ def arrange(reading: Reading) -> list[Block]:
         _block(verb, dataset, [reading.runs[i] for i in members], [parts[i] for i in members], reading.problems)
         for (verb, dataset), members in sorted(by_block.items())
     ]
+
+
+def _with_normalisation(label: str, dataset: Mapping[str, Any]) -> str:
+    """A dataset that is not as it was published says so, even where nothing else does."""
+    normalize = dataset.get("normalize", "none")
+    plain = normalize == "none" or "normalize=" in label
+    return label if plain else f"{label} (normalize={normalize})"
 
 
 def _block(verb: str, dataset: str, runs: list[Found], parts: list[dict[str, Any]], problems: list[str]) -> Block:
