@@ -96,7 +96,9 @@ def write_run(
         "train_size": sizes[-1],
         "parameters": 1000 * config["model"].get("width", 1),
         **(_mdl(sizes, losses, seeds) if verb == "mdl" else _train(losses[-1])),
-        "sharp_drop": sharp_drops([tuple(zip(*[(r[2], r[4]) for r in last if r[1] == s], strict=True)) for s in seeds]),
+        "sharp_drop": sharp_drops(
+            [([r[2] for r in last if r[1] == s], [r[4] for r in last if r[1] == s]) for s in seeds]
+        ),
         "certificate": {
             split: {"n": n, "mean_gap": 4e-9, "covariance_gap": 0.7, "edit_size": 0.57, "out_of_range": 0.1,
                     "rounding": 2e-7}

@@ -21,7 +21,7 @@ from train.loss_curves import LossCurve
 from train.style import STYLE, chance_line, shared_legend
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
-MAX_FIGURES = 12  # of one kind: more take longer than anybody looks at
+MAX_FIGURES = 8  # of one kind; a figure takes a second
 _SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins
 Colours = Mapping[str, str]
 

@@ -63,7 +63,7 @@ class Pool:
 def entry(block: Block, row: Row, eraser: str, pool: Pool) -> dict[str, Any]:
     """A line of the page's table, and what is shown once it is selected."""
     cell = row.cells.get(eraser)
-    shared = {"verb": block.verb, "dataset": block.dataset, "model": row.label, "eraser": eraser}
+    shared: dict[str, Any] = {"verb": block.verb, "dataset": block.dataset, "model": row.label, "eraser": eraser}
     shared |= {"family": row.config["model"]["name"], "lacks": row.lacks(eraser)}
     if cell is None:
         return shared
@@ -101,7 +101,7 @@ def _curves(cell: Cell, pool: Pool) -> dict[str, Any]:
     learning = [Spread.of(point["ce_next_bits"]) for point in sizes]
     epochs, middle, std = mean_curve([*cell.curves.values()])
     step = max(1, -(-len(epochs) // _POINTS))
-    thinned = [list(range(0, len(epochs), step))][0]
+    thinned = list(range(0, len(epochs), step))
     if epochs and thinned[-1] != len(epochs) - 1:
         thinned.append(len(epochs) - 1)
     return {
