@@ -14,6 +14,7 @@ from mdl.powerlaw import fit_power_law
 from train.engine import Engine
 from train.job import Bench
 from train.logger import Logger
+from train.loss_curves import sharp_drops
 from train.randomness import permutation
 from train.run import Run
 from train.settings import TrainSettings
@@ -28,7 +29,7 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
     Finished chunk sizes of an earlier, interrupted attempt are taken from the run's directory.
 
     Returns:
-        The verb's share of result.json: "mdl", "curve", "power_law", "final".
+        The verb's share of result.json: "mdl", "curve", "power_law", "final", "sharp_drop".
     """
     total = len(bench.data["train"])
     chunks = ChunkSettings(**bench.job.config["mdl"])
@@ -91,7 +92,7 @@ def train_size(
 
 
 def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Codelengths per seed, the learning curve and the final loss."""
+    """Codelengths per seed, the learning curve, the final loss and the sharpest fall on the way there."""
     curve = [part["point"] for part in parts]
     k, total = bench.num_classes, sizes[-1]
     code, paper, power_law = [], [], []
@@ -110,7 +111,14 @@ def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[Mapping[str, A
             "accuracy": last["test_accuracy"],
             "train_loss_bits": last["ce_train_bits"],
         },
+        "sharp_drop": sharp_drops([_losses(parts[-1]["losses"], seed) for seed in bench.seeds]),
     }
+
+
+def _losses(rows: Sequence[Sequence[Any]], seed: int) -> tuple[list[float], list[float]]:
+    """One seed's epochs and validation losses, from rows of curves.csv."""
+    own = [row for row in rows if row[1] == seed]
+    return [row[2] for row in own], [row[4] for row in own]
 
 
 class Work:

@@ -12,27 +12,50 @@ from rich.table import Table
 
 from erasure.progress import console
 from erasure.storage import write_text
+from mdl.backfire import backfire
 from train.compare import Difference, Grid, Spread, paired_difference
+from train.loss_curves import DROP_WINDOW_EPOCHS, curves_of, describe_drop, recorded_drop
 
-_LINES = ("bits per label", "Δ to control", "final loss, correct", "gaps left")
+_LINES = (
+    "bits per label",
+    "Δ to control",
+    "final loss, correct",
+    "Δ of final loss",
+    "below control",
+    "sharpest fall",
+    "gaps left",
+)
 _CAPTION = (
     "bits per label: prequential codelength, mean ± standard deviation over seeds (a model at chance needs log2 k). "
     "Δ: paired difference ± standard error, * beyond two of them. final loss: bits per label on the test split, "
-    "trained on everything. gaps left: between class means, and between class covariances, on the training split "
-    "(relative)."
+    "trained on everything; below control: the training size from which it stays below the control's, backfiring if "
+    "significantly so at the end. sharpest fall: of the validation loss of that training within "
+    f"{DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it began. gaps left: between class means, and between "
+    "class covariances, on the training split (relative)."
 )
 
 
 def cell_lines(result: Mapping[str, Any], control: Mapping[str, Any] | None) -> list[str]:
     """What a table says about one run, a line for each of `_LINES`."""
+    pair = None if control is result else control
     loss, accuracy = (Spread.of(result["final"][key]).mean for key in ("loss_bits", "accuracy"))
     certificate = result["certificate"]["train"]
     return [
         f"{Spread.of(result['mdl']['bits_per_sample'])}",
-        "" if control is None or control is result else _difference(versus(result, control)),
+        "" if pair is None else f"{versus(result, pair)}",
         f"{loss:.3f}, {100 * accuracy:.1f} %",
+        *_backfire_lines(result, pair),
         f"{certificate['mean_gap']:.0e}, {certificate['covariance_gap']:.0e}",
     ]
+
+
+def _backfire_lines(result: Mapping[str, Any], control: Mapping[str, Any] | None) -> list[str]:
+    fall = describe_drop(result)
+    if control is None:
+        return ["", "", fall]
+    found = backfire(result, control)
+    where = "no" if found.size is None else f"from n = {found.size:,}"
+    return [f"{found.gap}", f"{where}, backfires" if found.backfires else where, fall]
 
 
 def versus(result: Mapping[str, Any], control: Mapping[str, Any]) -> Difference:
@@ -45,12 +68,12 @@ def print_table(grid: Grid) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("dataset · model", no_wrap=True)
     for column in grid.columns:
-        table.add_column(column)
+        table.add_column(column, no_wrap=True)
     for row in grid.rows:
         cells = [grid.cells[row].get(column) for column in grid.columns]
         lines = [cell_lines(cell, grid.control(row)) if cell else ["not run"] for cell in cells]
         table.add_row("\n".join([row, *(f"  {line}" for line in _LINES)]), *("\n".join(["", *cell]) for cell in lines))
-    output = console(min_width=28 + 21 * len(grid.columns))
+    output = console(min_width=28 + 25 * len(grid.columns))
     output.print(table)
     output.print(_CAPTION, style="dim", highlight=False)
 
@@ -110,6 +133,10 @@ def _record(grid: Grid, row: str, column: str) -> dict[str, Any]:
     loss, accuracy = Spread.of(result["final"]["loss_bits"]), Spread.of(result["final"]["accuracy"])
     difference = versus(result, control) if control is not None else None
     certificate = result["certificate"]["train"]
+    bits, epoch = recorded_drop(result)
+    found = None
+    if control is not None and control is not result:
+        found = backfire(result, control, curves_of(result), curves_of(control))
     return {
         "row": row,
         "eraser": column,
@@ -125,13 +152,14 @@ def _record(grid: Grid, row: str, column: str) -> dict[str, Any]:
         "final_loss_bits_std": loss.std,
         "final_accuracy_mean": accuracy.mean,
         "final_accuracy_std": accuracy.std,
+        "final_gap_bits": found.gap.mean if found else None,
+        "final_gap_standard_error": found.gap.standard_error if found else None,
+        "backfires": found.backfires if found else None,
+        "crossing_size": found.size if found else None,
+        "crossing_epoch": found.epoch if found else None,
+        "sharp_drop_bits": bits,
+        "sharp_drop_epoch": epoch,
         **{key: certificate[key] for key in ("mean_gap", "covariance_gap", "edit_size", "out_of_range")},
         "parameters": result["parameters"],
         "seconds": result["timing"]["seconds"],
     }
-
-
-def _difference(difference: Difference) -> str:
-    if difference.standard_error is None:
-        return f"{difference.mean:+.3f} (one seed)"
-    return f"{difference.mean:+.3f} ± {difference.standard_error:.3f}{' *' if difference.significant else ''}"

@@ -1,6 +1,7 @@
 """Runs side by side: rows of datasets and models, columns of erasers, differences paired by seed."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
@@ -41,6 +42,12 @@ class Difference:
         """Beyond two standard errors."""
         return self.standard_error is not None and abs(self.mean) > 2 * self.standard_error
 
+    def __str__(self) -> str:
+        """ "+0.123 ± 0.004 *", the star where it is significant."""
+        if self.standard_error is None:
+            return f"{self.mean:+.3f} (one seed)"
+        return f"{self.mean:+.3f} ± {self.standard_error:.3f}{' *' if self.significant else ''}"
+
 
 def paired_difference(values: Sequence[float], control: Sequence[float]) -> Difference:
     """Differences seed by seed, `values` and `control` in the order of the same seeds."""
@@ -67,8 +74,8 @@ def arrange(results: Sequence[Result]) -> Grid:
 
     A label is the part's name, and whatever options vary among the runs that share the name.
     """
-    rows = _labels([{key: r["config"].get(key) for key in _PAIRED} for r in results], ("dataset", "model"))
-    columns = _labels([{"eraser": r["config"]["eraser"]} for r in results], ("eraser",))
+    rows = labels([{key: r["config"].get(key) for key in _PAIRED} for r in results], ("dataset", "model"))
+    columns = labels([{"eraser": r["config"]["eraser"]} for r in results], ("eraser",))
     cells: dict[str, dict[str, Result]] = {}
     for row, column, result in zip(rows, columns, results, strict=True):
         cells.setdefault(row, {})[column] = result
@@ -76,16 +83,22 @@ def arrange(results: Sequence[Result]) -> Grid:
     return Grid(list(cells), ordered, cells)
 
 
-def _labels(descriptions: Sequence[Mapping[str, Any]], named: Sequence[str]) -> list[str]:
+def labels(descriptions: Sequence[Mapping[str, Any]], named: Sequence[str]) -> list[str]:
+    """A label for each description: the names of its `named` parts, and the options that vary among namesakes."""
     flat = [_flatten(description) for description in descriptions]
     names = [" · ".join(f[f"{part}.name"] for part in named) for f in flat]
-    labels = []
+    seen: dict[str, dict[str, set[str]]] = {}  # name -> option -> its values
     for name, own in zip(names, flat, strict=True):
-        namesakes = [f for n, f in zip(names, flat, strict=True) if n == name]
-        varying = [key for key in own if any(f.get(key) != own[key] for f in namesakes)]
+        for key, value in own.items():
+            seen.setdefault(name, {}).setdefault(key, set()).add(repr(value))
+    counts = Counter(names)
+    holders = Counter((name, key) for name, own in zip(names, flat, strict=True) for key in own)
+    written = []
+    for name, own in zip(names, flat, strict=True):
+        varying = [k for k in own if len(seen[name][k]) > 1 or holders[name, k] < counts[name]]
         options = ", ".join(f"{key.removeprefix('model.').removeprefix('eraser.')}={own[key]}" for key in varying)
-        labels.append(f"{name} ({options})" if options else name)
-    return labels
+        written.append(f"{name} ({options})" if options else name)
+    return written
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:

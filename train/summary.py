@@ -16,7 +16,8 @@ from rich.table import Table
 
 from erasure.progress import console
 from erasure.storage import write_text
-from train.compare import Grid, Spread
+from train.compare import Grid, Spread, paired_difference
+from train.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
 from train.style import STYLE, chance_line, colour, shared_legend
 
 _COLUMNS = {
@@ -28,26 +29,40 @@ _COLUMNS = {
 _CAPTION = (
     "losses in bits per label, mean ± standard deviation over seeds; training loss on the images without "
     "augmentation, at the lowest validation loss and at the end of training. "
-    "entropy: of the training labels, the best that a constant predictor can do."
+    "entropy: of the training labels, the best that a constant predictor can do. "
+    "Δ: of the test loss to the control's, paired by seed, ± standard error, * beyond two of them; "
+    "below control: the epoch from which the best validation loss so far stays below the control's; "
+    f"sharpest fall: of the validation loss within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it began."
+)
+
+
+_HEADINGS = (
+    "dataset · model",
+    "eraser",
+    *_COLUMNS,
+    "entropy",
+    "epochs",
+    "Δ to control",
+    "below control",
+    "sharpest fall",
 )
 
 
 def print_table(grid: Grid) -> None:
     """One line per run on stdout."""
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("dataset · model", "eraser", *_COLUMNS, "entropy", "epochs"):
+    for heading in _HEADINGS:
         table.add_column(heading)
     for cells in _lines(grid):
         table.add_row(*cells)
-    output = console()
+    output = console(min_width=180)
     output.print(table)
     output.print(_CAPTION, style="dim", highlight=False)
 
 
 def write_table(grid: Grid, path: Path) -> Path:
     """The same as Markdown."""
-    headings = ["dataset · model", "eraser", *_COLUMNS, "entropy", "epochs"]
-    rows = [headings, ["---"] * len(headings), *_lines(grid)]
+    rows = [_HEADINGS, ["---"] * len(_HEADINGS), *_lines(grid)]
     write_text(path, "\n".join(f"| {' | '.join(row)} |" for row in rows) + f"\n\n{_CAPTION}\n")
     return path
 
@@ -64,7 +79,22 @@ def _lines(grid: Grid) -> list[list[str]]:
             epochs = result["epochs"]
             span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
             lines.append([row, column, *cells, f"{result['label_entropy_bits']:.4f}", span])
+            lines[-1] += _against_control(result, grid.control(row))
     return lines
+
+
+def _against_control(result: Mapping[str, Any], control: Mapping[str, Any] | None) -> list[str]:
+    """Difference of the final loss, crossing epoch and sharpest fall."""
+    if control is None or control is result:
+        return ["", "", describe_drop(result)]
+    gap = paired_difference(result["final"]["loss_bits"], control["final"]["loss_bits"])
+    curves, control_curves = curves_of(result), curves_of(control)
+    where = ""
+    if curves and control_curves:
+        epoch = crossing_epoch([*curves.values()], [*control_curves.values()])
+        where = "no" if epoch is None else f"from epoch {epoch}"
+        where += ", backfires" if gap.significant and gap.mean < 0 else ""
+    return [f"{gap}", where, describe_drop(result)]
 
 
 def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:

@@ -9,6 +9,7 @@ from train.engine import Engine
 from train.fit import Fit
 from train.job import Bench
 from train.logger import Logger
+from train.loss_curves import sharp_drops
 from train.randomness import permutation
 from train.run import Run
 from train.training import EpochReport
@@ -25,7 +26,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
         "final": losses in bits and accuracy per seed: on the test split, on the validation split, and on the
         training images without augmentation, at the best validation loss and when training ended;
         "label_entropy_bits", the best a constant predictor can do on the training split;
-        "epochs" per seed.
+        "epochs" per seed; "sharp_drop", see `sharp_drops`.
     """
     train, settings = bench.data["train"], bench.job.settings
     total = len(train)
@@ -47,6 +48,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
         "final": final,
         "label_entropy_bits": float(-(shares * shares.log2()).nan_to_num().sum()),
         "epochs": [curve.epochs for curve in fitted.curves],
+        "sharp_drop": sharp_drops([(curve.epoch, curve.validation_loss_bits) for curve in fitted.curves]),
     }
 
 

@@ -1,0 +1,73 @@
+"""Backfiring: an erased run that ends below its control. By how much, from where on, and how suddenly."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from train.compare import Difference, paired_difference
+from train.loss_curves import LossCurve, crossing, crossing_epoch, recorded_drop
+
+Result = Mapping[str, Any]
+Curves = Mapping[int, LossCurve]
+
+
+@dataclass(frozen=True)
+class Backfire:
+    """An erased run beside the control that shares its dataset, model, training, sizes and seeds.
+
+    Attributes:
+        gap: final loss on the test split minus the control's, in bits per label, paired by seed.
+        size: training examples from which the mean test loss stays below the control's; None if it ends above,
+            or if only one size was trained.
+        epoch: of the training on the whole dataset, from which the mean validation loss stays below the
+            control's (`crossing_epoch`); None if it ends above, or without curves.
+        drop_bits: the run's own sharpest fall, mean over seeds (`sharp_drop`); None if it was not recorded.
+        drop_epoch: at which it began, mean over the seeds that fell; None if none did.
+    """
+
+    gap: Difference
+    size: int | None
+    epoch: int | None
+    drop_bits: float | None
+    drop_epoch: float | None
+
+    @property
+    def backfires(self) -> bool:
+        """Below the control by more than two standard errors."""
+        return self.gap.significant and self.gap.mean < 0
+
+
+def backfire(
+    erased: Result, control: Result, curves: Curves | None = None, control_curves: Curves | None = None
+) -> Backfire:
+    """Compare two finished runs of one verb; loss curves of the whole dataset by seed, where they are at hand.
+
+    Raises:
+        ValueError: the runs have different seeds, or were trained on different sizes.
+    """
+    if erased["seeds"] != control["seeds"]:
+        raise ValueError(f"{erased['run_id']} has seeds {erased['seeds']}, its control {control['seeds']}")
+    bits, epoch = recorded_drop(erased)
+    return Backfire(
+        gap=paired_difference(erased["final"]["loss_bits"], control["final"]["loss_bits"]),
+        size=crossing_size(erased.get("curve", ()), control.get("curve", ())),
+        epoch=crossing_epoch([*curves.values()], [*control_curves.values()]) if curves and control_curves else None,
+        drop_bits=bits,
+        drop_epoch=epoch,
+    )
+
+
+def crossing_size(erased: Sequence[Result], control: Sequence[Result]) -> int | None:
+    """The training size from which the mean test loss of `erased` stays below that of `control`.
+
+    Args:
+        erased: result.json's "curve", and so `control`; of the same sizes.
+    """
+    sizes = [point["n"] for point in erased]
+    if sizes != [point["n"] for point in control]:
+        raise ValueError(f"trained on {sizes} examples, the control on {[point['n'] for point in control]}")
+    losses = [np.array([mean(point["ce_test_bits"]) for point in curve]) for curve in (erased, control)]
+    return crossing(sizes, *losses) if len(sizes) > 1 else None

@@ -1,0 +1,1 @@
+"""python -m scripts.report: finished runs -> tables, figures, one page."""

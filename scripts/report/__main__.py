@@ -1,0 +1,73 @@
+"""Read finished runs, of any verb and machine; write tables, figures and one page that opens from disk.
+
+python -m scripts.report runs/ --out report/
+python -m scripts.report cluster/runs laptop/runs --out report/
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from erasure.progress import Display
+from scripts.report.figures import draw_figures
+from scripts.report.groups import Block, arrange, eraser_order
+from scripts.report.page import write_page
+from scripts.report.read import read_runs
+from scripts.report.tables import write_tables
+from train.style import colour
+
+NOTHING_BUILT = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m scripts.report", description=__doc__, formatter_class=formatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    missing = [root for root in options.runs if not root.is_dir()]
+    if missing:
+        parser.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl or python -m train")
+    if options.out.exists() and not options.out.is_dir():
+        parser.error(f"--out={options.out} is a file: give a folder")
+    return build(options.runs, options.out)
+
+
+def build(roots: Sequence[Path], out: Path) -> int:
+    """Build a report of the runs below `roots`; the exit code."""
+    with Display("report") as display:
+        reading = read_runs(roots, lambda i, of: display.update(0.4 * i / of, f"reading run {i:,} of {of:,}"))
+        blocks = arrange(reading)
+        for line in reading.problems:
+            print(line, file=sys.stderr)
+        if not reading.finished:
+            print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
+            return NOTHING_BUILT
+        colours = eraser_colours(blocks)
+        display.update(0.5, "tables")
+        tables = write_tables(blocks, out)
+        figures, left_out = draw_figures(
+            blocks, colours, out, lambda i, of: display.update(0.6 + 0.35 * i / of, f"figure {i + 1} of {of}")
+        )
+        display.update(0.95, "page")
+        page = write_page(blocks, colours, [*reading.problems, *left_out], roots, out / "index.html")
+    for line in left_out:
+        print(line)
+    unfinished = len(reading.runs) - len(reading.finished)
+    print(f"{len(reading.finished):,} finished runs" + (f", {unfinished:,} unfinished" if unfinished else ""), end="")
+    print(f"; {len(reading.problems)} remarks above and on the page" if reading.problems else "")
+    print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
+    print(f"figures: {len(figures)} files in {out / 'figures'}")
+    print("grids of erased images need the datasets: python -m scripts.show_erasers dataset=NAME")
+    return 0
+
+
+def eraser_colours(blocks: Sequence[Block]) -> dict[str, str]:
+    """Eraser -> its colour, the same in every figure and on the page."""
+    erasers = sorted({eraser for block in blocks for eraser in block.erasers}, key=eraser_order)
+    return {eraser: colour(eraser, erasers) for eraser in erasers}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,209 @@
+"""The report's figures: codelength over width and depth, what erasure adds to it, loss curves. PNG and PDF."""
+
+import functools
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from conf.groups import keys as read_keys
+from erasure.storage import replacing
+from scripts.report.groups import Block, Cell, Row
+from scripts.report.read import KNOWN
+from train.loss_curves import LossCurve
+from train.style import STYLE, chance_line, shared_legend
+
+MAX_PANELS = 6  # of one figure; more would be too small to print
+MAX_FIGURES = 8  # of one kind; a figure takes a second
+_SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins
+Colours = Mapping[str, str]
+
+keys = functools.cache(read_keys)
+
+
+def draw_figures(
+    blocks: Sequence[Block], colours: Colours, directory: Path, progress: Callable[[int, int], None] = lambda *_: None
+) -> tuple[list[Path], list[str]]:
+    """Draw what the runs allow; the files, and a line on each panel or figure that was left out."""
+    scaled = [(b, o, p) for b in blocks if b.verb == "mdl" for o in ("width", "depth") if (p := scaling_panels(b, o))]
+    whole = [(block, model, rows) for block in blocks for model, rows in _with_curves(block).items()]
+    jobs: list[tuple[str, Sequence[str], Callable[[], Figure]]] = []
+    left_out = []
+    for block, option, panels in scaled[:MAX_FIGURES]:
+        name = f"{block.name}-over-{option}"
+        jobs.append((name, list(panels)[MAX_PANELS:], lambda o=option, p=panels: _scaling(p, o, colours)))
+    for block, model, rows in whole[:MAX_FIGURES]:
+        names = [row.label for row in rows[MAX_PANELS:]]
+        jobs.append((f"{block.name}-{model}-loss-curves", names, lambda b=block, r=rows: _loss_figure(b, r, colours)))
+    left_out += [f"figure {b.name}-over-{o}: left out" for b, o, _ in scaled[MAX_FIGURES:]]
+    left_out += [f"figure {block.name}-{model}-loss-curves: left out" for block, model, _ in whole[MAX_FIGURES:]]
+    paths = []
+    for i, (name, hidden, draw) in enumerate(jobs):
+        progress(i, len(jobs))
+        if hidden:
+            left_out.append(
+                f"figure {name}: {MAX_PANELS} panels of {MAX_PANELS + len(hidden)}; report on fewer runs for the others"
+            )
+        with mpl.rc_context(STYLE | _SAVING):
+            figure = draw()
+            for kind in ("png", "pdf"):
+                paths.append(directory / "figures" / f"{name}.{kind}")
+                with replacing(paths[-1]) as temporary:
+                    figure.savefig(temporary, format=kind, dpi=150)
+                figure.set_layout_engine("none")  # keep the layout found: finding it takes a third of the time
+    return paths, left_out
+
+
+def _with_curves(block: Block) -> dict[str, list[Row]]:
+    """Rows with loss curves by model; those of the base width or depth first, then by size."""
+    found: dict[str, list[Row]] = {}
+    for row in block.rows:
+        if any(cell.curves for cell in row.cells.values()):
+            found.setdefault(row.config["model"]["name"], []).append(row)
+    return {model: sorted(rows, key=lambda row: len(_unlike_base(row))) for model, rows in found.items()}
+
+
+def _unlike_base(row: Row) -> set[str]:
+    """Numbers and options of the model that are not its YAML's."""
+    model = row.config["model"]
+    base = keys("model", model["name"]) if model["name"] in KNOWN["model"] else {}
+    return {key for key in base if key in model and model[key] != base[key]}
+
+
+def scaling_panels(block: Block, option: str) -> dict[str, list[Row]]:
+    """Rows that differ in one number of the model only, at least two of them; by title, the base sizes first."""
+    panels: dict[str, list[Row]] = {}
+    for row in block.rows:
+        if isinstance(row.config["model"].get(option), int):
+            panels.setdefault(json.dumps(_without(row.config, option), sort_keys=True), []).append(row)
+    several = (rows for rows in panels.values() if len(rows) > 1)
+    kept = sorted(several, key=lambda rows: (len(_unlike_base(rows[0]) - {option, "activation"}), -len(rows)))
+    titles: dict[str, list[Row]] = {}
+    for rows in kept:
+        model = rows[0].config["model"]
+        fixed = [f"{k}={model[k]}" for k in ("width", "depth") if k in model and k != option]
+        title = ", ".join([model["name"], *([model["activation"]] if "activation" in model else []), *fixed])
+        while title in titles:  # rows that differ in something else, such as the learning rate
+            title += "′"
+        titles[title] = sorted(rows, key=lambda row: row.config["model"][option])
+    return titles
+
+
+def _without(config: Mapping[str, Any], option: str) -> dict[str, Any]:
+    model = {key: value for key, value in config["model"].items() if key != option}
+    return {"model": model} | {key: config.get(key) for key in ("train", "mdl", "dtype")}
+
+
+def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> Figure:
+    """Above, codelengths; below, their differences to the control; a column per panel, hollow where incomplete."""
+    shown = list(panels.items())[:MAX_PANELS]
+    figure = Figure(figsize=(max(5.0, 3.4 * len(shown)), 6.6), layout="constrained")
+    axes = figure.subplots(2, len(shown), squeeze=False, sharex="col", sharey="row")
+    for column, (title, rows) in enumerate(shown):
+        erasers = sorted({e for row in rows for e in row.cells}, key=list(colours).index)
+        for eraser in erasers:
+            line = colours[eraser]
+            _band(axes[0, column], list(_codelengths(rows, eraser, option)), line, eraser)
+            if eraser != "control":
+                _band(axes[1, column], list(_increases(rows, eraser, option)), line, eraser)
+        axes[1, column].axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+        axes[0, column].set_title(title)
+        axes[1, column].set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or blocks)"}[option])
+        _log2_axis(axes[1, column], [row.config["model"][option] for row in rows])
+    axes[0, 0].set_ylabel("codelength ± std\n(bits per label)")
+    axes[1, 0].set_ylabel("increase over control ± s.e.\n(bits per label)")
+    shared_legend(figure, list(axes.flat))
+    return figure
+
+
+Point = tuple[int, float, float, bool]  # x, middle, half a band, whole
+
+
+def _codelengths(rows: Sequence[Row], eraser: str, option: str) -> Iterator[Point]:
+    for row in rows:
+        spread = row.cells[eraser].spread("mdl", "bits_per_sample") if eraser in row.cells else None
+        if spread:
+            yield row.config["model"][option], spread.mean, spread.std or 0.0, not row.lacks(eraser)
+
+
+def _increases(rows: Sequence[Row], eraser: str, option: str) -> Iterator[Point]:
+    for row in rows:
+        found = row.difference(eraser, "mdl", "bits_per_sample")
+        if found:
+            whole = not row.lacks(eraser) and not row.lacks("control")
+            yield row.config["model"][option], found.mean, found.standard_error or 0.0, whole
+
+
+def _band(ax: Axes, points: Sequence[Point], line: str, label: str) -> None:
+    if not points:
+        return
+    x, middle, half, whole = (np.array(column) for column in zip(*points, strict=True))
+    ax.plot(x, middle, color=line, linewidth=1.8, label=label)
+    ax.fill_between(x, middle - half, middle + half, color=line, alpha=0.18, linewidth=0)
+    for chosen, face in ((whole, line), (~whole, "white")):
+        ax.plot(x[chosen], middle[chosen], "o", color=line, markerfacecolor=face, markersize=5)
+
+
+def _log2_axis(ax: Axes, values: Sequence[int]) -> None:
+    ticks = sorted(set(values))
+    kept = ticks[:: max(1, math.ceil(len(ticks) / 6))]
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(kept, [f"{value:,}" for value in kept])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.minorticks_off()
+
+
+def _loss_figure(block: Block, rows: Sequence[Row], colours: Colours) -> Figure:
+    """Validation loss over epochs on the whole dataset, a panel per model and size."""
+    rows = rows[:MAX_PANELS]
+    wide = min(3, len(rows))
+    figure = Figure(figsize=(max(5.0, 4.3 * wide), 3.5 * math.ceil(len(rows) / wide) + 0.5), layout="constrained")
+    axes = [figure.add_subplot(math.ceil(len(rows) / wide), wide, i + 1) for i in range(len(rows))]
+    for ax, row in zip(axes, rows, strict=True):
+        for eraser in (e for e in block.erasers if e in row.cells):
+            _loss_curves(ax, row.cells[eraser], colours[eraser], row.lacks(eraser))
+        chance_line(ax, math.log2(_classes(row)), "uniform code")
+        ax.set_title(row.label, fontsize=10, wrap=True)
+        ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
+        _epoch_axis(ax, max(curve.epochs[-1] for cell in row.cells.values() for curve in cell.curves.values()))
+        ax.set_ylim(0, max(1.12 * math.log2(_classes(row)), ax.get_ylim()[1]))
+    shared_legend(figure, axes)
+    return figure
+
+
+def _epoch_axis(ax: Axes, last: float) -> None:
+    """Logarithmic, with epoch 0 on it."""
+    steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
+    ax.set_xscale("function", functions=(np.log1p, np.expm1))
+    ax.set_xticks([0, *(step for step in steps if step <= last)])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
+    ax.set_xlim(0, last)
+
+
+def _classes(row: Row) -> int:
+    return next(cell.result["num_classes"] for cell in row.cells.values() if cell.result)
+
+
+def _loss_curves(ax: Axes, cell: Cell, line: str, lacks: str) -> None:
+    for curve in cell.curves.values():
+        ax.plot(curve.epochs, curve.validation_bits, color=line, linewidth=0.6, alpha=0.35)
+    epochs, middle, _ = mean_curve([*cell.curves.values()])
+    label = f"{cell.eraser} ({lacks})" if lacks else cell.eraser
+    ax.plot(epochs, middle, color=line, linewidth=1.9, linestyle="--" if lacks else "-", label=label)
+
+
+def mean_curve(curves: Sequence[LossCurve]) -> tuple[list[float], list[float], list[float]]:
+    """Epochs, mean and standard deviation of the validation loss, as long as all seeds train; [] without curves."""
+    if not curves:
+        return [], [], []
+    shortest = min(len(curve.epochs) for curve in curves)
+    bits = np.array([curve.validation_bits[:shortest] for curve in curves])
+    std = bits.std(0, ddof=1) if len(bits) > 1 else np.zeros(shortest)
+    return curves[0].epochs[:shortest].tolist(), bits.mean(0).tolist(), std.tolist()

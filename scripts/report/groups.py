@@ -1,0 +1,220 @@
+"""Finished runs arranged for comparison: a block per dataset, a row per model, a cell per eraser, pairs by seed."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from mdl.backfire import Backfire, backfire
+from scripts.report.read import Found, Reading, loss_curves, with_drop
+from train.compare import Difference, Result, Spread, labels, paired_difference
+from train.job import HOW
+from train.loss_curves import LossCurve
+from train.style import ERASER_COLOURS
+
+_ELSEWHERE = {"dataset": ("root", "gradient_weights"), **HOW}  # options that make no other row
+
+
+@dataclass
+class Cell:
+    """The runs of one row under one eraser. Runs of different seeds belong together; no seed counts twice."""
+
+    eraser: str
+    runs: list[Found] = field(default_factory=list)  # finished
+    curves: dict[int, LossCurve] = field(default_factory=dict)  # of the whole dataset, by seed
+    unfinished: list[Found] = field(default_factory=list)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return (self.runs or self.unfinished)[0].config
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        return sorted({seed for run in self.runs for seed in run.seeds})
+
+    @cached_property
+    def result(self) -> Result | None:
+        """All seeds' results as one; None while nothing has finished."""
+        if not self.runs:
+            return None
+        merged = of_seeds([run.result for run in self.runs if run.result], self.seeds)
+        return with_drop(merged, self.curves)
+
+    def spread(self, section: str, key: str) -> Spread | None:
+        """Over seeds, of `mdl.bits_per_sample` and the like."""
+        return Spread.of(self.result[section][key]) if self.result and section in self.result else None
+
+
+@dataclass(eq=False)
+class Row:
+    """Everything but the eraser and the seeds is shared."""
+
+    label: str
+    config: Mapping[str, Any]
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """All seeds that any cell of the row has, or was started with."""
+        return sorted({s for cell in self.cells.values() for run in (*cell.runs, *cell.unfinished) for s in run.seeds})
+
+    @cached_property
+    def control(self) -> Cell | None:
+        found = [cell for cell in self.cells.values() if cell.config["eraser"]["name"] == "control" and cell.runs]
+        return found[0] if found else None
+
+    def lacks(self, eraser: str) -> str:
+        """What makes a cell incomplete beside the rest of its row; empty where nothing does."""
+        cell = self.cells.get(eraser)
+        if cell is None:
+            return "not run"
+        if not cell.runs:
+            return cell.unfinished[0].state
+        missing = [seed for seed in self.seeds if seed not in cell.seeds]
+        return f"{len(cell.seeds)} of {len(self.seeds)} seeds" if missing else ""
+
+    @functools.cache  # noqa: B019 rows live as long as the report
+    def difference(self, eraser: str, section: str, key: str) -> Difference | None:
+        """To the control, over the seeds that both have; None without a control or a common seed."""
+        pair = self._pair(eraser)
+        return None if pair is None else paired_difference(pair[0][section][key], pair[1][section][key])
+
+    @functools.cache  # noqa: B019
+    def backfire(self, eraser: str) -> Backfire | None:
+        """Of the seeds that both have."""
+        pair = self._pair(eraser)
+        if pair is None:
+            return None
+        curves = [{s: cell.curves[s] for s in pair[0]["seeds"] if s in cell.curves} for cell in self._both(eraser)]
+        whole = all(len(found) == len(pair[0]["seeds"]) for found in curves)
+        return backfire(*pair, *curves) if whole else backfire(*pair)
+
+    def _both(self, eraser: str) -> tuple[Cell, ...]:
+        cell = self.cells.get(eraser)
+        if cell is None or self.control is None or cell is self.control or not cell.runs:
+            return ()
+        return cell, self.control
+
+    @functools.cache  # noqa: B019
+    def _pair(self, eraser: str) -> tuple[Result, Result] | None:
+        both = self._both(eraser)
+        common = [seed for seed in both[0].seeds if seed in both[1].seeds] if both else []
+        if not common:
+            return None
+        erased, control = (of_seeds([cell.result for cell in both[i : i + 1] if cell.result], common) for i in (0, 1))
+        return erased, control
+
+
+@dataclass
+class Block:
+    """One dataset under one verb: what a table compares."""
+
+    verb: str
+    dataset: str
+    rows: list[Row]
+    erasers: list[str]
+
+    @property
+    def name(self) -> str:
+        """For files: mdl-cifar10-normalize-zscore."""
+        return "-".join([self.verb, *"".join(c if c.isalnum() or c in "_." else " " for c in self.dataset).split()])
+
+
+def of_seeds(results: Sequence[Result], seeds: Sequence[int]) -> Result:
+    """One result with the per-seed lists of these seeds, each from the first of `results` that has it."""
+    sources = [next((r, r["seeds"].index(seed)) for r in results if seed in r["seeds"]) for seed in seeds]
+
+    def pick(get: Callable[[Result], Any]) -> Any:
+        return None if get(sources[0][0]) is None else [get(result)[i] for result, i in sources]
+
+    first = results[0]
+    merged: dict[str, Any] = {**first, "seeds": list(seeds)}
+    for section in ("final", "mdl"):
+        if section in first:
+            merged[section] = {key: pick(lambda r, s=section, k=key: r[s][k]) for key in first[section]}
+    if "curve" in first:
+        merged["curve"] = [
+            {k: n["n"] if k == "n" else pick(lambda r, i=i, k=k: r["curve"][i][k]) for k in n}
+            for i, n in enumerate(first["curve"])
+        ]
+    if all("sharp_drop" in result for result in results):
+        drop = first["sharp_drop"]
+        merged["sharp_drop"] = {**drop, **{k: pick(lambda r, k=k: r["sharp_drop"][k]) for k in ("bits", "epoch")}}
+    else:
+        merged.pop("sharp_drop", None)
+    return merged
+
+
+def arrange(reading: Reading) -> list[Block]:
+    """Runs as blocks of rows and cells; adds to the reading's problems what cannot stand side by side."""
+    parts = [_shared(run) for run in reading.runs]
+    datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",))
+    datasets = [_with_normalisation(label, part["dataset"]) for label, part in zip(datasets, parts, strict=True)]
+    by_block: dict[tuple[str, str], list[int]] = {}
+    for i, (run, dataset) in enumerate(zip(reading.runs, datasets, strict=True)):
+        by_block.setdefault((run.verb, dataset.replace("dataset.", "")), []).append(i)
+    return [
+        _block(verb, dataset, [reading.runs[i] for i in members], [parts[i] for i in members], reading.problems)
+        for (verb, dataset), members in sorted(by_block.items())
+    ]
+
+
+def _with_normalisation(label: str, dataset: Mapping[str, Any]) -> str:
+    """A dataset that is not as it was published says so, even where nothing else does."""
+    normalize = dataset.get("normalize", "none")
+    plain = normalize == "none" or "normalize=" in label
+    return label if plain else f"{label} (normalize={normalize})"
+
+
+def _block(verb: str, dataset: str, runs: list[Found], parts: list[dict[str, Any]], problems: list[str]) -> Block:
+    erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
+    names = labels([{key: part[key] for key in part if key != "dataset"} for part in parts], ("model",))
+    rows: dict[str, Row] = {}
+    for run, eraser, name in sorted(zip(runs, erasers, names, strict=True), key=lambda found: -len(found[0].seeds)):
+        row = rows.setdefault(name, Row(name, run.config))
+        _add(row.cells.setdefault(eraser, Cell(eraser)), run, problems)
+    ordered = sorted(rows.values(), key=lambda row: _order(row.config["model"], row.label))
+    return Block(verb, dataset, ordered, sorted(set(erasers), key=eraser_order))
+
+
+def _add(cell: Cell, run: Found, problems: list[str]) -> None:
+    if run.result is None:
+        cell.unfinished.append(run)
+        return
+    taken = [other for other in cell.runs if set(run.seeds) <= set(other.seeds)]
+    if taken:
+        problems.append(
+            f"{run.directory}: the same configuration and seeds as {taken[0].id}, under another id: left out; "
+            "one of them is of another version of the code"
+        )
+        return
+    cell.runs.append(run)
+    try:
+        found = loss_curves(run)
+    except (OSError, ValueError) as error:
+        problems.append(f"{run.directory}: no loss curves: {error}")
+        return
+    cell.curves |= {seed: curve for seed, curve in found.items() if seed not in cell.curves}
+
+
+def _shared(run: Found) -> dict[str, Any]:
+    """The sections of a configuration that make a row, without what says how and where."""
+    sections = ("dataset", "model", "train", "mdl", "dtype")
+    shared = {key: run.config[key] for key in sections if key in run.config}
+    for key, options in _ELSEWHERE.items():
+        if key in shared:
+            shared[key] = {name: value for name, value in shared[key].items() if name not in options}
+    return shared
+
+
+def eraser_order(eraser: str) -> tuple[int, str]:
+    """Known erasers first, in the order of their colours; control before all."""
+    known = list(ERASER_COLOURS)
+    name = eraser.split(" ")[0]
+    return (known.index(name) if name in known else len(known), eraser)
+
+
+def _order(model: Mapping[str, Any], label: str) -> tuple[Any, ...]:
+    numbers = [model.get(key) if isinstance(model.get(key), int) else 0 for key in ("depth", "width")]
+    return (model["name"], str(model.get("activation", "")), *numbers, label)

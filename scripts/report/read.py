@@ -1,0 +1,239 @@
+"""Finding runs in folders, and telling whole results from those that cannot be used."""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from conf.groups import choices
+from mdl.codelength import online_code_bits, paper_units
+from train.loss_curves import LossCurve, read_loss_curves, sharp_drops
+
+RUN_FILES = {"config.yaml", "state.json", "result.json"}  # any of them makes a folder a run's
+KEYS = {
+    "run_id", "verb", "config", "seeds", "num_classes", "train_size", "parameters", "certificate", "timing",
+    "versions", "final", "sharp_drop",
+}  # fmt: skip
+VERB_KEYS = {"mdl": {"mdl", "curve", "power_law"}, "train": {"label_entropy_bits", "epochs"}}
+_OPTIONAL = {"sharp_drop"}  # came later
+_TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
+
+
+class UnusableError(ValueError):
+    """A run that cannot be part of a report; the message says why."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One run's directory and what it holds: a checked result, or the configuration of one that has none."""
+
+    directory: Path
+    config: Mapping[str, Any]
+    verb: str
+    seeds: Sequence[int]
+    result: Mapping[str, Any] | None
+    state: str  # "finished", "running", "failed", "interrupted"
+
+    @property
+    def id(self) -> str:
+        return self.result["run_id"] if self.result else self.directory.name
+
+
+@dataclass
+class Reading:
+    """All that was found: runs, each once, and what a reader has to know about the rest, a line each."""
+
+    runs: list[Found] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def finished(self) -> list[Found]:
+        return [run for run in self.runs if run.result is not None]
+
+
+def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None) -> Reading:
+    """Read every run below `roots`; `progress` is called with how many of how many have been read."""
+    reading = Reading()
+    directories = [directory for root in roots for directory in run_directories(root)]
+    by_id: dict[str, Found] = {}
+    for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
+        progress(i, len(directories))
+        try:
+            found = read_run(directory)
+        except UnusableError as error:
+            reading.problems.append(f"{directory}: {error}")
+            continue
+        other = by_id.get(found.id)
+        if other is not None:
+            found = _better(other, found, reading.problems)
+        by_id[found.id] = found
+    reading.runs = list(by_id.values())
+    for run in reading.runs:
+        reading.problems += [f"{run.directory}: {line}" for line in remarks(run)]
+    reading.problems += _version_problems(reading.finished)
+    return reading
+
+
+def run_directories(root: Path) -> Iterator[Path]:
+    """Folders below `root`, itself included, that hold a run; in the order of their names."""
+    for folder, inner, files in os.walk(root, followlinks=True):
+        if RUN_FILES & set(files):
+            inner.clear()
+            yield Path(folder)
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+
+
+def read_run(directory: Path) -> Found:
+    """One run's directory.
+
+    Raises:
+        UnusableError: it has neither a result nor a configuration that can be read, or one that contradicts itself.
+    """
+    path = directory / "result.json"
+    if not path.exists():
+        return _unfinished(directory)
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnusableError(f"result.json cannot be read ({error})") from error
+    try:
+        check(result)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise UnusableError(f"result.json is not a result ({type(error).__name__}: {error})") from error
+    return Found(directory, result["config"], result["verb"], result["seeds"], result, "finished")
+
+
+def _unfinished(directory: Path) -> Found:
+    """A run without result.json: its configuration says where it belongs."""
+    try:
+        config = yaml.load(
+            (directory / "config.yaml").read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
+        names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
+        seeds = list(config["seeds"])
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise UnusableError(f"no result.json, and no configuration ({type(error).__name__}: {error})") from error
+    assert all(names)
+    try:
+        state = json.loads((directory / "state.json").read_text(encoding="utf-8"))["state"]
+    except (OSError, ValueError, KeyError, TypeError):
+        state = "unfinished"
+    return Found(directory, config, "mdl" if "mdl" in config else "train", seeds, None, state)
+
+
+def check(result: Mapping[str, Any]) -> None:
+    """Whether a result holds all that a report needs, in bits.
+
+    Raises:
+        UnusableError: a key is missing, a list has not an entry per seed, a number is not finite, or the
+            codelengths are not those of the learning curve in bits.
+    """
+    verb = result.get("verb")
+    if verb not in VERB_KEYS:
+        raise UnusableError(f"verb is {verb!r}, not one of {', '.join(VERB_KEYS)}")
+    missing = (KEYS | VERB_KEYS[verb]) - _OPTIONAL - set(result)
+    missing |= {
+        f"config.{part}.name" for part in ("dataset", "eraser", "model") if "name" not in result["config"][part]
+    }
+    if missing:
+        raise UnusableError(f"result.json lacks {', '.join(sorted(missing))}")
+    lists = {f"final.{key}": values for key, values in result["final"].items()}
+    if verb == "mdl":
+        lists |= {f"mdl.{key}": result["mdl"][key] for key in ("bits_per_sample", "total_bits", "paper")}
+        lists |= {f"curve.{p['n']}.ce_test_bits": p["ce_test_bits"] for p in result["curve"]}
+    for name, values in lists.items():
+        if len(values) != len(result["seeds"]):
+            raise UnusableError(f"{name} has {len(values)} numbers for {len(result['seeds'])} seeds")
+        if not all(math.isfinite(value) for value in values):
+            raise UnusableError(f"{name} holds {values}: not finite")
+    for name in ("mean_gap", "covariance_gap", "edit_size", "out_of_range"):
+        float(result["certificate"]["train"][name])
+    if verb == "mdl":
+        _check_units(result)
+
+
+def _check_units(result: Mapping[str, Any]) -> None:
+    """Recompute every codelength from its curve: nats, or another unit's numbers, do not pass."""
+    curve, total = result["curve"], result["train_size"]
+    sizes = [point["n"] for point in curve]
+    for s, seed in enumerate(result["seeds"]):
+        bits = online_code_bits(sizes, [p["ce_next_bits"][s] for p in curve[:-1]], result["num_classes"])
+        expected = {
+            "total_bits": bits,
+            "bits_per_sample": bits / total,
+            "paper": paper_units(sizes, [p["ce_test_bits"][s] for p in curve], total),
+        }
+        for key, value in expected.items():
+            if not math.isclose(result["mdl"][key][s], value, rel_tol=_TOLERANCE):
+                raise UnusableError(
+                    f"mdl.{key} of seed {seed} is {result['mdl'][key][s]:.6g}, but its curve in bits gives "
+                    f"{value:.6g}: mixed units?"
+                )
+
+
+def _better(first: Found, second: Found, problems: list[str]) -> Found:
+    """Which of two directories with one run id to keep: a finished one, the newer of two that differ."""
+    if first.result is None or second.result is None:
+        return first if first.result is not None else second
+    if first.result == second.result:
+        return first
+    kept, left = sorted((first, second), key=lambda run: -run.result["timing"].get("started", 0))  # type: ignore[index]
+    problems.append(
+        f"{left.directory}: differs from {kept.directory}, which has the same run id and is newer: left out"
+    )
+    return kept
+
+
+def remarks(run: Found) -> list[str]:
+    """What is odd about a run that can be shown all the same."""
+    found = []
+    if run.result is None:
+        found.append(f"no result.json: {run.state}, shown as incomplete")
+    else:
+        unknown = sorted(set(run.result) - KEYS - VERB_KEYS[run.verb])
+        if unknown:
+            found.append(f"unknown keys in result.json, not shown: {', '.join(unknown)}")
+    for part in ("dataset", "eraser", "model"):
+        name = run.config[part]["name"]
+        if name not in KNOWN[part]:
+            found.append(f"unknown {part} {name!r}, shown as it is")
+    return found
+
+
+KNOWN = {part: choices(part) for part in ("dataset", "eraser", "model")}
+
+
+def _version_problems(runs: Sequence[Found]) -> list[str]:
+    """Whether results of different versions of erasure-mdl stand side by side."""
+    versions: dict[str, list[str]] = {}
+    for run in runs:
+        assert run.result is not None
+        versions.setdefault(str(run.result["versions"].get("erasure-mdl")), []).append(run.id)
+    if len(versions) < 2:
+        return []
+    counts = "; ".join(f"{version}: {len(ids)} runs, e.g. {ids[0]}" for version, ids in sorted(versions.items()))
+    return [f"results of different versions of erasure-mdl stand side by side ({counts})"]
+
+
+def loss_curves(run: Found) -> dict[int, LossCurve]:
+    """The run's loss curves on the whole dataset by seed; empty where curves.csv is missing.
+
+    Raises:
+        ValueError: curves.csv is damaged.
+    """
+    path = run.directory / "curves.csv"
+    return read_loss_curves(path) if path.exists() else {}
+
+
+def with_drop(result: Mapping[str, Any], curves: Mapping[int, LossCurve]) -> Mapping[str, Any]:
+    """The result with its sharp drop, computed from the curves where an earlier version left it out."""
+    if "sharp_drop" in result or set(curves) != set(result["seeds"]):
+        return result
+    ordered = [curves[seed] for seed in result["seeds"]]
+    drops = sharp_drops([(curve.epochs.tolist(), curve.validation_bits.tolist()) for curve in ordered])
+    return {**result, "sharp_drop": drops}

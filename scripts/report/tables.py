@@ -1,0 +1,193 @@
+"""The report's tables: the same text as Markdown and LaTeX (booktabs), and every number as CSV."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from erasure.storage import write_text
+from scripts.report.groups import Block, Row
+from scripts.report.paper import UNIT, paper_number
+from train.compare import Spread
+from train.loss_curves import DROP_WINDOW_EPOCHS, describe_drop, recorded_drop
+
+_MARKS = (
+    "Mean ± standard deviation over seeds; Δ: difference to the control, paired by seed, ± standard error, * where it "
+    "is beyond two standard errors. † marks incomplete entries: seeds that are missing beside the rest of the row, "
+    "runs that have not finished, erasers that were not run."
+)
+_LONG = 30  # rows, beyond which a LaTeX table breaks over pages
+_TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+        "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$", "†": r"$^\dagger$",
+        "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows of text, and the same as records of unrounded numbers with units in their names."""
+
+    name: str
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    records: Sequence[dict[str, Any]]
+
+    def markdown(self) -> str:
+        lines = [self.headings, ["---"] * len(self.headings), *self.rows]
+        body = "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)
+        return f"## {self.name}\n\n{self.caption}\n\n{body}\n"
+
+    def latex(self) -> str:
+        """Needs booktabs, and longtable where the table is long."""
+        columns = "l" * len(self.headings)
+        head, *rows = [" & ".join(map(tex, line)) + r" \\" for line in (self.headings, *self.rows)]
+        body = "\n".join([r"\toprule", head, r"\midrule", *rows, r"\bottomrule"])
+        caption = rf"\caption{{{tex(self.caption)}}}\label{{tab:{self.name}}}"
+        if len(rows) > _LONG:
+            return f"\\begin{{longtable}}{{{columns}}}\n{caption} \\\\\n{body}\n\\end{{longtable}}\n"
+        tabular = f"\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}"
+        return f"\\begin{{table}}\n\\centering\n{caption}\n{tabular}\n\\end{{table}}\n"
+
+    def csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(self.records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.records)
+        return text.getvalue()
+
+
+def tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in text)
+
+
+def write_tables(blocks: Sequence[Block], directory: Path) -> list[Path]:
+    """tables.md with all tables; a .tex and a .csv for each."""
+    tables = [table for block in blocks for table in tables_of(block)]
+    paths = [directory / "tables.md"]
+    write_text(paths[0], "# Tables\n\n" + "\n".join(table.markdown() for table in tables))
+    for table in tables:
+        paths += [directory / "tables" / f"{table.name}.{kind}" for kind in ("tex", "csv")]
+        write_text(paths[-2], table.latex())
+        write_text(paths[-1], table.csv())
+    return paths
+
+
+def tables_of(block: Block) -> Iterator[Table]:
+    """Codelength in bits, the paper's unit and the final losses: never two units in one column."""
+    if block.verb == "mdl":
+        unit = f"Prequential codelength on {block.dataset}, bits per label."
+        yield _comparison(block, f"{block.name}-bits", unit, "bits_per_sample", "bits per label")
+        yield _comparison(block, f"{block.name}-paper-unit", f"{block.dataset}, {UNIT}.", "paper", "Σ n·CE / N")
+    yield _final(block)
+
+
+def _comparison(block: Block, name: str, caption: str, key: str, unit: str) -> Table:
+    """A column per eraser. In the paper's unit, the paper's number stands in a column of its own, where it has one."""
+    papers = [e for e in block.erasers if key == "paper" and any(_paper(row, e) for row in block.rows)]
+    headings = ["model"]
+    for eraser in block.erasers:
+        headings += [f"{eraser} ({unit})", *([f"{eraser}, paper's Table 16"] if eraser in papers else [])]
+    rows = []
+    for row in block.rows:
+        cells = [row.label]
+        for eraser in block.erasers:
+            cells += [_cell(row, eraser, key), *([_paper(row, eraser)] if eraser in papers else [])]
+        rows.append(cells)
+    records = [_codelength_record(row, e, key) for row in block.rows for e in block.erasers]
+    return Table(name, f"{caption} {_MARKS}", headings, rows, records)
+
+
+def _paper(row: Row, eraser: str) -> str:
+    number = paper_number(row.cells[eraser].config) if eraser in row.cells else None
+    return f"{number}" if number else ""
+
+
+def _cell(row: Row, eraser: str, key: str) -> str:
+    spread = row.cells[eraser].spread("mdl", key) if eraser in row.cells else None
+    lacks, difference = row.lacks(eraser), row.difference(eraser, "mdl", key)
+    parts = [f"{spread}" if spread else "", f"(Δ {difference})" if difference else "", f"†{lacks}" if lacks else ""]
+    return " ".join(part for part in parts if part)
+
+
+def _codelength_record(row: Row, eraser: str, key: str) -> dict[str, Any]:
+    unit = "bits_per_label" if key == "bits_per_sample" else "paper_units"
+    spread = row.cells[eraser].spread("mdl", key) if eraser in row.cells else None
+    difference = row.difference(eraser, "mdl", key)
+    return {
+        **_identity(row, eraser),
+        **_numbers(unit, spread),
+        f"difference_{unit}": difference.mean if difference else None,
+        "difference_standard_error": difference.standard_error if difference else None,
+        "significant": difference.significant if difference else None,
+        "paper": _paper(row, eraser) if key == "paper" else "",
+    }
+
+
+def _identity(row: Row, eraser: str) -> dict[str, Any]:
+    cell = row.cells.get(eraser)
+    return {
+        "model": row.label,
+        "eraser": eraser,
+        "seeds": len(cell.seeds) if cell else 0,
+        "incomplete": row.lacks(eraser),
+        "run_ids": " ".join(run.id for run in cell.runs) if cell else "",
+    }
+
+
+def _numbers(name: str, spread: Spread | None) -> dict[str, Any]:
+    return {f"{name}_mean": spread.mean if spread else None, f"{name}_std": spread.std if spread else None}
+
+
+def _final(block: Block) -> Table:
+    caption = (
+        f"Trained on all of {block.dataset}: test loss in bits per label and accuracy; Δ of the test loss; the "
+        "training size and the epoch from which the loss stays below the control's (epochs: its best "
+        "so far, in validation); the sharpest fall of the validation loss within "
+        f"{DROP_WINDOW_EPOCHS} epochs, and when it began. "
+        f"A run backfires that ends significantly below its control. {_MARKS}"
+    )
+    headings = ["model", "eraser", "test loss (bits)", "accuracy (%)", "Δ (bits)", "below control", "backfires",
+                "sharpest fall (bits)", "incomplete"]  # fmt: skip
+    pairs = [(row, eraser) for row in block.rows for eraser in block.erasers]
+    rows, records = [_final_row(*pair) for pair in pairs], [_final_record(*pair) for pair in pairs]
+    return Table(f"{block.name}-final", caption, headings, rows, records)
+
+
+def _final_row(row: Row, eraser: str) -> list[str]:
+    cell, lacks = row.cells.get(eraser), row.lacks(eraser)
+    note = f"†{lacks}" if lacks else ""
+    if cell is None or cell.result is None:
+        return [row.label, eraser, *[""] * 6, note]
+    found, accuracy = row.backfire(eraser), Spread.of([100 * share for share in cell.result["final"]["accuracy"]])
+    where = [] if found is None else [f"n = {found.size:,}"] if found.size is not None else []
+    where += [f"epoch {found.epoch}"] if found and found.epoch is not None else []
+    return [
+        row.label,
+        eraser,
+        f"{cell.spread('final', 'loss_bits')}",
+        f"{accuracy:.1f}",
+        f"{found.gap}" if found else "",
+        "" if found is None else ", ".join(where) or "no",
+        "" if found is None else "yes" if found.backfires else "no",
+        describe_drop(cell.result),
+        note,
+    ]
+
+
+def _final_record(row: Row, eraser: str) -> dict[str, Any]:
+    cell, found = row.cells.get(eraser), row.backfire(eraser)
+    drop = recorded_drop(cell.result) if cell and cell.result else (None, None)
+    return {
+        **_identity(row, eraser),
+        **_numbers("final_loss_bits", cell.spread("final", "loss_bits") if cell else None),
+        **_numbers("accuracy", cell.spread("final", "accuracy") if cell else None),
+        "final_gap_bits": found.gap.mean if found else None,
+        "final_gap_standard_error": found.gap.standard_error if found else None,
+        "backfires": found.backfires if found else None,
+        "crossing_size": found.size if found else None,
+        "crossing_epoch": found.epoch if found else None,
+        "sharp_drop_bits": drop[0],
+        "sharp_drop_epoch": drop[1],
+    }

@@ -1,0 +1,145 @@
+"""Where an erased run falls below its control, by how much, and how suddenly."""
+
+import csv
+import random
+
+import numpy as np
+import pytest
+
+from mdl.backfire import backfire
+from train.loss_curves import LossCurve, crossing, crossing_epoch, read_loss_curves, sharp_drop, sharp_drops
+from train.run import Run
+
+
+def curve(*bits: float, every: int = 1) -> LossCurve:
+    epochs = np.arange(len(bits)) * every
+    return LossCurve(epochs.astype(float), np.full(len(bits), np.nan), np.array(bits))
+
+
+def result(finals, test_bits=None, seeds=(0, 1, 2)):
+    points = [{"n": n, "ce_test_bits": bits} for n, bits in (test_bits or {}).items()]
+    return {"run_id": "some-run", "seeds": list(seeds), "final": {"loss_bits": list(finals)}, "curve": points}
+
+
+def slow_sharp_drop(epochs, bits, window):
+    """Every pair of evaluations; the earliest of the largest falls."""
+    best = (0.0, None)
+    for i in range(len(bits)):
+        for j in range(i + 1, len(bits)):
+            if (epochs[j] - epochs[i] <= window or j == i + 1) and bits[i] - bits[j] > best[0]:
+                best = (bits[i] - bits[j], epochs[i])
+    return best
+
+
+def test_the_sharp_drop_is_the_largest_fall_within_the_window() -> None:
+    plateau_then_fall = [3.3] * 20 + [2.8, 2.0, 1.4] + [1.4] * 10
+    drop = sharp_drop(range(33), plateau_then_fall)
+    assert (drop.bits, drop.epoch) == (pytest.approx(1.9), 19)
+    draw = random.Random(0)
+    for window in (1, 3, 7):
+        epochs = sorted(draw.sample(range(60), 30))
+        bits = [draw.random() for _ in epochs]
+        drop = sharp_drop(epochs, bits, window)
+        assert (drop.bits, drop.epoch) == pytest.approx(slow_sharp_drop(epochs, bits, window))
+
+
+def test_a_loss_that_never_falls_has_no_drop() -> None:
+    assert sharp_drops([([0, 1, 2], [1.0, 1.5, 2.0]), ([0], [1.0])])["epoch"] == [None, None]
+    assert sharp_drops([([0, 1], [3.0, 1.0])]) == {"window_epochs": 5, "bits": [2.0], "epoch": [0]}
+
+
+def test_evaluations_further_apart_than_the_window_still_count() -> None:
+    assert sharp_drop([0, 50, 100], [3.0, 2.9, 1.0], window=5).epoch == 50
+
+
+def test_crossing_is_where_the_curve_stays_below() -> None:
+    control = np.array([3.0, 2.0, 1.0, 1.0])
+    assert crossing([1, 2, 4, 8], np.array([2.0, 3.0, 0.9, 0.5]), control) == 4  # below at 1, too, but not to stay
+    assert crossing([1, 2, 4, 8], control - 0.1, control) == 1
+    assert crossing([1, 2, 4, 8], control, control) is None
+    assert crossing([1, 2, 4, 8], np.array([0.0, 0.0, 0.0, 1.1]), control) is None
+
+
+def test_a_stopped_seed_keeps_its_best_loss() -> None:
+    """The control stops at epoch 3 with 1.0 as its best; the erased run passes that at epoch 5."""
+    control = [curve(3.3, 2.0, 1.0, 1.6)]
+    erased = [curve(3.3, 3.3, 3.2, 3.0, 2.0, 0.8, 0.9)]
+    assert crossing_epoch(erased, control) == 5
+    assert crossing_epoch(control, erased) is None
+    assert crossing_epoch([curve(3.0, 0.5, every=4)], control) == 4
+
+
+def test_a_control_that_overfits_is_not_crossed() -> None:
+    assert crossing_epoch([curve(3.3, 2.0, 1.5, 1.2)], [curve(3.3, 1.0, 2.0, 3.0)]) is None
+
+
+def test_backfire_is_significant_and_paired() -> None:
+    control = result([1.0, 2.0, 3.0], {10: [3.0] * 3, 100: [2.0] * 3})
+    below = backfire(result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
+    assert below.backfires
+    assert below.size == 100
+    assert below.gap.mean == pytest.approx(-0.7 / 3)
+    assert below.gap.standard_error == pytest.approx(np.std([-0.2, -0.3, -0.2], ddof=1) / 3**0.5)
+    above = backfire(result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
+    assert not above.backfires
+    assert above.size is None
+    unclear = backfire(result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
+    assert not unclear.backfires  # below on average, but not beyond two standard errors
+    assert unclear.size == 100
+    assert (unclear.epoch, unclear.drop_bits, unclear.drop_epoch) == (None, None, None)
+
+
+def test_the_drop_of_a_run_is_the_mean_over_its_seeds() -> None:
+    fell = result([1.0] * 3) | {"sharp_drop": {"window_epochs": 5, "bits": [2.0, 1.0, 0.0], "epoch": [10, 20, None]}}
+    found = backfire(fell, result([1.0] * 3))
+    assert (found.drop_bits, found.drop_epoch) == (1.0, 15)
+    assert found.size is None  # one training on everything has no sizes
+
+
+def test_only_what_belongs_together_is_compared() -> None:
+    with pytest.raises(ValueError, match=r"seeds \[0, 1, 2\], its control \[0, 1, 3\]"):
+        backfire(result([1.0] * 3), result([1.0] * 3, seeds=(0, 1, 3)))
+    with pytest.raises(ValueError, match=r"trained on \[10\] examples, the control on \[20\]"):
+        backfire(result([1.0] * 3, {10: [1.0]}), result([1.0] * 3, {20: [1.0]}))
+
+
+def test_loss_curves_are_read_back(tmp_path) -> None:
+    run = Run(tmp_path, "run")
+    rows = [[n, seed, epoch, None if epoch == 0 else 2.0, n + seed + epoch] for n in (27, 127) for seed in (3, 5)
+            for epoch in range(4)]  # fmt: skip
+    run.save_curves(rows)
+    curves = read_loss_curves(run.directory / "curves.csv")
+    assert list(curves) == [3, 5]
+    assert curves[5].validation_bits.tolist() == [132, 133, 134, 135]
+    assert np.isnan(curves[5].train_bits[0])
+    for text in ("", "n,seed,epoch,train_loss_bits,validation_loss_bits\n", "n,seed\n1,x\n", "1,2,3,4\n", "1,0,0,,\n"):
+        (tmp_path / "bad.csv").write_text(text)
+        with pytest.raises(ValueError, match=r"bad\.csv is not a table of losses"):
+            read_loss_curves(tmp_path / "bad.csv")
+
+
+def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
+    """A small sweep of both verbs: result.json, the terminal's table, table.csv."""
+    from conf.cli import RememberSweep
+    from erasure.storage import read_json
+    from mdl.__main__ import VERB as MDL
+    from train.__main__ import VERB as TRAIN
+
+    quick = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=4", "seeds=[0,1]"]
+    for verb, extra in ((MDL, ["mdl=quick"]), (TRAIN, [])):
+        outcome = command(verb, *quick, *extra, "logger.mode=disabled")
+        assert outcome.code == 0, outcome.err
+        assert "sharpest fall" in outcome.out
+        assert "below control" in outcome.out
+    for path in (tmp_path / "runs").glob("*/result.json"):
+        drop = read_json(path)["sharp_drop"]
+        assert drop["window_epochs"] == 5
+        assert len(drop["bits"]) == len(drop["epoch"]) == 2
+    command(MDL, *quick, "mdl=quick", "logger.mode=disabled")
+    assert RememberSweep.directory is not None
+    with (RememberSweep.directory / "table.csv").open() as file:
+        control, leace = csv.DictReader(file)
+    assert control["final_gap_bits"] == ""
+    assert float(leace["final_gap_bits"]) > 0
+    assert (leace["backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
+    assert float(control["sharp_drop_bits"]) > 0

@@ -1,0 +1,213 @@
+"""The report: what is read, what is refused by name, what stands beside what."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from scripts.bench_report import write_run
+from scripts.report.__main__ import main
+from scripts.report.groups import arrange
+from scripts.report.page import write_page
+from scripts.report.paper import paper_number
+from scripts.report.read import read_runs
+from scripts.report.tables import tables_of, tex
+from train.run import Run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def small(root: Path, eraser: str = "leace", **options) -> Run:
+    return write_run(root, dataset="digits", eraser=eraser, seeds=options.pop("seeds", (0, 1)), **options)
+
+
+def edit(run: Run, **changes) -> None:
+    path = run.directory / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def table(root: Path, ending: str) -> list[dict[str, str]]:
+    (path,) = (root / "tables").glob(f"*{ending}.csv")
+    return list(csv.DictReader(path.open()))
+
+
+def test_a_report_of_both_verbs(runs, tmp_path, capsys) -> None:
+    for verb in ("mdl", "train"):
+        for eraser in ("control", "leace"):
+            for width in (64, 128):
+                small(runs, eraser, verb=verb, options={"width": width})
+    out = tmp_path / "out"
+    assert main([str(runs), "--out", str(out)]) == 0
+    assert "8 finished runs" in capsys.readouterr().out
+    rows = table(out, "mdl-digits-bits")
+    assert len(rows) == 4
+    leace = next(row for row in rows if row["eraser"] == "leace")
+    assert float(leace["difference_bits_per_label"]) > 0.1
+    assert leace["significant"] == "True"
+    assert leace["incomplete"] == ""
+    assert {row["model"] for row in table(out, "train-digits-final")} == {"mlp (width=64)", "mlp (width=128)"}
+    names = {path.name for path in (out / "figures").iterdir()}
+    assert {f"mdl-digits-over-width.{kind}" for kind in ("png", "pdf")} <= names
+    assert {f"train-digits-mlp-loss-curves.{kind}" for kind in ("png", "pdf")} <= names
+    assert Image.open(out / "figures" / "mdl-digits-over-width.png").size[0] > 700
+    page = (out / "index.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+    latex = (out / "tables" / "mdl-digits-bits.tex").read_text()
+    assert r"\toprule" in latex
+    assert r"$\pm$" in latex
+    assert "* where it is beyond two standard errors" in latex
+    assert not list(out.rglob("*.tmp"))
+
+
+def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> None:
+    small(runs, "control")
+    small(runs, "leace")
+    half = small(runs, "qleace")
+    (half.directory / "result.json").unlink()
+    torn = small(runs, "random")
+    (torn.directory / "result.json").write_text('{"run_id": ')
+    empty = small(runs, "gradient")
+    (empty.directory / "result.json").unlink()
+    (empty.directory / "config.yaml").unlink()
+    (empty.directory / "state.json").write_text("{}")
+    lacking = small(runs, "oracle_leace")
+    result = json.loads((lacking.directory / "result.json").read_text())
+    del result["certificate"]
+    (lacking.directory / "result.json").write_text(json.dumps(result))
+    unknown = small(runs, "invented")
+    nats = small(runs, "alf_qleace")
+    edit(nats, mdl={key: [0.693 * bits for bits in values] for key, values in _result(nats)["mdl"].items()})
+    odd = small(runs, "control", lr=2e-3, flavour="vanilla")
+    assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    for run, expected in (
+        (half, "no result.json: unfinished, shown as incomplete"),
+        (torn, "result.json cannot be read"),
+        (empty, "no result.json, and no configuration"),
+        (lacking, "result.json lacks certificate"),
+        (unknown, "unknown eraser 'invented', shown as it is"),
+        (nats, "mixed units?"),
+        (odd, "unknown keys in result.json, not shown: flavour"),
+    ):
+        assert [line for line in lines if run.id in line and expected in line], (expected, lines)
+    rows = {row["eraser"]: row for row in table(tmp_path / "out", "bits") if "0.001" in row["model"]}
+    assert rows["leace"]["incomplete"] == ""
+    assert rows["qleace"]["incomplete"] == "unfinished"
+    assert rows["qleace"]["bits_per_label_mean"] == ""
+    assert float(rows["invented"]["bits_per_label_mean"]) > 0
+    assert "alf_qleace" not in rows
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "mixed units?" in page
+
+
+def _result(run: Run) -> dict:
+    return json.loads((run.directory / "result.json").read_text())
+
+
+def test_nothing_to_report(tmp_path, capsys) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main([str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 1
+    assert "no finished run in" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit) as refused:
+        main([str(tmp_path / "absent")])
+    assert refused.value.code == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+def test_one_run_in_two_folders(runs, tmp_path) -> None:
+    run = small(runs / "a")
+    shutil.copytree(run.directory, runs / "b" / run.id)
+    reading = read_runs([runs / "a", runs / "b", runs / "a"])
+    assert (len(reading.runs), reading.problems) == (1, [])
+    edit(Run(runs / "b", run.id), timing={"seconds": 1, "started": 1.9e9})
+    reading = read_runs([runs])
+    assert reading.finished[0].directory == runs / "b" / run.id
+    assert reading.problems == [
+        f"{run.directory}: differs from {runs / 'b' / run.id}, which has the same run id and is newer: left out"
+    ]
+
+
+def test_results_of_different_versions_are_named(runs) -> None:
+    small(runs, "control")
+    other = small(runs, "leace", versions={"erasure-mdl": "0.2.0"})
+    (problem,) = read_runs([runs]).problems
+    assert "different versions" in problem
+    assert other.id in problem
+    # the same configuration under another id: RESULTS_VERSION moved in between
+    twin = runs / "mdl-digits-leace-mlp-0000000000"
+    shutil.copytree(other.directory, twin)
+    edit(Run(runs, twin.name), run_id=twin.name)
+    reading = read_runs([runs])
+    arrange(reading)
+    assert any("under another id: left out" in line for line in reading.problems)
+
+
+def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
+    small(runs, "control", seeds=(0, 1, 2))
+    small(runs, "leace", seeds=(0, 2))
+    small(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
+    (block,) = arrange(read_runs([runs]))
+    narrow, base = block.rows
+    assert narrow.lacks("leace") == "not run"
+    assert base.lacks("leace") == "2 of 3 seeds"
+    assert base.lacks("control") == ""
+    bits = next(iter(tables_of(block)))
+    assert "†not run" in bits.markdown()
+    assert "†2 of 3 seeds" in bits.markdown()
+    # paired with the same seeds of the control, whatever else that has
+    control, leace = base.cells["control"].result, base.cells["leace"].result
+    assert control is not None
+    assert leace is not None
+    expected = [leace["mdl"]["bits_per_sample"][i] - control["mdl"]["bits_per_sample"][j] for i, j in ((0, 0), (1, 2))]
+    found = base.difference("leace", "mdl", "bits_per_sample")
+    assert found is not None
+    assert found.mean == pytest.approx(sum(expected) / 2)
+
+
+def test_runs_of_different_seeds_belong_together(runs) -> None:
+    small(runs, "leace", seeds=(0, 1))
+    small(runs, "leace", seeds=(3,))
+    small(runs, "control", seeds=(0, 1, 3))
+    (block,) = arrange(read_runs([runs]))
+    (row,) = block.rows
+    assert row.cells["leace"].seeds == [0, 1, 3]
+    assert row.lacks("leace") == ""
+    assert row.backfire("leace") is not None
+
+
+def test_the_papers_number_only_beside_what_is_comparable(runs) -> None:
+    config = _result(write_run(runs))["config"]
+    same = paper_number(config)
+    assert same is not None
+    assert (same.mean, same.std, same.differences) == (8.49, 0.10, ())
+    wide = paper_number(config | {"model": config["model"] | {"width": 256}, "train": config["train"] | {"lr": 0.1}})
+    assert wide is not None
+    assert wide.differences == ("width=256", "lr=0.1")
+    plain = paper_number(config | {"dataset": config["dataset"] | {"normalize": "none"}})
+    assert plain is not None
+    assert plain.differences == ("not z-scored",)
+    assert paper_number(config | {"dataset": {"name": "digits"}}) is None
+    assert paper_number(config | {"eraser": {"name": "random"}}) is None
+    (block,) = arrange(read_runs([runs]))
+    bits, paper, _ = tables_of(block)
+    assert block.dataset == "cifar10 (normalize=zscore)"
+    assert "8.49 ± 0.10" in paper.markdown()
+    assert "Table 16" not in bits.markdown()
+    assert "Σ n·CE / N" not in bits.markdown()
+
+
+def test_data_cannot_end_the_script(runs, tmp_path) -> None:
+    page = write_page([], {}, ["a run named </script><script>alert(1)</script>"], [runs], tmp_path / "index.html")
+    assert "alert(1)</script>" not in page.read_text()
+
+
+def test_latex_is_escaped() -> None:
+    assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"

@@ -1,0 +1,137 @@
+"""Validation loss over epochs: reading it back, where one run falls below another, where it falls most sharply."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """One seed's losses in bits per label, each [E]; the training loss of epoch 0 is NaN: there is none."""
+
+    epochs: Array
+    train_bits: Array
+    validation_bits: Array
+
+
+@dataclass(frozen=True)
+class SharpDrop:
+    """The largest fall of a loss within a window of epochs.
+
+    Attributes:
+        bits: by how much it fell; 0 where it never did.
+        epoch: at which the fall began; None where there was none.
+    """
+
+    bits: float
+    epoch: int | None
+
+
+def sharp_drop(epochs: Sequence[float], bits: Sequence[float], window: int = DROP_WINDOW_EPOCHS) -> SharpDrop:
+    """The largest fall of `bits` [E] between two evaluations at most `window` epochs apart.
+
+    Evaluations further apart than the window are compared with the next one. Of equal falls the
+    shortest counts, then the earliest.
+    """
+    x, y = np.asarray(epochs, dtype=np.float64), np.asarray(bits, dtype=np.float64)
+    best = SharpDrop(0.0, None)
+    for lag in range(1, len(x)):
+        close = (x[lag:] - x[:-lag] <= window) | (lag == 1)
+        if not close.any():
+            break
+        falls = np.where(close, y[:-lag] - y[lag:], -np.inf)
+        i = int(falls.argmax())
+        if falls[i] > best.bits:
+            best = SharpDrop(float(falls[i]), int(x[i]))
+    return best
+
+
+def sharp_drops(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> dict[str, Any]:
+    """`sharp_drop` of every seed's (epochs, validation loss), as result.json has it: a list entry per seed."""
+    drops = [sharp_drop(epochs, bits) for epochs, bits in curves]
+    return {
+        "window_epochs": DROP_WINDOW_EPOCHS,
+        "bits": [drop.bits for drop in drops],
+        "epoch": [drop.epoch for drop in drops],
+    }
+
+
+def recorded_drop(result: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """A run's sharpest fall in bits, and the epoch at which it began: means over seeds; None where unknown."""
+    found = result.get("sharp_drop")  # results of earlier versions have none
+    if found is None:
+        return None, None
+    epochs = [epoch for epoch in found["epoch"] if epoch is not None]
+    return mean(found["bits"]), mean(epochs) if epochs else None
+
+
+def describe_drop(result: Mapping[str, Any]) -> str:
+    """ "1.23 at epoch 4", or nothing where it is unknown."""
+    bits, epoch = recorded_drop(result)
+    if bits is None:
+        return ""
+    return f"{bits:.2f}" if epoch is None else f"{bits:.2f} at epoch {epoch:.0f}"
+
+
+def crossing(x: Sequence[float], erased: Array, control: Array) -> int | None:
+    """The first `x` from which `erased` [m] stays below `control` [m] to the end; None if it ends above."""
+    above = np.flatnonzero(~(np.asarray(erased) < np.asarray(control)))
+    first = int(above[-1]) + 1 if len(above) else 0
+    return int(x[first]) if first < len(x) else None
+
+
+def crossing_epoch(erased: Sequence[LossCurve], control: Sequence[LossCurve]) -> int | None:
+    """The epoch from which the erased runs' mean validation loss stays below the controls'.
+
+    The loss at an epoch is the best so far: what early stopping would hand back then, and what a seed that has
+    stopped keeps. Seeds and runs of different lengths can thus be compared to the end of the longest, and
+    a control that merely overfits is not crossed.
+    """
+    grid = np.unique(np.concatenate([curve.epochs for curve in (*erased, *control)]))
+    return crossing(grid.tolist(), _mean_best(erased, grid), _mean_best(control, grid))
+
+
+def _mean_best(curves: Sequence[LossCurve], grid: Array) -> Array:
+    """Mean over seeds of the best validation loss up to each epoch of `grid`."""
+    held = []
+    for curve in curves:
+        last = np.searchsorted(curve.epochs, grid, side="right") - 1
+        held.append(np.minimum.accumulate(curve.validation_bits)[np.maximum(last, 0)])
+    return np.mean(held, axis=0)
+
+
+def read_loss_curves(path: Path) -> dict[int, LossCurve]:
+    """Seed -> loss curve of the largest training size in a run's curves.csv.
+
+    Raises:
+        ValueError: the file is not what `Run.save_curves` writes.
+    """
+    lines = path.read_text(encoding="utf-8").rstrip().split("\n")
+    n = lines[-1].split(",", 1)[0] + ","
+    first = len(lines) - 1
+    while first and lines[first - 1].startswith(n):  # sizes are written one after another, the largest last
+        first -= 1
+    try:
+        table = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines[first:]])
+        seeds = table[:, 1].astype(int)
+        losses = {int(seed): LossCurve(*table[seeds == seed, 2:5].T) for seed in dict.fromkeys(seeds.tolist())}
+    except (ValueError, IndexError, TypeError) as error:
+        raise ValueError(f"{path} is not a table of losses: {error}") from error
+    if any(not np.isfinite(curve.validation_bits).all() for curve in losses.values()):
+        raise ValueError(f"{path} is not a table of losses: a validation loss is missing")
+    return losses
+
+
+def curves_of(result: Mapping[str, Any]) -> dict[int, LossCurve] | None:
+    """The loss curves that a run left in its own directory; None where they are no longer there."""
+    path = Path(result["config"]["runs_dir"]) / result["run_id"] / "curves.csv"
+    return read_loss_curves(path) if path.exists() else None
