@@ -153,7 +153,8 @@ def draw(names: Sequence[str], results: Mapping[tuple[str, Parametrization], Los
                 ax.set_xlabel("learning rate at base width")
             if not column:
                 ax.set_ylabel(f"{name}\nloss (bits per label)")
-            ax.legend(title="width", fontsize=9)
+            if column:  # the same widths, beside the panels, where no curve is
+                ax.legend(title="width", fontsize=9, loc="center left", bbox_to_anchor=(1.02, 0.5))
         figure.savefig(path)
 
 

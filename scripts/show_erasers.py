@@ -77,7 +77,7 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
     size = (1.0 * len(shown) + 1.6, 1.03 * len(erased) + 0.3)
     figure, axes = plt.subplots(len(erased), len(shown), figsize=size, squeeze=False, layout="constrained")
     for row, (name, dataset) in enumerate(erased.items()):
-        for ax, image in zip(axes[row], dataset.splits[split].images[shown], strict=True):
+        for ax, image in zip(axes[row], dataset.pixels(dataset.splits[split].images[shown]), strict=True):
             ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             ax.set_xticks([])
             ax.set_yticks([])

@@ -2,6 +2,7 @@
 
 python -m scripts.report runs/ --out report/
 python -m scripts.report cluster/runs laptop/runs --out report/
+python -m scripts.report runs/ --grids                           # images, too
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from erasure.progress import Display
 from scripts.report.figures import draw_figures
+from scripts.report.grids import draw_grids
 from scripts.report.groups import Block, arrange, eraser_order
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
@@ -25,17 +27,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m scripts.report", description=__doc__, formatter_class=formatter)
     parser.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
+    parser.add_argument(
+        "--grids", action="store_true", help="draw the images under each eraser, too; computes what is not cached"
+    )
+    parser.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
     options = parser.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
     if missing:
         parser.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl or python -m train")
     if options.out.exists() and not options.out.is_dir():
         parser.error(f"--out={options.out} is a file: give a folder")
-    return build(options.runs, options.out)
+    return build(options.runs, options.out, options.cache_dir if options.grids else None)
 
 
-def build(roots: Sequence[Path], out: Path) -> int:
-    """Build a report of the runs below `roots`; the exit code."""
+def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None) -> int:
+    """Build a report of the runs below `roots`, with grids of images from a cache, if any; the exit code."""
     with Display("report") as display:
         reading = read_runs(roots, lambda i, of: display.update(0.4 * i / of, f"reading run {i:,} of {of:,}"))
         blocks = arrange(reading)
@@ -48,8 +54,15 @@ def build(roots: Sequence[Path], out: Path) -> int:
         display.update(0.5, "tables")
         tables = write_tables(blocks, out)
         figures, left_out = draw_figures(
-            blocks, colours, out, lambda i, of: display.update(0.6 + 0.35 * i / of, f"figure {i + 1} of {of}")
+            blocks, colours, out, lambda i, of: display.update(0.6 + 0.3 * i / of, f"figure {i + 1} of {of}")
         )
+        if cache_dir is not None:
+            configs = [run.config for run in reading.finished]
+            grids, missing = draw_grids(
+                configs, cache_dir, out, lambda i, of: display.update(0.9 + 0.05 * i / of, f"grid {i + 1} of {of}")
+            )
+            figures += grids
+            left_out += missing
         display.update(0.95, "page")
         page = write_page(blocks, colours, [*reading.problems, *left_out], roots, out / "index.html")
     for line in left_out:
@@ -59,7 +72,8 @@ def build(roots: Sequence[Path], out: Path) -> int:
     print(f"; {len(reading.problems)} remarks above and on the page" if reading.problems else "")
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
     print(f"figures: {len(figures)} files in {out / 'figures'}")
-    print("grids of erased images need the datasets: python -m scripts.show_erasers dataset=NAME")
+    if cache_dir is None:
+        print("images under each eraser: add --grids, where the datasets are")
     return 0
 
 

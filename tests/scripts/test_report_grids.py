@@ -1,0 +1,27 @@
+"""Images under each eraser in a report: one grid per dataset, and a line for what cannot be had."""
+
+from pathlib import Path
+
+from PIL import Image
+
+from conf.compose import composed
+from mdl.__main__ import VERB
+from scripts.report.grids import draw_grids
+
+
+def config(*overrides: str) -> dict:
+    return composed("mdl", overrides, VERB.sections)
+
+
+def test_a_grid_for_each_dataset_and_a_line_for_what_is_not_there(tmp_path: Path) -> None:
+    configs = [config(f"eraser={eraser}", "model=linear") for eraser in ("leace", "control", "leace")]
+    configs.append(config("eraser=leace", "dataset.normalize=zscore"))
+    configs.append(config("dataset=image_folder", f"dataset.root={tmp_path / 'nowhere'}"))
+    files, problems = draw_grids(configs, str(tmp_path / "cache"), tmp_path)
+    names = {path.name for path in files}
+    assert names == {f"digits{kind}-erasers.{ending}" for kind in ("", "-zscore") for ending in ("png", "pdf")}
+    heights = {name: Image.open(tmp_path / "figures" / name).size[1] for name in names if name.endswith("png")}
+    assert heights["digits-erasers.png"] > 1.5 * heights["digits-zscore-erasers.png"]  # two rows, one row
+    (line,) = problems
+    assert line.startswith("no images of image_folder under leace: ")
+    assert str(tmp_path / "nowhere") in line
