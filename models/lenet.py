@@ -79,9 +79,9 @@ class LeNet(ScaledClassifier):
     def forward(self, x: Tensor) -> Tensor:
         h = x
         for layer in self.convolutions:
-            h = F.relu(layer(h))
+            h = layer(h)
             members = h.shape[:-3]
-            h = F.max_pool2d(h.flatten(0, -4), 2).unflatten(0, members)
+            h = F.relu(F.max_pool2d(h.flatten(0, -4), 2).unflatten(0, members))  # the same in either order
         h = h.flatten(-3)
         for layer in self.hidden:
             h = F.relu(layer(h))

@@ -12,6 +12,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -21,14 +22,15 @@ from conf.schema import Target
 from mdl.__main__ import VERB
 from models.classifier import Classifier
 from scripts.bench_train_data import dataset
-from scripts.benchmark import Row, fastest, machine, matmul_rate, measured, save, show
-from scripts.train_peer import train_one
+from scripts.benchmark import Row, fastest, machine, matmul_rate, measured, save, show, timed
+from scripts.train_peer import batches, train_one
 from train.early_stopping import MemberCurve
 from train.ensemble import Ensemble
 from train.fit import fit
+from train.memory import keep_freed_memory
 from train.randomness import generator, permutation
 from train.settings import TrainSettings
-from train.stacking import choose
+from train.stacking import Stacking, choose
 from train.training import Training
 
 
@@ -60,6 +62,7 @@ class Bench:
     """The data, the model, and the settings: `conf/train/default.yaml`, for a fixed number of epochs."""
 
     def __init__(self, options: argparse.Namespace) -> None:
+        keep_freed_memory()
         self.device = torch.device(options.device)
         self.data = dataset(options.dataset, options.samples, self.device)
         self.seeds = list(range(options.seeds))
@@ -88,12 +91,13 @@ class Bench:
     def compare(self, *, skip_peer: bool) -> list[Row]:
         """Ours, ours seed by seed, and the researcher's loop: seconds and mean validation loss."""
         stacking = choose(self.ensemble, len(self.seeds), self.data["train"], self.settings)
-        ours, loss = self._ours(stacking.stack)
-        rows = [self._row("ours", ours, ours, loss, f"; {stacking.stack} at once: {stacking.why}")]
-        if self.ensemble.stacks:
-            other = 1 if stacking.stack > 1 else len(self.seeds)
+        ours, loss = self._ours(stacking)
+        rows = [self._row("ours", ours, ours, loss, f"; {stacking.how}: {stacking.why}")]
+        others = {"one", "all"} - {stacking.setting} - (set() if self.ensemble.stacks else {"all"})
+        for setting in sorted(others, reverse=True):
+            other = choose(self.ensemble, len(self.seeds), self.data["train"], self._with(stack=setting))
             seconds, loss = self._ours(other)
-            rows.append(self._row(f"ours, {other} at once", seconds, ours, loss))
+            rows.append(self._row(f"ours, {other.how}", seconds, ours, loss))
         if not skip_peer:
             with measured(self.device) as cost:
                 curves = [
@@ -101,18 +105,24 @@ class Bench:
                     for seed, subset in zip(self.seeds, self.subsets, strict=True)
                 ]
             rows.append(self._row("DataLoader loop", cost.seconds, ours, sum(c[-1] for c in curves) / len(curves)))
+            with measured(self.device) as cost:
+                for _ in batches(self.data["train"], self.subsets[0], 0, self.settings):
+                    pass
+            rows.append(Row("  its loader alone", "", len(self.seeds) * self.settings.max_epochs * cost.seconds))
         return rows
 
-    def _ours(self, stack: int) -> tuple[float, float]:
-        data, settings = self.data, self.settings
+    def _with(self, **settings: Any) -> TrainSettings:
+        return dataclasses.replace(self.settings, **settings)
+
+    def _ours(self, stacking: Stacking) -> tuple[float, float]:
+        how = {"stack": stacking.stack, "threads": stacking.threads}
 
         def run(settings: TrainSettings) -> Sequence[MemberCurve]:
-            splits = data["train"], data["validation"]
-            return fit(self.ensemble, self.seeds, self.subsets, *splits, settings, stack=stack).curves
+            splits = self.data["train"], self.data["validation"]
+            return fit(self.ensemble, self.seeds, self.subsets, *splits, settings, **how).curves
 
-        run(dataclasses.replace(settings, max_epochs=1))  # warms up
-        with measured(self.device) as cost:
-            curves = run(settings)
+        run(self._with(max_epochs=1))  # warms up
+        curves, cost = timed(run, lambda: self.settings, self.device)
         return cost.seconds, sum(curve.validation_loss_bits[-1] for curve in curves) / len(curves)
 
     def _row(self, who: str, seconds: float, ours: float, loss: float, note: str = "") -> Row:
@@ -121,13 +131,13 @@ class Bench:
         return Row("training", who, seconds, seconds / ours, floor_seconds=self.floor, note=note)
 
     def breakdown(self) -> list[Row]:
-        """Where a training's time goes, each part timed alone, and what is left."""
+        """Where a training's time goes, each part timed alone, and what is left; threads as one after another."""
         stack = choose(self.ensemble, len(self.seeds), self.data["train"], self.settings).stack
         training = Training(
             self.ensemble, self.seeds[:stack], self.subsets[:stack], self.data["train"], self.data["validation"],
             self.settings,
         )  # fmt: skip
-        stacks = len(self.seeds) / stack
+        stacks = len(self.seeds) // stack
         order, weights, train = training.order, training.optimizer.weights, self.data["train"]
         positions, views = order.draw(training.active, self.device)
         index = self.subsets[torch.arange(stack, device=self.device)[:, None, None], positions].transpose(0, 1)
@@ -153,7 +163,7 @@ class Bench:
         }
         training = Training(
             self.ensemble, self.seeds[:stack], self.subsets[:stack], self.data["train"], self.data["validation"],
-            dataclasses.replace(self.settings, max_epochs=1000, patience=1000),
+            self._with(max_epochs=1000, patience=1000),
         )  # fmt: skip
         training.evaluate()
         training.run_epoch()

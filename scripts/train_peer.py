@@ -1,24 +1,27 @@
 """The loop that a researcher would write: DataLoader, torchvision transforms, one seed after another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from schedulefree import AdamWScheduleFree
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
-from torchvision import transforms
+from torchvision.transforms import v2
 
 from models.classifier import Classifier
+from models.layers import Conv2d, Linear
+from models.lenet import LeNet
+from models.mlp import MLP
 from train.data import DeviceImages
 from train.randomness import generator
 from train.settings import TrainSettings
 
 
 class Examples(Dataset):
-    """Standardised images of one subset, each transformed when it is asked for."""
+    """Images of one subset, each standardised and transformed when it is asked for."""
 
-    def __init__(self, data: DeviceImages, subset: Tensor, transform: nn.Module | transforms.Compose) -> None:
+    def __init__(self, data: DeviceImages, subset: Tensor, transform: nn.Module) -> None:
         self.images, self.labels = data.images[subset].cpu(), data.labels[subset].tolist()
         self.transform = transform
 
@@ -29,25 +32,54 @@ class Examples(Dataset):
         return self.transform(self.images[i]), self.labels[i]
 
 
+def batches(data: DeviceImages, subset: Tensor, seed: int, settings: TrainSettings) -> DataLoader:
+    """Shuffled batches of one epoch, standardised, cropped and flipped one by one."""
+    side = data.image_shape[-2:]
+    channels = data.image_shape[0]
+    augment: list[nn.Module] = [v2.Normalize([0.0] * channels, [1.0] * channels)]  # standardised before: keeps values
+    augment += [v2.RandomCrop(side, padding=data.padding)] if data.padding else []
+    augment += [v2.RandomHorizontalFlip()] if data.flip else []
+    return DataLoader(
+        Examples(data, subset, v2.Compose(augment)),
+        batch_size=len(subset) // -(-len(subset) // settings.batch_size),  # as ours, which cuts into equal batches
+        shuffle=True,
+        drop_last=True,
+        generator=torch.Generator().manual_seed(seed),
+    )
+
+
+def textbook(model: Classifier) -> nn.Module:
+    """A LeNet or ReLU MLP as torch.nn's modules, with the same weights; any other model as it is."""
+    multiplier = model.readout_multiplier if isinstance(model, MLP | LeNet) else 0.0
+    if multiplier != 1.0 or getattr(model, "activation", "relu") != "relu":
+        return model
+    layers: list[nn.Module] = []
+    for ours in model.modules():
+        if isinstance(ours, Conv2d):
+            out, inputs, side, _ = ours.weight.shape
+            layers += [nn.Conv2d(inputs, out, side, padding=side // 2), nn.ReLU(), nn.MaxPool2d(2)]
+        elif isinstance(ours, Linear):
+            layers += [nn.Linear(ours.weight.shape[1], ours.weight.shape[0]), nn.ReLU()]
+    first = next(i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear))
+    network = nn.Sequential(*layers[:first], nn.Flatten(), *layers[first:-1])
+    for theirs, ours in zip(network.parameters(), model.parameters(), strict=True):
+        theirs.data.copy_(ours.data)
+    return network.to(next(model.parameters()).device)
+
+
 def train_one(
     model: Classifier, data: DeviceImages, validation: DeviceImages, subset: Tensor, seed: int, settings: TrainSettings
 ) -> list[float]:
     """Train one seed for `max_epochs` epochs of one pass each; validation losses in bits after every one."""
     device = data.images.device
     model.reset_parameters(generator(seed, len(subset), "init"))
-    side = data.image_shape[-2:]
-    augment = [transforms.RandomCrop(side, padding=data.padding)] if data.padding else []
-    augment += [transforms.RandomHorizontalFlip()] if data.flip else []
-    batch_size = len(subset) // -(-len(subset) // settings.batch_size)  # as ours, which cuts into equal batches
-    loader = DataLoader(
-        Examples(data, subset, transforms.Compose(augment)),
-        batch_size=batch_size,
-        shuffle=True,
-        drop_last=True,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    network = textbook(model)
+    loader = batches(data, subset, seed, settings)
     optimizer = AdamWScheduleFree(
-        _groups(model, settings), lr=settings.lr, betas=settings.betas, warmup_steps=settings.warmup_steps
+        _groups(network, model.learning_rates(), settings),
+        lr=settings.lr,
+        betas=settings.betas,
+        warmup_steps=settings.warmup_steps,
     )
     everything = torch.arange(len(validation), device=device)
     bits = []
@@ -55,23 +87,22 @@ def train_one(
         optimizer.train()
         for x, z in loader:
             optimizer.zero_grad()
-            F.cross_entropy(model(x.to(device)), z.to(device)).backward()
+            F.cross_entropy(network(x.to(device)), z.to(device)).backward()
             optimizer.step()
         optimizer.eval()
         with torch.no_grad():
             nats = [
-                F.cross_entropy(model(validation.images[part]), validation.labels[part], reduction="sum")
+                F.cross_entropy(network(validation.images[part]), validation.labels[part], reduction="sum")
                 for part in everything.split(settings.eval_batch_size)
             ]
         bits.append(float(torch.stack(nats).sum()) / len(validation) / torch.tensor(2.0).log().item())
     return bits
 
 
-def _groups(model: Classifier, settings: TrainSettings) -> Sequence[dict]:
-    """One group for each learning rate of the parametrisation."""
-    factors = model.learning_rates()
-    parameters = dict(model.named_parameters())
+def _groups(network: nn.Module, factors: Mapping[str, float], settings: TrainSettings) -> Sequence[dict]:
+    """One group for each learning rate of the parametrisation; factors in the order of the parameters."""
+    parameters = list(zip(network.parameters(), factors.values(), strict=True))
     return [
-        {"params": [parameters[name] for name in parameters if factors[name] == factor], "lr": settings.lr * factor}
+        {"params": [p for p, own in parameters if own == factor], "lr": settings.lr * factor}
         for factor in sorted(set(factors.values()))
     ]

@@ -79,12 +79,12 @@ class Ensemble:
         """
         logits = self.logits(weights, x)
         with torch.no_grad():  # d loss / d logits = (softmax - one-hot) / B: cheaper written down than derived
-            target = z.unsqueeze(-1)
-            log_probabilities = logits.log_softmax(-1)
-            losses = log_probabilities.gather(-1, target).mean((1, 2)).neg_()
+            target = z.unsqueeze(-2)
+            log_probabilities = logits.mT.log_softmax(-2)  # [S, k, B]: vectorises over examples, k being small
+            losses = log_probabilities.gather(-2, target).mean((1, 2)).neg_()
             slope = log_probabilities.exp_()
-            slope.scatter_add_(-1, target, slope.new_full((1, 1, 1), -1.0).expand_as(target)).div_(z.shape[1])
-        return losses, torch.autograd.grad(logits, [weights[name] for name in self.names], slope)
+            slope.scatter_add_(-2, target, slope.new_full((1, 1, 1), -1.0).expand_as(target)).div_(z.shape[1])
+        return losses, torch.autograd.grad(logits, [weights[name] for name in self.names], slope.mT)
 
     @torch.no_grad()
     def score(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 _EPS = 1e-8
 _BLOCK = 2**18  # elements updated at a time on the CPU, so that y, z, v, gradient and scratch then stay in cache
-_LARGE = 2**15  # elements from which a gradient is read where it lies instead of being gathered with others
+_LARGE = 2**18  # elements from which a gradient is read where it lies instead of being gathered with others
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,8 @@ class ScheduleFree:
         longest = max(segment.stop - segment.start for segment in self._segments)
         self._block = min(_BLOCK, longest) if self._y.device.type == "cpu" else longest
         self._scratch = torch.empty(self._block, dtype=self._y.dtype, device=self._y.device)
+        gathered = max((s.stop - s.start for s in self._segments if len(s.positions) > 1), default=0)
+        self._gathered = torch.empty(gathered, dtype=self._y.dtype, device=self._y.device)
         self.weights = {name: view.requires_grad_() for name, view in self._views(self._y).items()}
 
     def _flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
@@ -147,11 +149,15 @@ class ScheduleFree:
     def _blocks(self, gradients: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, float]]:
         """Matching pieces of y, z, v and the gradient, and their factor on the learning rate."""
         for segment in self._segments:
-            if len(segment.positions) == 1:
-                gradient = gradients[segment.positions[0]].reshape(-1)
-            else:
-                gradient = torch.cat([gradients[position].reshape(-1) for position in segment.positions])
+            gradient = self._gather(segment, gradients)
             for start in range(segment.start, segment.stop, self._block):
                 here = slice(start, min(start + self._block, segment.stop))
                 offset = slice(here.start - segment.start, here.stop - segment.start)
                 yield self._y[here], self._z[here], self._v[here], gradient[offset], segment.factor
+
+    def _gather(self, segment: _Segment, gradients: Sequence[Tensor]) -> Tensor:
+        """The segment's gradients as one vector."""
+        if len(segment.positions) == 1:
+            return gradients[segment.positions[0]].reshape(-1)
+        gathered = self._gathered[: segment.stop - segment.start]
+        return torch.cat([gradients[position].reshape(-1) for position in segment.positions], out=gathered)

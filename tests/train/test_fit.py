@@ -131,7 +131,11 @@ def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
 def test_losses_and_gradients_are_those_of_each_member_by_autograd(data) -> None:
     ensemble = Ensemble(small())
     names = ensemble.names
-    weights = {name: torch.randn(2, *p.shape).requires_grad_() for name, p in ensemble.model.named_parameters()}
+    draws = torch.Generator().manual_seed(0)
+    weights = {
+        name: (0.3 * torch.randn(2, *p.shape, generator=draws)).requires_grad_()
+        for name, p in ensemble.model.named_parameters()
+    }
     x, z = data["test"].plain(torch.arange(20).view(2, 10))
     losses, gradients = ensemble.gradients(weights, x, z)
 
