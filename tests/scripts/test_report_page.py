@@ -1,7 +1,5 @@
 """The report's page in a real browser."""
 
-import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +10,18 @@ from scripts.report.__main__ import eraser_colours
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
+from tests.scripts.chromium import (
+    CHROMIUM,
+    DRIVER,
+    REASON,
+    column,
+    opened,
+    press,
+    require_nothing_overflows,
+    resize,
+)
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs Debian's chromium and chromium-driver")
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=REASON)
 
 
 @pytest.fixture(scope="module")
@@ -33,36 +40,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def browser(page: Path) -> Iterator:
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.binary_location = str(CHROMIUM)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    try:
-        driver.get(page.as_uri())
+    with opened(page) as driver:
         yield driver
-        assert driver.get_log("browser") == []  # no error, no warning, no request that failed
-    finally:
-        driver.quit()
-
-
-def column(browser, heading: str) -> list[str]:
-    """Texts of a column of the table, by its heading."""
-    return browser.execute_script(
-        "const heads = [...document.querySelectorAll('#results thead tr > *')].map(h => h.textContent);"
-        "const i = heads.indexOf(arguments[0]);"
-        "return [...document.querySelectorAll('#results tbody tr')].map(r => r.cells[i].textContent)",
-        heading,
-    )
-
-
-def press(browser, heading: str) -> None:
-    """Sort by a column."""
-    buttons = browser.find_elements("css selector", "#results thead button")
-    next(button for button in buttons if button.text == heading).click()
 
 
 def test_the_table_sorts_and_says_so(browser) -> None:
@@ -115,14 +94,6 @@ def test_a_selected_run_shows_curves_certificate_and_configuration(browser) -> N
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_overflows(browser, width: int) -> None:
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.find_element("css selector", "#results tbody input").send_keys(" ")
-    time.sleep(0.2)  # the curves are drawn again after a resize
-    page_width, window = browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
-    assert window == width
-    assert page_width <= width
-    wide = (
-        "return [...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().right > innerWidth).length"
-    )
-    assert browser.execute_script(wide) == 0
+    resize(browser, width)
+    require_nothing_overflows(browser, width)

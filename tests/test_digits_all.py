@@ -1,0 +1,44 @@
+"""Everything at once in miniature: the experiment on the digits, its report, the report's page in a browser."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from mdl.__main__ import VERB as MDL
+from scripts.report.__main__ import build
+from tests.scripts.chromium import CHROMIUM, DRIVER, REASON, column, opened, press, require_nothing_overflows, resize
+
+MINIATURE = ["seeds=[0]", "train.stack=one", "train.max_epochs=1", "train.min_epoch_steps=1", "mdl.num_chunks=2"]
+
+
+@pytest.fixture
+def report(command, tmp_path: Path) -> Path:
+    erasers = "eraser=control,leace,qleace"
+    swept = command(MDL, "-m", "+experiment=digits_all", erasers, *MINIATURE, "logger.mode=disabled")
+    assert swept.code == 0, swept.err
+    assert "12 of 12 runs finished" in swept.out
+    assert build([Path("runs")], tmp_path / "report", "cache") == 0
+    return tmp_path / "report"
+
+
+@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=REASON)
+def test_the_experiment_s_report_opens_in_a_browser(report: Path) -> None:
+    from selenium.webdriver.support.select import Select
+
+    with opened(report / "index.html") as browser:
+        press(browser, "MDL (bits per label)")
+        bits = [float(text.split(" ")[0]) for text in column(browser, "MDL (bits per label)")]
+        assert len(bits) == 12
+        assert bits == sorted(bits)
+        Select(browser.find_element("id", "filter-family")).select_by_value("swinv2")
+        assert column(browser, "eraser").count("qleace") == 1
+        assert len(column(browser, "eraser")) == 3
+        browser.find_element("css selector", "#results tbody input").send_keys(" ")
+        assert len(browser.find_elements("css selector", "#learning polyline")) == 1
+        for width in (1280, 390):
+            resize(browser, width)
+            require_nothing_overflows(browser, width)
+    with next((report / "tables").glob("*.csv")).open() as file:
+        assert {"control", "leace", "qleace"} <= {row["eraser"] for row in csv.DictReader(file)}
+    assert {path.suffix for path in (report / "figures").iterdir()} == {".png", ".pdf"}
