@@ -57,7 +57,8 @@ def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    rows = -(-len(handles) // 6)
+    entry_inches = 0.6 + 0.09 * max(map(len, handles), default=0)
+    rows = -(-len(handles) // max(1, min(6, int(figure.get_figwidth() / entry_inches))))
     columns = -(-len(handles) // rows)
     names = list(handles)
     by_row = [name for column in range(columns) for name in names[column::columns]]  # matplotlib fills columns first

@@ -1,4 +1,4 @@
-"""The report's figures: codelength over width and depth, what erasure adds to it, loss curves. PNG and PDF."""
+"""The report's figures: codelengths, also over width and depth, what erasure adds to them, loss curves. PNG and PDF."""
 
 import functools
 import json
@@ -21,6 +21,7 @@ from train.loss_curves import LossCurve
 from train.style import STYLE, chance_line, shared_legend
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
+MAX_ROWS = 24  # models in an overview
 MAX_FIGURES = 8  # of one kind; a figure takes a second
 _SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins
 Colours = Mapping[str, str]
@@ -36,6 +37,9 @@ def draw_figures(
     whole = [(block, model, rows) for block in blocks for model, rows in _with_curves(block).items()]
     jobs: list[tuple[str, Sequence[str], Callable[[], Figure]]] = []
     left_out = []
+    for block in [block for block in blocks if block.verb == "mdl"][:MAX_FIGURES]:
+        names = [row.label for row in block.rows[MAX_ROWS:]]
+        jobs.append((f"{block.name}-codelengths", names, lambda b=block: _overview(b, colours)))
     for block, option, panels in scaled[:MAX_FIGURES]:
         name = f"{block.name}-over-{option}"
         jobs.append((name, list(panels)[MAX_PANELS:], lambda o=option, p=panels: _scaling(p, o, colours)))
@@ -48,9 +52,7 @@ def draw_figures(
     for i, (name, hidden, draw) in enumerate(jobs):
         progress(i, len(jobs))
         if hidden:
-            left_out.append(
-                f"figure {name}: {MAX_PANELS} panels of {MAX_PANELS + len(hidden)}; report on fewer runs for the others"
-            )
+            left_out.append(f"figure {name}: without {len(hidden)} of its models; report on fewer runs for these")
         with mpl.rc_context(STYLE | _SAVING):
             figure = draw()
             for kind in ("png", "pdf"):
@@ -101,8 +103,42 @@ def _without(config: Mapping[str, Any], option: str) -> dict[str, Any]:
     return {"model": model} | {key: config.get(key) for key in ("train", "mdl", "dtype")}
 
 
+def _overview(block: Block, colours: Colours) -> Figure:
+    """On the left every codelength, on the right its difference to the control's; a line per model."""
+    rows = block.rows[:MAX_ROWS]
+    figure = Figure(figsize=(9.5, 1.6 + 0.55 * len(rows)), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for i, eraser in enumerate(block.erasers):
+        offset = 0.6 * ((i + 0.5) / len(block.erasers) - 0.5)
+        of_rows: Sequence[Callable[[], Iterator[Point]]] = (
+            lambda e=eraser: _codelengths(rows, e, lambda row: rows.index(row)),
+            lambda e=eraser: _increases(rows, e, lambda row: rows.index(row)),
+        )
+        for ax, points in zip(axes, of_rows, strict=True):
+            for place, middle, half, whole in points():
+                ax.errorbar(
+                    middle, place + offset, xerr=half, fmt="o", markersize=5, color=colours[eraser], elinewidth=1.2,
+                    markerfacecolor=colours[eraser] if whole else "white", label=eraser,
+                )  # fmt: skip
+    _, right = axes
+    right.axvline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+    right.set_yticks(range(len(rows)), [row.label for row in rows])
+    right.set_ylim(len(rows) - 0.5, -0.5)
+    axes[0].set(xlabel="codelength ± std (bits per label)")
+    axes[0].set_xlim(left=0)
+    right.set(xlabel="increase over control ± s.e. (bits per label)")
+    for ax in axes:
+        ax.grid(axis="y", visible=False)
+    shared_legend(figure, list(axes))
+    return figure
+
+
 def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> Figure:
     """Above, codelengths; below, their differences to the control; a column per panel, hollow where incomplete."""
+
+    def size(row: Row) -> int:
+        return row.config["model"][option]
+
     shown = list(panels.items())[:MAX_PANELS]
     figure = Figure(figsize=(max(5.0, 3.4 * len(shown)), 6.6), layout="constrained")
     axes = figure.subplots(2, len(shown), squeeze=False, sharex="col", sharey="row")
@@ -110,13 +146,13 @@ def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> 
         erasers = sorted({e for row in rows for e in row.cells}, key=list(colours).index)
         for eraser in erasers:
             line = colours[eraser]
-            _band(axes[0, column], list(_codelengths(rows, eraser, option)), line, eraser)
+            _band(axes[0, column], list(_codelengths(rows, eraser, size)), line, eraser)
             if eraser != "control":
-                _band(axes[1, column], list(_increases(rows, eraser, option)), line, eraser)
+                _band(axes[1, column], list(_increases(rows, eraser, size)), line, eraser)
         axes[1, column].axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
         axes[0, column].set_title(title)
         axes[1, column].set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or blocks)"}[option])
-        _log2_axis(axes[1, column], [row.config["model"][option] for row in rows])
+        _log2_axis(axes[1, column], [size(row) for row in rows])
     axes[0, 0].set_ylabel("codelength ± std\n(bits per label)")
     axes[1, 0].set_ylabel("increase over control ± s.e.\n(bits per label)")
     shared_legend(figure, list(axes.flat))
@@ -126,19 +162,19 @@ def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> 
 Point = tuple[int, float, float, bool]  # x, middle, half a band, whole
 
 
-def _codelengths(rows: Sequence[Row], eraser: str, option: str) -> Iterator[Point]:
+def _codelengths(rows: Sequence[Row], eraser: str, x: Callable[[Row], int]) -> Iterator[Point]:
     for row in rows:
         spread = row.cells[eraser].spread("mdl", "bits_per_sample") if eraser in row.cells else None
         if spread:
-            yield row.config["model"][option], spread.mean, spread.std or 0.0, not row.lacks(eraser)
+            yield x(row), spread.mean, spread.std or 0.0, not row.lacks(eraser)
 
 
-def _increases(rows: Sequence[Row], eraser: str, option: str) -> Iterator[Point]:
+def _increases(rows: Sequence[Row], eraser: str, x: Callable[[Row], int]) -> Iterator[Point]:
     for row in rows:
         found = row.difference(eraser, "mdl", "bits_per_sample")
         if found:
             whole = not row.lacks(eraser) and not row.lacks("control")
-            yield row.config["model"][option], found.mean, found.standard_error or 0.0, whole
+            yield x(row), found.mean, found.standard_error or 0.0, whole
 
 
 def _band(ax: Axes, points: Sequence[Point], line: str, label: str) -> None:

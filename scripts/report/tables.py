@@ -19,6 +19,7 @@ _MARKS = (
     "runs that have not finished, erasers that were not run."
 )
 _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
+_SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
         "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$", "†": r"$^\dagger$",
         "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
@@ -40,7 +41,7 @@ class Table:
         return f"## {self.name}\n\n{self.caption}\n\n{body}\n"
 
     def latex(self) -> str:
-        """Needs booktabs, and longtable where the table is long."""
+        """Needs booktabs and graphicx, which shrinks what is wider than the text; longtable where the table is long."""
         columns = "l" * len(self.headings)
         head, *rows = [" & ".join(map(tex, line)) + r" \\" for line in (self.headings, *self.rows)]
         body = "\n".join([r"\toprule", head, r"\midrule", *rows, r"\bottomrule"])
@@ -48,7 +49,7 @@ class Table:
         if len(rows) > _LONG:
             return f"\\begin{{longtable}}{{{columns}}}\n{caption} \\\\\n{body}\n\\end{{longtable}}\n"
         tabular = f"\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}"
-        return f"\\begin{{table}}\n\\centering\n{caption}\n{tabular}\n\\end{{table}}\n"
+        return f"\\begin{{table}}\n\\centering\n{caption}\n{_SHRUNK}{{%\n{tabular}}}\n\\end{{table}}\n"
 
     def csv(self) -> str:
         text = io.StringIO()
@@ -86,15 +87,14 @@ def tables_of(block: Block) -> Iterator[Table]:
 def _comparison(block: Block, name: str, caption: str, key: str, unit: str) -> Table:
     """A column per eraser. In the paper's unit, the paper's number stands in a column of its own, where it has one."""
     papers = [e for e in block.erasers if key == "paper" and any(_paper(row, e) for row in block.rows)]
-    headings = ["model"]
-    for eraser in block.erasers:
-        headings += [f"{eraser} ({unit})", *([f"{eraser}, paper's Table 16"] if eraser in papers else [])]
-    rows = []
+    columns = [(e, read) for e in block.erasers for read in (_cell, *([_paper_cell] if e in papers else []))]
+    headings = [f"model, {unit}", *(e if read is _cell else f"{e}, paper's Table 16" for e, read in columns)]
+    rows: list[list[str]] = []
     for row in block.rows:
-        cells = [row.label]
-        for eraser in block.erasers:
-            cells += [_cell(row, eraser, key), *([_paper(row, eraser)] if eraser in papers else [])]
-        rows.append(cells)
+        rows.append([row.label, *(read(row, eraser, key) for eraser, read in columns)])
+        differences = [_difference(row, eraser, key) if read is _cell else "" for eraser, read in columns]
+        if any(differences):
+            rows.append(["Δ", *differences])
     records = [_codelength_record(row, e, key) for row in block.rows for e in block.erasers]
     return Table(name, f"{caption} {_MARKS}", headings, rows, records)
 
@@ -104,11 +104,19 @@ def _paper(row: Row, eraser: str) -> str:
     return f"{number}" if number else ""
 
 
+def _paper_cell(row: Row, eraser: str, _: str) -> str:
+    return _paper(row, eraser)
+
+
 def _cell(row: Row, eraser: str, key: str) -> str:
     spread = row.cells[eraser].spread("mdl", key) if eraser in row.cells else None
-    lacks, difference = row.lacks(eraser), row.difference(eraser, "mdl", key)
-    parts = [f"{spread}" if spread else "", f"(Δ {difference})" if difference else "", f"†{lacks}" if lacks else ""]
-    return " ".join(part for part in parts if part)
+    lacks = row.lacks(eraser)
+    return " ".join([*([f"{spread}"] if spread else []), *([f"†{lacks}"] if lacks else [])])
+
+
+def _difference(row: Row, eraser: str, key: str) -> str:
+    difference = row.difference(eraser, "mdl", key)
+    return f"{difference}" if difference else ""
 
 
 def _codelength_record(row: Row, eraser: str, key: str) -> dict[str, Any]:
