@@ -35,10 +35,21 @@ class Linear(nn.Module):
 
 
 class Conv2d(nn.Module):
-    """Convolution with odd square kernels that keeps height and width; W [out, in, k, k] or [S, out, in, k, k]."""
+    """Convolution with square kernels; W [out, in, k, k] or, for a stack of members, [S, out, in, k, k].
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+    Args:
+        in_channels: of the images.
+        out_channels: of the result.
+        kernel_size: k.
+        stride: pixels from one position of the kernel to the next.
+        padding: zeros around the image; None for as many as keep height and width with an odd k.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, *, stride: int = 1, padding: int | None = None
+    ) -> None:
         super().__init__()
+        self.stride, self.padding = stride, kernel_size // 2 if padding is None else padding
         self.weight = nn.Parameter(torch.zeros(out_channels, in_channels, kernel_size, kernel_size))
         self.bias = nn.Parameter(torch.zeros(out_channels))
 
@@ -49,13 +60,13 @@ class Conv2d(nn.Module):
             self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images [B, in, H, W] to [B, out, H, W]; a stack also takes [S, B, in, H, W], and gives [S, B, out, H, W]."""
-        padding = self.weight.shape[-1] // 2
+        """Images [B, in, H, W] to [B, out, h, w]; a stack also takes [S, B, in, H, W], and gives [S, B, out, h, w]."""
         if self.weight.ndim == 4:
-            return F.conv2d(x, self.weight, self.bias, padding=padding)
+            return F.conv2d(x, self.weight, self.bias, self.stride, self.padding)
         members = len(self.weight)
         shared = x.ndim == 4  # one batch for all members: their kernels are one convolution's output channels
         side_by_side = x if shared else x.transpose(0, 1).flatten(1, 2)
         groups = 1 if shared else members
-        y = F.conv2d(side_by_side, self.weight.flatten(0, 1), self.bias.flatten(), padding=padding, groups=groups)
+        weight, bias = self.weight.flatten(0, 1), self.bias.flatten()
+        y = F.conv2d(side_by_side, weight, bias, self.stride, self.padding, groups=groups)
         return y.unflatten(1, (members, -1)).transpose(0, 1)
