@@ -38,6 +38,7 @@ class MLP(ScaledClassifier):
     """
 
     stackable: ClassVar[bool] = True
+    input_layer: ClassVar[str | None] = "hidden.0.weight"
     base_width: ClassVar[int] = 128
     base_depth: ClassVar[int] = 2
     depth_exponent: ClassVar[float] = 1.5  # Jelassi et al. 2023
