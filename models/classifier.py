@@ -18,13 +18,10 @@ class Classifier(nn.Module, ABC):
             `torch.func.functional_call`), mapping images [S, B, C, H, W], or [B, C, H, W] shared by all
             members, to logits [S, B, k]. Members never mix.
         mixes_examples: an example's logits depend on the other examples of its batch.
-        input_layer: name of the weight [h, d] through which alone the flattened image enters, as x Wᵀ; None if there
-            is no such weight.
     """
 
     stackable: ClassVar[bool] = False
     mixes_examples: bool = False
-    input_layer: ClassVar[str | None] = None
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:

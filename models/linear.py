@@ -14,7 +14,6 @@ class LinearClassifier(Classifier):
     """Logits W x + b, starting at zero. A degree-1 polynomial predictor (Definition 2.1)."""
 
     stackable: ClassVar[bool] = True
-    input_layer: ClassVar[str | None] = "readout.weight"
 
     def __init__(self, input_shape: tuple[int, int, int], num_classes: int) -> None:
         super().__init__()

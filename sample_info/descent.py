@@ -2,15 +2,18 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.func import vmap
+from torch.func import functional_call, vmap
 
+from models.classifier import Classifier
+from models.mlp import MLP
+from sample_info.input_layer import ByCoordinates, ByExamples, InputLayer, shorter
 from sample_info.leave_one_out import Network, Weights, check_targets
-from sample_info.span import InputSpan
 
 
 class DivergedError(ValueError):
@@ -39,9 +42,7 @@ class GradientDescent:
         weight_decay: λ.
         stackable: `network` also takes weights with a leading axis [S, ...] and gives [S, n, k], as stackable
             classifiers do; others are vectorised by `torch.func.vmap`.
-        input_layer: name of a weight [h, d] through which alone the flattened inputs enter, as x Wᵀ (an MLP's first
-            layer). It moves within the span of the training inputs only, and is then trained in
-            coordinates of that span: the same training in fewer operations where inputs span less than d dimensions.
+        input_layer: a fully connected first layer, which can be followed with fewer operations, exactly.
 
     Raises:
         ValueError: targets that are not [n, k], or a number out of range.
@@ -55,7 +56,7 @@ class GradientDescent:
     learning_rate: float
     weight_decay: float = 0.0
     stackable: bool = False
-    input_layer: str | None = None
+    input_layer: InputLayer | None = None
 
     def __post_init__(self) -> None:
         check_targets(self.x, self.y)
@@ -65,13 +66,29 @@ class GradientDescent:
                 "need at least one step, a positive learning rate and no negative weight decay"
             )
 
+    @classmethod
+    def of(cls, model: Classifier, initial: Weights, x: Tensor, y: Tensor, **options: Any) -> Self:
+        """Of one of our architectures, from weights `initial` (its own may be anything); options are those above.
+
+        Raises:
+            ValueError: an example's outputs depend on the others of its batch.
+        """
+        if model.mixes_examples:
+            raise ValueError(f"{type(model).__name__} mixes examples (model.batch_norm=batch): set it to frozen")
+        return cls(
+            network=lambda weights, x: functional_call(model, weights, (x,)),
+            initial=initial,
+            x=x,
+            y=y,
+            stackable=model.stackable,
+            input_layer=InputLayer.of(model) if isinstance(model, MLP) else None,
+            **options,
+        )
+
     @functools.cached_property
-    def span(self) -> InputSpan | None:
-        """Coordinates for the input layer, where they save something."""
-        if self.input_layer is None:
-            return None
-        span = InputSpan.of(self.x)
-        return span if span.saves else None
+    def follows(self) -> type[ByExamples] | type[ByCoordinates]:
+        """How the input layer is followed."""
+        return shorter(self.x)
 
     def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
         """How far S trainings move, w - w_0 with a leading axis [S, ...].
@@ -83,13 +100,8 @@ class GradientDescent:
         Raises:
             DivergedError: the learning rate is too large.
         """
-        x, initial = self.x, {name: weight.detach() for name, weight in self.initial.items()}
-        if self.span is not None and self.input_layer is not None:
-            x = self.span.inputs
-            initial[self.input_layer] = self.span.project(initial[self.input_layer])
-        change = self._train(x, initial, example_weights.to(self.y), progress)
-        if self.span is not None and self.input_layer is not None:
-            change[self.input_layer] = self.span.lift(change[self.input_layer])
+        c = example_weights.to(self.y)
+        change = self._train(c, progress) if self.input_layer is None else self._train_by_layer(c, progress)
         if not all(moved.isfinite().all() for moved in change.values()):
             raise DivergedError(
                 f"gradient descent diverged within {self.steps} steps: lower the learning rate, "
@@ -97,23 +109,35 @@ class GradientDescent:
             )
         return change
 
-    def _train(self, x: Tensor, initial: Weights, c: Tensor, progress: Callable[[int], None]) -> Weights:
-        change = {name: weight.new_zeros(len(c), *weight.shape) for name, weight in initial.items()}
-        weights = {name: (moved + initial[name]).requires_grad_() for name, moved in change.items()}
-        keep = 1 - self.learning_rate * self.weight_decay
+    def _train(self, c: Tensor, progress: Callable[[int], None]) -> Weights:
+        members = _Members(self.initial, len(c), self.learning_rate, self.weight_decay)
         for step in range(self.steps):
-            outputs = self.outputs(weights, x)
-            with torch.no_grad():  # d L / d outputs: cheaper written down than derived
-                slope = (outputs - self.y).mul_(c[:, :, None])
-            gradients = torch.autograd.grad(outputs, list(weights.values()), slope)
-            with torch.no_grad():
-                for (name, moved), gradient in zip(change.items(), gradients, strict=True):
-                    if self.weight_decay:
-                        moved.mul_(keep)
-                    moved.sub_(gradient, alpha=self.learning_rate)
-                    torch.add(initial[name], moved, out=weights[name])
+            outputs = self.outputs(members.weights, self.x)
+            members.step(torch.autograd.grad(outputs, list(members.weights.values()), self._slope(outputs, c)))
             progress(step + 1)
-        return change
+        return members.change
+
+    def _train_by_layer(self, c: Tensor, progress: Callable[[int], None]) -> Weights:
+        assert self.input_layer is not None
+        others = {name: weight for name, weight in self.initial.items() if name != self.input_layer.weight}
+        members = _Members(others, len(c), self.learning_rate, self.weight_decay)
+        layer = self.follows(self.x, self.initial[self.input_layer.weight].detach(), len(c))
+        rest = {name: weight for name, weight in members.weights.items() if name != self.input_layer.bias}
+        for step in range(self.steps):
+            u = layer.outputs(members.weights[self.input_layer.bias].detach()).requires_grad_()
+            outputs = self.input_layer.tail(rest, u)
+            slope, *gradients = torch.autograd.grad(outputs, [u, *rest.values()], self._slope(outputs, c))
+            by_name = dict(zip(rest, gradients, strict=True)) | {self.input_layer.bias: slope.sum(1)}
+            members.step([by_name[name] for name in members.weights])
+            layer.step(slope, self.learning_rate, members.keep)
+            progress(step + 1)
+        change = members.change | {self.input_layer.weight: layer.change}
+        return {name: change[name] for name in self.initial}
+
+    @torch.no_grad()
+    def _slope(self, outputs: Tensor, c: Tensor) -> Tensor:
+        """∂L/∂f: cheaper written down than derived."""
+        return (outputs - self.y).mul_(c[:, :, None])
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:
         """Outputs [S, n, k] of members with weights [S, ...] on inputs that they share."""
@@ -131,4 +155,26 @@ class GradientDescent:
         weights = {name: weight.detach()[None].clone().requires_grad_() for name, weight in self.initial.items()}
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             self.outputs(weights, self.x)
-        return saved + 4 * sum(weight.numel() * weight.element_size() for weight in self.initial.values())
+        values = 4 * sum(weight.numel() for weight in self.initial.values())
+        if self.input_layer is not None:
+            values += 4 * len(self.x) * len(self.initial[self.input_layer.weight])  # its outputs instead of itself
+        return saved + values * self.y.element_size()
+
+
+class _Members:
+    """Weights of S trainings, as leaves of autograd, and how far they have moved."""
+
+    def __init__(self, initial: Weights, members: int, learning_rate: float, weight_decay: float) -> None:
+        self._initial = {name: weight.detach() for name, weight in initial.items()}
+        self._learning_rate, self.keep = learning_rate, 1 - learning_rate * weight_decay
+        self.change = {name: weight.new_zeros(members, *weight.shape) for name, weight in self._initial.items()}
+        self.weights = {name: (moved + self._initial[name]).requires_grad_() for name, moved in self.change.items()}
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One step, gradients in the order of the weights."""
+        for (name, moved), gradient in zip(self.change.items(), gradients, strict=True):
+            if self.keep != 1:
+                moved.mul_(self.keep)
+            moved.sub_(gradient, alpha=self._learning_rate)
+            torch.add(self._initial[name], moved, out=self.weights[name])

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from sample_info.descent import DivergedError, GradientDescent
+from sample_info.input_layer import ByCoordinates, ByExamples, shorter, span
 from sample_info.leave_one_out import examples_to_leave_out
 from sample_info.retraining import members_at_once, retrain_without_each
-from sample_info.span import InputSpan
+from tests.models.every_model import EVERY
 from tests.sample_info.problems import draws, linear_problem, mlp_problem
 
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}  # float64, a few dozen steps
@@ -41,10 +42,13 @@ def one_after_another(descent: GradientDescent, x_test: Tensor) -> tuple[Tensor,
 
 
 @pytest.mark.parametrize(("depth", "k", "weight_decay"), [(1, 1, 0.0), (1, 3, 0.3), (2, 1, 0.3)])
-@pytest.mark.parametrize("input_layer", [None, "hidden.0.weight"])
-def test_it_equals_one_training_after_another(depth: int, k: int, weight_decay: float, input_layer: str | None) -> None:
-    descent, x_test = mlp_problem(n=9, depth=depth, k=k, weight_decay=weight_decay, input_layer=input_layer)
-    assert (descent.span is not None) == (input_layer is not None)  # 9 inputs span less than 16 dimensions
+@pytest.mark.parametrize("follows", [None, ByExamples, ByCoordinates])
+def test_it_equals_one_training_after_another(depth: int, k: int, weight_decay: float, follows: Any) -> None:
+    descent, x_test = mlp_problem(n=9, depth=depth, k=k, weight_decay=weight_decay)
+    if follows is None:
+        descent = dataclasses.replace(descent, input_layer=None)
+    else:
+        descent.__dict__["follows"] = follows  # what is cached there, whichever is shorter
     found = retrain_without_each(descent, x_test)
     weight_change, prediction_change = one_after_another(descent, x_test)
     assert found.examples.tolist() == list(range(9))
@@ -80,7 +84,7 @@ def test_results_do_not_depend_on_how_many_are_trained_at_once() -> None:
 def test_a_network_that_takes_no_stack_is_vectorised() -> None:
     descent, x_test = mlp_problem()
     expected = retrain_without_each(descent, x_test)
-    found = retrain_without_each(dataclasses.replace(descent, stackable=False), x_test)
+    found = retrain_without_each(dataclasses.replace(descent, stackable=False, input_layer=None), x_test)
     torch.testing.assert_close(found.weight_change, expected.weight_change, **EXACT)
 
 
@@ -115,14 +119,14 @@ def test_some_examples_are_the_same_as_of_all() -> None:
     torch.testing.assert_close(found.weight_change, everything.weight_change[some], **EXACT)
 
 
-@pytest.mark.parametrize(("n", "d", "rank"), [(6, 10, 6), (30, 10, 4), (30, 10, 10)])
-def test_a_span_holds_its_inputs_exactly(n: int, d: int, rank: int) -> None:
+@pytest.mark.parametrize(("n", "d", "rank"), [(6, 10, 6), (30, 10, 4), (30, 10, 10), (15, 10, 10)])
+def test_a_span_holds_its_inputs_exactly_and_the_shorter_way_is_taken(n: int, d: int, rank: int) -> None:
     x = draws(n, rank, seed=0) @ draws(rank, d, seed=1)
-    span = InputSpan.of(x)
-    assert span.basis.shape == (rank, d)
-    assert span.saves == (rank < d)
-    torch.testing.assert_close(span.inputs @ span.basis, x)
-    torch.testing.assert_close(span.basis @ span.basis.T, torch.eye(rank, dtype=torch.float64))
+    coordinates, basis = span(x)
+    assert basis.shape == (rank, d)
+    torch.testing.assert_close(coordinates @ basis, x)
+    torch.testing.assert_close(basis @ basis.T, torch.eye(rank, dtype=torch.float64))
+    assert shorter(x) is (ByExamples if n * n < 2 * n * rank else ByCoordinates)
 
 
 def test_single_precision_finds_small_changes() -> None:
@@ -153,3 +157,19 @@ def test_what_cannot_work_is_refused() -> None:
         dataclasses.replace(descent, y=descent.y[:, 0])
     with pytest.raises(ValueError, match=r"steps=0, "):
         dataclasses.replace(descent, steps=0)
+
+
+def test_networks_whose_examples_mix_are_refused_and_any_other_is_retrained() -> None:
+    x, y = draws(5, 3, 32, 32, seed=0).float(), draws(5, 10, seed=1).float()
+    for batch_norm in ("batch", "frozen"):
+        model = EVERY["timm"]((3, 32, 32), batch_norm=batch_norm)
+        initial = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        options: dict[str, Any] = {"steps": 2, "learning_rate": 1e-3}
+        if batch_norm == "batch":
+            with pytest.raises(ValueError, match=r"TimmByName mixes examples \(model.batch_norm=batch\)"):
+                GradientDescent.of(model, initial, x, y, **options)
+            continue
+        descent = GradientDescent.of(model, initial, x, y, **options)
+        found = retrain_without_each(descent, x, torch.tensor([3]))
+        expected, _ = one_after_another(descent, x)
+        torch.testing.assert_close(found.weight_change, expected[3:4].double(), rtol=1e-2, atol=0)
