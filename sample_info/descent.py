@@ -12,7 +12,7 @@ from torch.func import functional_call, vmap
 
 from models.classifier import Classifier
 from models.mlp import MLP
-from sample_info.input_layer import ByCoordinates, ByExamples, InputLayer, shorter
+from sample_info.input_layer import InputLayer, Inputs
 from sample_info.leave_one_out import Network, Weights, check_targets
 
 
@@ -86,9 +86,9 @@ class GradientDescent:
         )
 
     @functools.cached_property
-    def follows(self) -> type[ByExamples] | type[ByCoordinates]:
-        """How the input layer is followed."""
-        return shorter(self.x)
+    def inputs(self) -> Inputs:
+        """What is computed of the inputs once, for the input layers of all trainings."""
+        return Inputs(self.x)
 
     def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
         """How far S trainings move, w - w_0 with a leading axis [S, ...].
@@ -121,7 +121,7 @@ class GradientDescent:
         assert self.input_layer is not None
         others = {name: weight for name, weight in self.initial.items() if name != self.input_layer.weight}
         members = _Members(others, len(c), self.learning_rate, self.weight_decay)
-        layer = self.follows(self.x, self.initial[self.input_layer.weight].detach(), len(c))
+        layer = self.inputs.shorter(self.inputs, self.initial[self.input_layer.weight].detach(), len(c))
         rest = {name: weight for name, weight in members.weights.items() if name != self.input_layer.bias}
         for step in range(self.steps):
             u = layer.outputs(members.weights[self.input_layer.bias].detach()).requires_grad_()

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from erasure.datasets.digits import Digits
 from models.mlp import MLP
 from sample_info.descent import GradientDescent
-from sample_info.input_layer import span
 from sample_info.leave_one_out import LeaveOneOut, examples_to_leave_out
 from sample_info.retraining import members_at_once, retrain_without_each
 from scripts.bench_data import CIFAR_JPEG, read_jpegs
@@ -87,7 +86,7 @@ class Bench:
         )
         self.examples = examples_to_leave_out(n, min(options.examples, n))
         self.rate = matmul_rate(1024, torch.float32, self.device)
-        self.rank = len(span(x[:n])[1])
+        self.rank = len(self.descent.inputs.span[1])
         self.title = (
             f"MLP of {options.depth} x {options.width}, n = {n:,}, {options.side}² inputs ({options.data}, "
             f"4 against 9) of rank {self.rank}; {len(self.examples)} examples left out, {options.steps} steps\n"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sample_info.descent import DivergedError, GradientDescent
-from sample_info.input_layer import ByCoordinates, ByExamples, shorter, span
+from sample_info.input_layer import ByCoordinates, ByExamples, Inputs
 from sample_info.leave_one_out import examples_to_leave_out
 from sample_info.retraining import members_at_once, retrain_without_each
 from tests.models.every_model import EVERY
@@ -48,7 +48,7 @@ def test_it_equals_one_training_after_another(depth: int, k: int, weight_decay: 
     if follows is None:
         descent = dataclasses.replace(descent, input_layer=None)
     else:
-        descent.__dict__["follows"] = follows  # what is cached there, whichever is shorter
+        descent.inputs.__dict__["shorter"] = follows  # what is cached there, whichever is shorter
     found = retrain_without_each(descent, x_test)
     weight_change, prediction_change = one_after_another(descent, x_test)
     assert found.examples.tolist() == list(range(9))
@@ -122,11 +122,12 @@ def test_some_examples_are_the_same_as_of_all() -> None:
 @pytest.mark.parametrize(("n", "d", "rank"), [(6, 10, 6), (30, 10, 4), (30, 10, 10), (15, 10, 10)])
 def test_a_span_holds_its_inputs_exactly_and_the_shorter_way_is_taken(n: int, d: int, rank: int) -> None:
     x = draws(n, rank, seed=0) @ draws(rank, d, seed=1)
-    coordinates, basis = span(x)
+    inputs = Inputs(x)
+    coordinates, basis = inputs.span
     assert basis.shape == (rank, d)
     torch.testing.assert_close(coordinates @ basis, x)
     torch.testing.assert_close(basis @ basis.T, torch.eye(rank, dtype=torch.float64))
-    assert shorter(x) is (ByExamples if n * n < 2 * n * rank else ByCoordinates)
+    assert inputs.shorter is (ByExamples if n * n < 2 * n * rank else ByCoordinates)
 
 
 def test_single_precision_finds_small_changes() -> None:
