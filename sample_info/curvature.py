@@ -56,7 +56,7 @@ class SquaredLoss:
     def gauss_newton(self, x: Tensor | None = None) -> Product:
         """v ↦ Jᵀ J v, J the Jacobian of all outputs on `x` (the training inputs by default)."""
         forward, at = self._outputs(self.x if x is None else x), (self.weights,)
-        _, backward = vjp(forward, *at)
+        backward = vjp(forward, *at)[1]
 
         def product(row: Tensor) -> Tensor:
             return self.ravel(backward(jvp(forward, at, (self.unravel(row),))[1])[0])

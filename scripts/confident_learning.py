@@ -1,5 +1,6 @@
 """The baseline for finding wrong labels: confident learning (Northcutt et al. 2021), by cleanlab."""
 
+import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -25,5 +26,5 @@ def label_suspicion(x: Tensor, z: Tensor, *, folds: int = 5, seed: int = 0) -> T
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     splits = StratifiedKFold(folds, shuffle=True, random_state=seed)
     inputs, labels = x.flatten(1).double().cpu().numpy(), z.cpu().numpy()
-    probabilities = cross_val_predict(model, inputs, labels, cv=splits, method="predict_proba")
+    probabilities = np.asarray(cross_val_predict(model, inputs, labels, cv=splits, method="predict_proba"))
     return 1 - torch.from_numpy(get_label_quality_scores(labels, probabilities)).double()

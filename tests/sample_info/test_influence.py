@@ -1,6 +1,7 @@
 """Influence functions against closed forms on a linear model, dense curvature on an MLP, and retraining."""
 
 import logging
+from typing import Any
 
 import pytest
 import torch
@@ -138,6 +139,7 @@ def test_what_cannot_work_is_refused() -> None:
         influence(loss, x_test, ConjugateGradients(damping=0.0))
     with pytest.raises(ValueError, match=r"LiSSA diverged: raise scale=0.001"):
         influence(loss, x_test, Lissa(steps=300, scale=1e-3))
+    options: dict[str, Any]
     for options in ({"damping": -1.0}, {"tolerance": 0.0}, {"max_iterations": 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             ConjugateGradients(**options)
