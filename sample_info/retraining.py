@@ -12,6 +12,7 @@ from torch import Tensor
 from erasure.progress import Display
 from sample_info.descent import GradientDescent
 from sample_info.leave_one_out import LeaveOneOut, Weights, mean_square
+from train.memory import keep_freed_memory
 
 _SHOW_EVERY_S = 0.2
 _CACHED_BYTES = 2**26  # on the CPU larger stacks fall out of caches between steps, and gain nothing
@@ -38,6 +39,7 @@ def retrain_without_each(
         ValueError: examples that are not there, or less memory than one training needs.
         DivergedError: the learning rate is too large.
     """
+    keep_freed_memory()  # every step allocates the same activations again
     n = len(descent.x)
     examples = torch.arange(n) if examples is None else examples.cpu()
     if len(examples) and not 0 <= int(examples.min()) <= int(examples.max()) < n:
