@@ -59,6 +59,9 @@ class Eraser(ABC):
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:  # noqa: B027 most erasers have no range
         """Turn an admissible range given for x into that of scale · x + shift, both [d]."""
 
+    def lift_range(self) -> None:  # noqa: B027 most erasers have no range
+        """Take every value to be admissible: what is erased are no images."""
+
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device."""

@@ -43,6 +43,12 @@ class ErasedDataset:
     channel_std: Tensor
     scaling: Scaling | None = None
 
+    @property
+    def example_shape(self) -> tuple[int, int, int]:
+        """(C, H, W); (d, 1, 1) of vectors, which are no images."""
+        c, h, w = self.splits["train"].images.shape[1:]
+        return c, h, w
+
     def pixels(self, images: Tensor) -> Tensor:
         """Images [n, C, H, W] of `splits` on the scale 0..1, for display; erased ones may lie outside."""
         return images if self.scaling is None else self.scaling.undo(images)
@@ -93,7 +99,7 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         tensors = {"train.images": raw.train.images, "train.labels": raw.train.labels}
         if raw.test is not None:
             tensors |= {"test.images": raw.test.images, "test.labels": raw.test.labels}
-        return tensors, {"class_names": list(raw.class_names), "max_value": raw.max_value}
+        return tensors, {"class_names": list(raw.class_names), "max_value": raw.max_value, "bounded": raw.bounded}
 
     tensors, metadata = cache.fetch(raw_key(source), build)
     test = LabelledImages(tensors["test.images"], tensors["test.labels"]) if "test.images" in tensors else None
@@ -102,6 +108,7 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         test,
         tuple(metadata["class_names"]),
         metadata["max_value"],
+        metadata.get("bounded", True),  # entries older than vectors
     )
 
 
@@ -139,10 +146,12 @@ def _build(
         moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
     log.info("fitting %s on %d images of %s", eraser_class.__name__, len(train), source.name)
     eraser = eraser_class.from_moments(moments, **options)
+    if not raw.bounded:
+        eraser.lift_range()
     if scaling is not None:
         eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
     # rounded like the images: a black pixel is not out of range
-    low, high = (prepared(torch.full_like(train.images[:1], end)).to(dtype) for end in (0, 1))
+    low, high = (prepared(torch.full_like(train.images[:1], end)).to(dtype) for end in raw.admissible)
     tensors: dict[str, Tensor] = {}
     certificates: dict[str, Certificate] = {}
     for name, part in parts.items():
@@ -150,8 +159,7 @@ def _build(
         tensors |= {f"{name}.images": erased, f"{name}.labels": part.labels}
         certificates[name] = certify(part.images, erased, part.labels, moments, low=low, high=high)
     require_erased(certificates["train"], eraser.erased_order, eraser_class.__name__)
-    channels = train.images.double().transpose(0, 1).flatten(1)
-    tensors |= {"channel_mean": channels.mean(1), "channel_std": channels.std(1).clamp(min=1e-6)}
+    tensors |= _channel_statistics(train.images)
     if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}
     metadata = {
@@ -166,6 +174,14 @@ def _moments(train: LabelledImages, max_value: int, num_classes: int) -> ClassMo
     moments = ClassMoments.fit(train.images, train.labels, num_classes=num_classes)
     moments.require_examples()
     return moments if train.images.is_floating_point() else moments.rescale(1 / max_value)
+
+
+def _channel_statistics(images: Tensor) -> dict[str, Tensor]:
+    """Mean and standard deviation of every channel; 1 for a channel that does not vary, which is only centred."""
+    channels = images.double().transpose(0, 1).flatten(1)
+    std = channels.std(1)
+    rounding = torch.finfo(images.dtype).eps * channels.abs().amax(1)
+    return {"channel_mean": channels.mean(1), "channel_std": torch.where(std > rounding, std, 1.0)}
 
 
 def _unit_range(images: Tensor, max_value: int, dtype: torch.dtype) -> Tensor:

@@ -1,5 +1,6 @@
 """What every dataset is: labelled images with an identity that does not depend on where they lie."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
@@ -14,7 +15,7 @@ class MissingDataError(ValueError):
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """One split: `images` [n, C, H, W], `labels` [n] int64."""
+    """One split: `images` [n, C, H, W], `labels` [n] int64. Vectors are images [n, d, 1, 1]: d channels of a point."""
 
     images: Tensor
     labels: Tensor
@@ -31,16 +32,23 @@ class RawImages:
     """A dataset as its source stores it.
 
     Attributes:
-        train: training images, uint8 in 0..max_value or floating in 0..1.
+        train: training images, uint8 in 0..max_value or floating in 0..1; vectors floating, of any values.
         test: the official held-out split, or None where there is none.
         class_names: one per label.
         max_value: the brightest value a uint8 pixel can take (255; 16 for the digits).
+        bounded: values outside 0..1 are no possible image; not so for vectors.
     """
 
     train: LabelledImages
     test: LabelledImages | None
     class_names: tuple[str, ...]
     max_value: int = 255
+    bounded: bool = True
+
+    @property
+    def admissible(self) -> tuple[float, float]:
+        """The least and the largest possible value, on the scale 0..1."""
+        return (0.0, 1.0) if self.bounded else (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)

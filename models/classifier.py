@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,16 @@ class Classifier(nn.Module, ABC):
         stackable: `forward` also accepts parameters with a leading member axis [S, ...] (through
             `torch.func.functional_call`), mapping images [S, B, C, H, W], or [B, C, H, W] shared by all
             members, to logits [S, B, k]. Members never mix.
+        mixes_examples: an example's logits depend on the other examples of its batch.
     """
 
     stackable: ClassVar[bool] = False
+    mixes_examples: bool = False
+
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What of its options determines a model's numbers; where files lie does not, their content does."""
+        return options
 
     @abstractmethod
     def reset_parameters(self, generator: torch.Generator) -> None:
@@ -49,3 +56,18 @@ class Classifier(nn.Module, ABC):
 
 def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def require_images(input_shape: tuple[int, int, int], model: str, smallest: int) -> None:
+    """Refuse vectors, and images with a side below `smallest`.
+
+    Raises:
+        ValueError: says what there is and what the model needs.
+    """
+    values, *sides = input_shape
+    if max(sides) == 1:
+        raise ValueError(
+            f"vectors of {values} values are no images, which {model} needs: choose model=mlp, linear or quadratic"
+        )
+    if min(sides) < smallest:
+        raise ValueError(f"images of {sides[0]}×{sides[1]}: {model} needs sides of at least {smallest}")

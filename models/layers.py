@@ -36,10 +36,21 @@ class Linear(nn.Module):
 
 
 class Conv2d(nn.Module):
-    """Convolution with odd square kernels that keeps height and width; W [out, in, k, k] or [S, out, in, k, k]."""
+    """Convolution with square kernels; W [out, in, k, k] or, for a stack of members, [S, out, in, k, k].
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+    Args:
+        in_channels: of the images.
+        out_channels: of the result.
+        kernel_size: k.
+        stride: pixels from one position of the kernel to the next.
+        padding: zeros around the image; None for as many as keep height and width with an odd k.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, *, stride: int = 1, padding: int | None = None
+    ) -> None:
         super().__init__()
+        self.stride, self.padding = stride, kernel_size // 2 if padding is None else padding
         self.weight = nn.Parameter(torch.zeros(out_channels, in_channels, kernel_size, kernel_size))
         self.bias = nn.Parameter(torch.zeros(out_channels))
 
@@ -50,7 +61,7 @@ class Conv2d(nn.Module):
             self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images [B, in, H, W] to [B, out, H, W]; a stack also takes [S, B, in, H, W], and gives [S, B, out, H, W]."""
+        """Images [B, in, H, W] to [B, out, h, w]; a stack also takes [S, B, in, H, W], and gives [S, B, out, h, w]."""
         if self.weight.ndim == 4:
             return self._convolve(x, self.weight, self.bias)
         members = len(self.weight)
@@ -62,4 +73,4 @@ class Conv2d(nn.Module):
 
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor, groups: int = 1) -> Tensor:
         x = x.movedim(-3, -1).contiguous().movedim(-1, -3)  # channels last: convolves and pools faster
-        return F.conv2d(x, weight, bias, padding=weight.shape[-1] // 2, groups=groups)
+        return F.conv2d(x, weight, bias, self.stride, self.padding, groups=groups)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.classifier import require_images
 from models.layers import Conv2d, Linear
 from models.mup import Parametrization
 from models.scaled import ScaledClassifier, require_size
@@ -55,9 +56,8 @@ class LeNet(ScaledClassifier):
     ) -> None:
         super().__init__()
         require_size("a LeNet", width=width, depth=depth)
+        require_images(input_shape, "LeNet", 4)
         channels, height, across = input_shape
-        if min(height, across) < 4:
-            raise ValueError(f"images of {height}×{across}: LeNet pools twice and needs sides of at least 4")
         self.sizes = matching_sizes(input_shape, num_classes, width, depth)
         first, second, units = self.sizes.first, self.sizes.second, self.sizes.units
         self.convolutions = nn.ModuleList([Conv2d(channels, first, _KERNEL), Conv2d(first, second, _KERNEL)])

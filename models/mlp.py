@@ -73,9 +73,13 @@ class MLP(ScaledClassifier):
         self.readout.reset_parameters(generator, gain=0.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = x.flatten(-3)
-        for i, layer in enumerate(self.hidden):
-            if i and self.activation == "swiglu":
+        return self.after_first_layer(self.hidden[0](x.flatten(-3)))
+
+    def after_first_layer(self, u: Tensor) -> Tensor:
+        """Logits of what the first layer makes of images, x Wᵀ + b: [B, units], or [S, B, units] of a stack."""
+        h = self._activate(u)
+        for layer in list(self.hidden)[1:]:
+            if self.activation == "swiglu":
                 h = F.rms_norm(h, h.shape[-1:])
             h = self._activate(layer(h))
         return self.readout(h * self.readout_multiplier)

@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from models.classifier import require_images
 from models.layers import Linear, draw_normal_
 from models.mup import Parametrization
 from models.scaled import ScaledClassifier, require_size
@@ -44,9 +45,7 @@ class TimmClassifier(ScaledClassifier):
         require_size(self.title, width=width, depth=depth)
         if not 0 <= drop_path < 1:
             raise ValueError(f"model.drop_path={drop_path}: must lie in [0, 1)")
-        _, *sides = input_shape
-        if min(sides) < _SMALLEST_SIDE:
-            raise ValueError(f"images of {sides[0]}×{sides[1]}: {self.title} needs sides of at least {_SMALLEST_SIDE}")
+        require_images(input_shape, self.title, _SMALLEST_SIDE)
         with torch.random.fork_rng(devices=[]):  # what timm draws is drawn again, and should disturb nobody
             self.network = self.build(input_shape, width, depth, drop_path)
         replace_drop_path(self.network)
@@ -61,7 +60,7 @@ class TimmClassifier(ScaledClassifier):
             if name not in self._drawn
         }
         self.scale(lambda width: _Skeleton(self, input_shape, num_classes, width, depth), parametrization, depth)
-        self._warn_of_points(sides)
+        self._warn_of_points(list(input_shape[1:]))
 
     @staticmethod
     @abstractmethod

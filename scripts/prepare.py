@@ -75,13 +75,12 @@ def print_summary(source: Source, raw: RawImages, cache: Cache, seconds: float) 
     """Shape, place, splits, and every class with its counts."""
     parts = splits(source, raw)
     n, (c, h, w) = len(raw.train) + (len(raw.test) if raw.test else 0), raw.train.images.shape[1:]
-    stored = "kept inside the package"
+    stored = "read as it is, without a copy in the cache"
     if source.slow_to_load:
         path = cache.path(raw_key(source))
         stored = f"{path}, {size(path.stat().st_size)}"
-    print(
-        f"{source.name}: {n:,} images, {c}×{h}×{w}, {len(raw.class_names)} classes, ready in {seconds:.1f} s\n{stored}"
-    )
+    examples = f"vectors of {c} values" if h == w == 1 else f"images, {c}×{h}×{w}"
+    print(f"{source.name}: {n:,} {examples}, {len(raw.class_names)} classes, ready in {seconds:.1f} s\n{stored}")
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     table.add_column("class", "all")
     for name, part in parts.items():

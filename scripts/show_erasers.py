@@ -48,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.images < 1:
         parser.error(f"--images={options.images}: need at least one image")
     try:
-        erased = {name: _erased(name, options.overrides) for name in options.erasers}
+        erased = {}
+        for name in options.erasers:
+            erased[name] = _erased(name, options.overrides)
+            require_images(erased[name])
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         print(explain(error, "mdl"), file=sys.stderr)
         return BAD_CONFIG
@@ -67,6 +70,17 @@ def _erased(name: str, overrides: Sequence[str]) -> ErasedDataset:
         dtype=getattr(torch, config["dtype"]),
         cache=Cache(config["cache_dir"]),
     )
+
+
+def require_images(dataset: ErasedDataset) -> None:
+    """Refuse to draw what cannot be seen.
+
+    Raises:
+        ValueError: the examples are vectors.
+    """
+    values, height, width = dataset.example_shape
+    if height == width == 1:
+        raise ValueError(f"no images: its examples are vectors of {values} values, which cannot be shown")
 
 
 def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -> None:

@@ -62,7 +62,8 @@ class Job:
         for section, options in HOW.items():
             if section in described:
                 described[section] = {k: v for k, v in described[section].items() if k not in options}
-        described |= {"dataset": self.source.identity()}
+        model = Target(self.config["model"])
+        described |= {"dataset": self.source.identity(), "model": model.resolve(Classifier).identity(model.section)}
         if eraser is not None:
             described["eraser"] = dict(eraser)
         return run_id(self.verb, described)

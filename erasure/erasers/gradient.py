@@ -1,5 +1,6 @@
 """Gradient-based moment erasure: the images themselves are optimised until their class moments agree."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -18,6 +19,8 @@ _MARGIN = 1e-3  # how near to the ends of the range images start: at the ends a 
 @dataclass(kw_only=True)
 class GradientEraser(Eraser):
     """L-BFGS on images, class by class, through a sigmoid that keeps them in range (section 2.4 of the paper).
+
+    Vectors have no range and are optimised as they are.
 
     The loss of class j is, each term relative to the training data's own size,
 
@@ -64,7 +67,11 @@ class GradientEraser(Eraser):
         self.range = torch.tensor(self.low, dtype=torch.float64), torch.tensor(self.high, dtype=torch.float64)
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
-        self.range = self.low * scale + shift, self.high * scale + shift
+        low, high = (end.to(scale) for end in self.range)
+        self.range = low * scale + shift, high * scale + shift
+
+    def lift_range(self) -> None:
+        self.range = torch.tensor(-math.inf, dtype=torch.float64), torch.tensor(math.inf, dtype=torch.float64)
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:
@@ -116,10 +123,8 @@ class GradientEraser(Eraser):
 
     def _optimise(self, original: Tensor, show) -> Tensor:
         """Erase one class's examples [n, d]."""
-        low, high = (end.to(original) for end in self.range)
-        span = high - low
-        start = ((original - low) / span).clamp(_MARGIN, 1 - _MARGIN)
-        u = start.logit().requires_grad_()
+        admissible = _Admissible(*(end.to(original) for end in self.range))
+        u = admissible.free(original).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [u],
             max_iter=self.max_iterations,
@@ -135,14 +140,14 @@ class GradientEraser(Eraser):
         def loss() -> float:
             nonlocal evaluations
             evaluations += 1
-            unit = u.sigmoid()
-            value, slope = self._loss(low + span * unit, original)
-            u.grad = slope.mul_(unit).mul_(1 - unit).mul_(span)
+            x, unit = admissible.values(u)
+            value, slope = self._loss(x, original)
+            u.grad = admissible.by_free(slope, unit)
             show(min(evaluations, self.max_iterations), value / len(original))
             return value
 
         optimizer.step(loss)  # pyright: ignore[reportArgumentType]
-        return (low + span * u.detach().sigmoid()).clamp(low, high)
+        return admissible.values(u.detach())[0].clamp(admissible.low, admissible.high)
 
     def _loss(self, x: Tensor, original: Tensor) -> tuple[float, Tensor]:
         """n times the loss of one class, and its gradient by the examples [n, d]."""
@@ -163,3 +168,34 @@ class GradientEraser(Eraser):
         slope.add_(shift, alpha=2 * by_mean / variance)
         slope.add_(edit, alpha=2 * by_edit / variance)
         return value, slope
+
+
+@dataclass(frozen=True)
+class _Admissible:
+    """Values between `low` and `high`, each one number or [d], as a function of numbers u that are free."""
+
+    low: Tensor
+    high: Tensor
+
+    @property
+    def _bounded(self) -> bool:
+        return bool((self.high - self.low).isfinite().all())
+
+    def free(self, x: Tensor) -> Tensor:
+        """u of values x [n, d]; of values outside the range, that of its end."""
+        if not self._bounded:
+            return x.clone()
+        return ((x - self.low) / (self.high - self.low)).clamp(_MARGIN, 1 - _MARGIN).logit()
+
+    def values(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """x [n, d] of u, and how far up the range it is."""
+        if not self._bounded:
+            return u.clone(), u
+        unit = u.sigmoid()
+        return self.low + (self.high - self.low) * unit, unit
+
+    def by_free(self, slope: Tensor, unit: Tensor) -> Tensor:
+        """The gradient by u, in the place of that by x."""
+        if not self._bounded:
+            return slope
+        return slope.mul_(unit).mul_(1 - unit).mul_(self.high - self.low)

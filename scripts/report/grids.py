@@ -13,7 +13,7 @@ from erasure.eraser import Eraser
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.source import Source
 from scripts.report.groups import eraser_order
-from scripts.show_erasers import draw
+from scripts.show_erasers import draw, require_images
 
 Config = Mapping[str, Any]
 
@@ -60,7 +60,9 @@ def _erased(config: Config, cache_dir: str) -> ErasedDataset:
     except TypeError as error:  # options of another version
         raise ConfigError(str(error)) from error
     dtype = getattr(torch, config["dtype"])
-    return erased_dataset(source, eraser.resolve(Eraser), eraser.options, dtype=dtype, cache=Cache(cache_dir))
+    erased = erased_dataset(source, eraser.resolve(Eraser), eraser.options, dtype=dtype, cache=Cache(cache_dir))
+    require_images(erased)
+    return erased
 
 
 def _draw(erased: dict[str, ErasedDataset], dataset: Config, directory: Path, others: Sequence[Path]) -> list[Path]:

@@ -22,7 +22,11 @@ from train.settings import TrainSettings
 
 SECTIONS: dict[str, Callable] = {"train": TrainSettings, "mdl": ChunkSettings, "logger": LoggerSettings}
 EVERY_CHOICE = [(group, choice) for group in groups() if group != "experiment" for choice in choices(group)]
-MANDATORY = {"image_folder": ["dataset.root=/nowhere"], "hf": ["dataset.path=/nowhere"]}
+MANDATORY = {
+    "arrays": ["dataset.path=/nowhere.npz"],
+    "image_folder": ["dataset.root=/nowhere"],
+    "hf": ["dataset.path=/nowhere"],
+}
 
 
 def composed(verb, *overrides: str) -> dict:

@@ -46,5 +46,5 @@ def test_sizes_grow_with_width_in_lenets_proportions() -> None:
 def test_what_cannot_be_matched_is_refused() -> None:
     with pytest.raises(ValueError, match=r"model\.width=1, model\.depth=1: the MLP has 85 parameters, the nearest"):
         LeNet((1, 8, 8), 10, width=1, depth=1, parametrization="mup")
-    with pytest.raises(ValueError, match=r"images of 3×8: LeNet pools twice and needs sides of at least 4"):
+    with pytest.raises(ValueError, match=r"images of 3×8: LeNet needs sides of at least 4"):
         LeNet((1, 3, 8), 10, width=128, depth=2, parametrization="mup")

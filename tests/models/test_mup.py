@@ -84,8 +84,8 @@ def test_depth_slows_everything_down(name: str, parametrization: str) -> None:
     exponent = 1.5 if name.startswith("mlp") else 0.5
     for model, depth in ((shallow, 1), (deep, 3)):
         factor = model.learning_rates()["readout.weight"]
-        assert factor == pytest.approx((2 / depth) ** exponent)
-        assert factor == pytest.approx(depth_factor(2, depth, exponent))
+        assert factor == pytest.approx((model.base_depth / depth) ** exponent)
+        assert factor == pytest.approx(depth_factor(model.base_depth, depth, exponent))
 
 
 @pytest.mark.parametrize("name", SCALED)

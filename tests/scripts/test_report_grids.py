@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from conf.compose import composed
@@ -17,11 +18,17 @@ def test_a_grid_for_each_dataset_and_a_line_for_what_is_not_there(tmp_path: Path
     configs = [config(f"eraser={eraser}", "model=linear") for eraser in ("leace", "control", "leace")]
     configs.append(config("eraser=leace", "dataset.normalize=zscore"))
     configs.append(config("dataset=image_folder", f"dataset.root={tmp_path / 'nowhere'}"))
+    np.savez(tmp_path / "a.npz", x=np.random.default_rng(0).normal(size=(60, 5)), y=np.arange(60) % 2)
+    configs.append(config("dataset=arrays", f"dataset.path={tmp_path / 'a.npz'}"))
     files, problems = draw_grids(configs, str(tmp_path / "cache"), tmp_path)
     names = {path.name for path in files}
     assert names == {f"digits{kind}-erasers.{ending}" for kind in ("", "-zscore") for ending in ("png", "pdf")}
     heights = {name: Image.open(tmp_path / "figures" / name).size[1] for name in names if name.endswith("png")}
     assert heights["digits-erasers.png"] > 1.5 * heights["digits-zscore-erasers.png"]  # two rows, one row
-    (line,) = problems
+    line, no_images = problems
+    assert (
+        no_images
+        == "no images of arrays under leace: no images: its examples are vectors of 5 values, which cannot be shown"
+    )
     assert line.startswith("no images of image_folder under leace: ")
     assert str(tmp_path / "nowhere") in line

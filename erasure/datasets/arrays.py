@@ -1,0 +1,151 @@
+"""Any matrix of vectors with labels: word-vector averages, hidden representations, tables of measurements."""
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from erasure.source import LabelledImages, RawImages, Source
+
+_SUFFIXES = (".npz", ".safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrays(Source):
+    """Vectors [n, d] and labels [n] from one .npz file (opened without pickle) or .safetensors file.
+
+    A vector is kept as d channels of one point, [n, d, 1, 1], so that all that is written for images works on
+    it: coordinates are standardised one by one for training, as channels are, and there is nothing to crop or
+    flip. Its values may be any numbers.
+
+    Args:
+        path: the file.
+        x_key: name in it of the training vectors, [n, d] numbers.
+        y_key: of their labels, [n] whole numbers or words; the classes are the different ones, in order.
+        test_x_key: of the vectors held out for testing; None to hold out `test_fraction` of the others.
+        test_y_key: of their labels.
+    """
+
+    path: str
+    x_key: str = "x"
+    y_key: str = "y"
+    test_x_key: str | None = None
+    test_y_key: str | None = None
+
+    slow_to_load: ClassVar[bool] = False
+    locations: ClassVar[tuple[str, ...]] = ("path",)
+
+    def load(self) -> RawImages:
+        if (self.test_x_key is None) != (self.test_y_key is None):
+            raise ValueError(
+                f"dataset.test_x_key={self.test_x_key}, dataset.test_y_key={self.test_y_key}: set both, or neither "
+                "to hold out dataset.test_fraction"
+            )
+        pairs = [(self.x_key, self.y_key)]
+        if self.test_x_key is not None and self.test_y_key is not None:
+            pairs.append((self.test_x_key, self.test_y_key))
+        arrays = self._read([key for pair in pairs for key in pair])
+        vectors = [self._vectors(arrays[x_key], x_key) for x_key, _ in pairs]
+        if len({part.shape[1] for part in vectors}) > 1:
+            d, other = (part.shape[1] for part in vectors)
+            raise ValueError(f"{self.path}: '{self.test_x_key}' has {other} columns, but '{self.x_key}' has {d}")
+        labels = [self._labels(arrays[y_key], y_key, len(x)) for (_, y_key), x in zip(pairs, vectors, strict=True)]
+        classes = np.unique(labels[0])
+        train, *test = (
+            LabelledImages(x[:, :, None, None], self._positions(y, classes))
+            for x, y in zip(vectors, labels, strict=True)
+        )
+        return RawImages(train, test[0] if test else None, tuple(map(str, classes)), bounded=False)
+
+    def content(self) -> str:
+        """Digest of the file."""
+        with self._file().open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+    def _file(self) -> Path:
+        path = Path(self.path).expanduser()
+        if path.suffix not in _SUFFIXES:
+            raise ValueError(f"dataset.path={self.path}: need a file that ends in {' or '.join(_SUFFIXES)}")
+        if not path.is_file():
+            raise ValueError(f"dataset.path={self.path}: no such file")
+        return path
+
+    def _read(self, keys: list[str]) -> dict[str, np.ndarray]:
+        path = self._file()
+        try:
+            return _read_npz(path, keys) if path.suffix == ".npz" else _read_safetensors(path, keys)
+        except _NoKeyError as error:
+            raise ValueError(f"dataset.path={self.path} {error}: set dataset.x_key and dataset.y_key") from None
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, SafetensorError) as error:
+            reason = " ".join(str(error).split()) or "it is empty"
+            raise ValueError(
+                f"dataset.path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): "
+                "write it again"
+            ) from error
+
+    def _vectors(self, x: np.ndarray, key: str) -> Tensor:
+        """[n, d], floating; whole numbers become float64, which holds them exactly."""
+        if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{self.path}: '{key}' has shape {list(x.shape)} and type {x.dtype}: need numbers [n, d], "
+                "one row per example"
+            )
+        vectors = torch.from_numpy(x if x.dtype.kind == "f" else x.astype(np.float64))
+        if not vectors.isfinite().all():
+            row, column = (~vectors.isfinite()).nonzero()[0].tolist()
+            raise ValueError(
+                f"{self.path}: '{key}' is {x[row, column]} in row {row}, column {column}: "
+                "remove rows that are not finite, or fill them in"
+            )
+        return vectors
+
+    def _labels(self, y: np.ndarray, key: str, examples: int) -> np.ndarray:
+        """[n], whole numbers or words."""
+        if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)):
+            y = y.astype(np.int64)
+        if y.shape != (examples,) or y.dtype.kind not in "iubUS":
+            raise ValueError(
+                f"{self.path}: '{key}' has shape {list(y.shape)} and type {y.dtype}: need one whole number or word "
+                f"for each of {examples} examples"
+            )
+        return y
+
+    def _positions(self, labels: np.ndarray, classes: np.ndarray) -> Tensor:
+        """Labels as integers in 0..k-1."""
+        position = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+        if len(odd := labels[classes[position] != labels]):
+            raise ValueError(f"{self.path}: label {odd[0]!s} in '{self.test_y_key}' is none of '{self.y_key}'")
+        return torch.from_numpy(position)
+
+
+class _NoKeyError(Exception):
+    """An array that a file lacks; says which it has."""
+
+    def __init__(self, key: str, present: Iterable[str]) -> None:
+        super().__init__(f"has no array '{key}', only {', '.join(sorted(present)[:8]) or 'nothing'}")
+
+
+def _read_npz(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        for key in keys:
+            if key not in file.files:
+                raise _NoKeyError(key, file.files)
+        return {key: file[key] for key in keys}
+
+
+def _read_safetensors(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
+    with safe_open(path, framework="pt") as file:
+        present = list(file.keys())
+        for key in keys:
+            if key not in present:
+                raise _NoKeyError(key, present)
+        tensors = {key: file.get_tensor(key) for key in keys}
+    return {key: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for key, t in tensors.items()}

@@ -1,0 +1,56 @@
+"""What leaving out one training example does to a network: the quantity that references measure or estimate."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Weights = dict[str, Tensor]  # parameter name -> values
+Network = Callable[[Weights, Tensor], Tensor]  # f(w, x): inputs [n, ...] to outputs [n, k]
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """How far weights and predictions move when one training example is left out; float64, on the CPU.
+
+    Attributes:
+        examples: which were left out, one at a time, [m].
+        weight_change: ‖w - w_-i‖² for each, [m].
+        prediction_change: mean over test inputs x of ‖f_w(x) - f_w_-i(x)‖² for each, [m].
+    """
+
+    examples: Tensor
+    weight_change: Tensor
+    prediction_change: Tensor
+
+
+def examples_to_leave_out(n: int, count: int | None, seed: int = 0) -> Tensor:
+    """All of 0..n-1, or a random `count` of them in order, the same for every method that is compared.
+
+    Raises:
+        ValueError: more examples than there are, or none.
+    """
+    if count is None:
+        return torch.arange(n)
+    if not 0 < count <= n:
+        raise ValueError(f"{count} examples to leave out: must lie between 1 and {n}, the training examples")
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:count].sort().values
+
+
+def mean_square(change: Tensor) -> Tensor:
+    """Mean over inputs of squared norms of changes of outputs [m, inputs, k]: float64 [m] on the CPU."""
+    return change.double().square().sum(-1).mean(-1).cpu()
+
+
+def check_targets(x: Tensor, y: Tensor) -> None:
+    """Refuse targets that are not [n, k] floating.
+
+    Raises:
+        ValueError: says what they are.
+    """
+    if y.ndim != 2 or len(y) != len(x) or not y.is_floating_point():
+        raise ValueError(
+            f"targets {list(y.shape)} of type {y.dtype} for {len(x)} examples: need floating [{len(x)}, k], "
+            "k = 1 for two classes"
+        )

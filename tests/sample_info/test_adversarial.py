@@ -1,0 +1,52 @@
+"""FGSM against the closed form of a linear model, and its range."""
+
+import pytest
+import torch
+
+from sample_info.adversarial import fast_gradient_sign, fooled
+from tests.sample_info.problems import draws, linear, mlp_problem
+
+W = {"W": torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64), "b": torch.zeros(1, dtype=torch.float64)}
+X = draws(6, 3, seed=0)
+
+
+def test_on_a_linear_model_it_moves_along_the_signs_of_the_weights() -> None:
+    y = linear(W, X) - torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0, 1.0])[:, None]
+    moved = fast_gradient_sign(linear, W, X, y, epsilon=0.1)
+    residual = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0, 1.0])[:, None]
+    torch.testing.assert_close(moved, X + 0.1 * residual * torch.tensor([1.0, -1.0, 0.0]))
+
+
+def test_it_raises_the_loss_more_than_a_random_step_and_whatever_the_batch() -> None:
+    descent, _ = mlp_problem(k=3)
+
+    def loss(x: torch.Tensor) -> float:
+        return float((descent.network(descent.initial, x) - descent.y).square().sum())
+
+    moved = fast_gradient_sign(descent.network, descent.initial, descent.x, descent.y, epsilon=0.05)
+    assert (moved - descent.x).abs().max() == pytest.approx(0.05)
+    aimless = descent.x + 0.05 * draws(*descent.x.shape, seed=1).sign()
+    assert loss(moved) - loss(descent.x) > 3 * abs(loss(aimless) - loss(descent.x))
+    parts = fast_gradient_sign(descent.network, descent.initial, descent.x, descent.y, epsilon=0.05, batch_size=7)
+    torch.testing.assert_close(parts, moved)
+
+
+def test_it_stays_within_the_admissible_range() -> None:
+    x = X.sigmoid()
+    moved = fast_gradient_sign(linear, W, x, linear(W, x) - 1, epsilon=0.9, low=0.0, high=1.0)
+    assert moved.min() == 0
+    assert moved.max() == 1
+
+
+def test_fooled_examples_change_their_class() -> None:
+    before, after = torch.tensor([[0.4], [0.6], [0.9]]), torch.tensor([[0.6], [0.7], [0.1]])
+    assert fooled(before, after).tolist() == [True, False, True]
+    before, after = torch.tensor([[0.0, 1, 0], [1, 0, 0]]), torch.tensor([[0.0, 1, 0], [0, 0, 1]])
+    assert fooled(before, after).tolist() == [False, True]
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"epsilon=0: must be positive"):
+        fast_gradient_sign(linear, W, X, X[:, :1], epsilon=0)
+    with pytest.raises(ValueError, match=r"targets \[6\]"):
+        fast_gradient_sign(linear, W, X, X[:, 0])
