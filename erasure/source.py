@@ -2,7 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -62,7 +63,7 @@ class Source(ABC):
             paper's) or a tenth, whichever is less.
         test_fraction: share of the images held out for testing where there is no official test split.
         split_seed: seed of those two splits. They belong to the dataset: no run's seed moves them.
-        gradient_weights: weights of the gradient eraser that suit this dataset; for its YAML to refer to.
+        gradient_weights: by `normalize`, weights of the gradient eraser that suit this dataset; for its YAML.
         normalize: "zscore" gives every coordinate mean 0 and variance 1 on the training split before anything
             is erased; "none" leaves pixels as they are.
     """
@@ -72,7 +73,7 @@ class Source(ABC):
     validation_size: int | None
     test_fraction: float
     split_seed: int
-    gradient_weights: tuple[float, float, float] = (150.0, 24.0, 1.0)
+    gradient_weights: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     normalize: Literal["none", "zscore"] = "none"
 
     slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time

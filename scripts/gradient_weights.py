@@ -1,6 +1,7 @@
 """How far the gradient eraser's weights reduce the gaps, and how its edit compares with QLEACE's.
 
 uv run python -m scripts.gradient_weights --digits
+uv run python -m scripts.gradient_weights --digits --zscore --weights 120,12,1 120,120,1
 uv run python -m scripts.gradient_weights --dim 768 --samples 20000 --weights 120,12,1 240,24,1
 """
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from erasure import ClassMoments, GradientEraser, QleaceEraser
 from erasure.certificate import certify
+from erasure.normalize import Scaling
 from erasure.progress import console
 from scripts.bench_data import CIFAR_JPEG, labelled_images, side_of
 
@@ -26,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "python -m scripts.gradient_weights", description=__doc__, formatter_class=formatter
     )
     parser.add_argument("--digits", action="store_true", help="scikit-learn's digits instead of --dim")
+    parser.add_argument("--zscore", action="store_true", help="every coordinate to mean 0 and variance 1 before")
     parser.add_argument("--dim", type=int, default=768, help="3 x side x side (default: %(default)s)")
     parser.add_argument("--samples", type=int, default=20_000, help="default: %(default)s")
     parser.add_argument("--weights", nargs="+", default=["120,12,1"], help="of mean, covariance, edit")
@@ -48,8 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         images, z, what = labelled_images(side, options.samples, 10, options.images)
         x = images / 255
     moments = ClassMoments.fit(x.double(), z)
+    scaling = (
+        Scaling.zscore(x, moments) if options.zscore else Scaling(torch.ones(x.shape[1:]), torch.zeros(x.shape[1:]))
+    )
+    x, scale, shift = scaling(x), scaling.scale.flatten(), scaling.shift.flatten()
+    moments.rescale(scale, shift)
     before = certify(x, x, z, moments)
-    title = f"{what}; {options.iterations} iterations"
+    title = f"{what}{', z-scored' if options.zscore else ''}; {options.iterations} iterations"
     table = Table(
         "eraser", "mean gap falls", "covariance gap falls", "edit", "seconds", title=title, box=box.SIMPLE_HEAD
     )
@@ -57,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table.add_row("QLEACE", "", "", f"{certify(x, eraser(x, z), z, moments).edit_size:.4f}", "")
     for each in weights:
         started = time.perf_counter()
-        erased = GradientEraser.from_moments(moments, weights=each, max_iterations=options.iterations)(x, z)
+        gradient = GradientEraser.from_moments(moments, weights=each, max_iterations=options.iterations)
+        gradient.rescale_range(scale, shift)
+        erased = gradient(x, z)
         seconds = time.perf_counter() - started
         after = certify(x, erased, z, moments)
         table.add_row(

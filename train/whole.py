@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from erasure.progress import Display
+from erasure.storage import save_tensors
 from train.engine import Engine
 from train.fit import Fit
 from train.job import Bench
@@ -15,12 +16,14 @@ from train.run import Run
 from train.training import EpochReport
 
 AXES = {"loss/*": "loss/epoch"}
+WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 
 
 def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
     """Train every seed on the whole training split; the verb's share of result.json.
 
-    The same trainings as the last ones of a prequential run with the same options.
+    The same trainings as the last ones of a prequential run with the same options. Their best weights are kept
+    in the run's directory, as `WEIGHTS`.
 
     Returns:
         "final": losses in bits and accuracy per seed: on the test split, on the validation split, and on the
@@ -40,6 +43,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
             display.update(report.mean_epochs / settings.max_epochs, str(report))
 
         fitted = engine.fit(orders, show)
+    save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds)})
     run.save_curves(row for curve in fitted.curves for row in curve.rows(total))
     final = _final_losses(bench, fitted)
     logger.summarise({f"final.{name}.mean": sum(values) / len(values) for name, values in final.items()})

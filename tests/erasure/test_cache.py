@@ -267,7 +267,7 @@ def test_every_field_of_a_dataset_that_changes_its_numbers_changes_the_key(digit
         if value is not None:
             keys.add(key_of(dataclasses.replace(digits_source, **{field: value})))
     assert len(keys) == 5
-    for same in ({"flip": True}, {"gradient_weights": (1.0, 1.0, 1.0)}):
+    for same in ({"flip": True}, {"gradient_weights": {"none": (1.0, 1.0, 1.0)}}):
         assert key_of(dataclasses.replace(digits_source, **same)) == key_of(digits_source)
     renamed = key_of(dataclasses.replace(digits_source, name="scans"))
     assert renamed == key_of(digits_source).replace("digits", "scans", 1)

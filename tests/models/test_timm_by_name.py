@@ -144,8 +144,11 @@ def test_a_copy_is_independent() -> None:
         ({"pretrained": True, "weights": "a.safetensors"}, r"model.pretrained=true, model.weights=.*: choose one"),
         ({"weights": "/no.safetensors"}, r"model.weights=/no.safetensors: need a .safetensors file that is there"),
         ({"size": 0}, r"model.size=0: must be at least 1"),
-        ({"architecture": "densenet121", "shape": (3, 8, 8)}, r"cannot work on 3×8×8 images.*set model.size"),
-        ({"architecture": "vit_tiny_patch16_224", "shape": (3, 8, 8)}, r"cannot work on 3×8×8 images.*set model.size"),
+        (
+            {"architecture": "densenet121", "shape": (3, 8, 8), "size": None},
+            r"cannot work on 3×8×8 images.*set model.size",
+        ),
+        ({"architecture": "vit_tiny_patch16_224", "shape": (3, 8, 8), "size": None}, r"cannot work on 3×8×8 images"),
         ({"shape": (300, 1, 1)}, r"vectors of 300 values are no images, which test_resnet needs: choose model=mlp"),
     ],
 )
