@@ -1,6 +1,6 @@
 """The command line of every verb: compose, check, run or sweep, say plainly what went wrong."""
 
-import json
+import functools
 import logging
 import os
 import re
@@ -15,7 +15,6 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
@@ -24,6 +23,7 @@ from conf.errors import explain
 from conf.groups import CONF
 from conf.help import help_text
 from conf.schema import ConfigError, validate
+from conf.sweep import Sweep, read_json
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ class Verb:
         purpose: one sentence for --help.
         sections: configuration section -> callable whose keyword-only arguments are its options.
         run: (configuration, W&B group) -> result.json's content; idempotent.
+        directory: configuration -> where that run is, or would be, on disk; loads nothing.
         headline: the result in one line.
         summarise: (finished results, directory for files, failed jobs' names) -> prints tables and paths.
     """
@@ -47,17 +48,9 @@ class Verb:
     purpose: str
     sections: Mapping[str, Callable]
     run: Callable[[Mapping[str, Any], str | None], dict[str, Any]]
+    directory: Callable[[Mapping[str, Any]], Path]
     headline: Callable[[Mapping[str, Any]], str]
     summarise: Callable[[Sequence[Mapping[str, Any]], Path], None]
-
-
-class RememberSweep(Callback):
-    """Notes where the sweep of this process keeps its records (hydra.sweep.dir)."""
-
-    directory: Path | None = None
-
-    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        RememberSweep.directory = Path(config.hydra.sweep.dir)
 
 
 def main(verb: Verb) -> None:
@@ -65,7 +58,7 @@ def main(verb: Verb) -> None:
 
     Exit codes: 0 finished, 1 a run failed, 2 a configuration that cannot be run, 130 interrupted.
     """
-    RememberSweep.directory = None
+    Sweep.forget()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("hydra").setLevel(logging.WARNING)
     # Hydra's parser wants its flags before the overrides; people type -m anywhere.
@@ -76,6 +69,7 @@ def main(verb: Verb) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
     outcomes: list[dict[str, Any]] = []
     decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name=verb.name)
+    Sweep.job = functools.partial(checked_job, verb)
     try:
         decorated(lambda config: _job(verb, config, outcomes))()
     except (HydraException, OmegaConfBaseException, ConfigError) as error:
@@ -84,15 +78,24 @@ def main(verb: Verb) -> None:
     except KeyboardInterrupt:
         _complain("interrupted: launch the same command again to continue")
         sys.exit(INTERRUPTED)
-    if RememberSweep.directory is None:
+    if Sweep.current is None:
         sys.exit(outcomes[0]["exit_code"] if outcomes else 0)  # no outcome: --cfg, --info and the like
-    sys.exit(_end_sweep(verb, RememberSweep.directory))
+    sys.exit(_end_sweep(verb, Sweep.current))
+
+
+def checked_job(verb: Verb, config: DictConfig) -> Path:
+    """The directory of the run that a composed configuration asks for.
+
+    Raises:
+        ConfigError: it cannot be run.
+    """
+    return verb.directory(validate(plain(config), verb.sections))
 
 
 def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
     """One run. Errors are recorded and shown, and end this job alone: a sweep goes on past them."""
     hydra_config = HydraConfig.get()
-    sweep = Path(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
+    sweep = Sweep(Path(hydra_config.sweep.dir)) if hydra_config.mode == RunMode.MULTIRUN else None
     outcome: dict[str, Any] = {"overrides": list(hydra_config.overrides.task), "exit_code": 0}
     started = time.monotonic()
     if sweep:
@@ -116,23 +119,20 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
         if not (bad_config or notes):  # nobody has written the traceback down
             traceback.print_exc()
         _complain("; ".join([outcome["error"], *([] if bad_config else notes)]))
-        if not _in_driver():
+        if sweep and Sweep.current is None:  # a cluster's job, which is to end as failed
             raise
     finally:
         outcomes.append(outcome)
-        if sweep:
-            sweep.mkdir(parents=True, exist_ok=True)
-            record = sweep / f"job-{hydra_config.job.num:05}.json"
-            record.with_suffix(".tmp").write_text(json.dumps(outcome, indent=2))
-            record.with_suffix(".tmp").replace(record)
+        if sweep and ("result" in outcome or "error" in outcome):  # otherwise it goes on some other time
+            sweep.record(hydra_config.job.num, outcome)
 
 
-def _end_sweep(verb: Verb, sweep: Path) -> int:
+def _end_sweep(verb: Verb, sweep: Sweep) -> int:
     """Print the sweep's table from what its jobs left on disk; the exit code."""
-    outcomes = [json.loads(path.read_text()) for path in sorted(sweep.glob("job-*.json"))]
-    finished = [json.loads(Path(o["result"]).read_text()) for o in outcomes if "result" in o]
+    outcomes = sweep.outcomes()
+    finished = [read_json(Path(o["result"])) for o in outcomes if "result" in o]
     if finished:
-        verb.summarise(finished, sweep)
+        verb.summarise(finished, sweep.directory)
     failed = [o for o in outcomes if "error" in o]
     for outcome in failed:
         _complain(f"failed: {' '.join(outcome['overrides'])}: {outcome['error']}")
@@ -154,11 +154,6 @@ def plain(config: DictConfig) -> dict[str, Any]:
         raise ConfigError(f"{name} is missing: set it with {name}=VALUE") from None
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}
-
-
-def _in_driver() -> bool:
-    """Whether this process is the one that the user started, not a cluster's job."""
-    return "submitit" not in str(HydraConfig.get().launcher.get("_target_", ""))
 
 
 def _complain(line: str) -> None:

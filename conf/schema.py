@@ -5,6 +5,7 @@ or dataset therefore needs no entry here.
 """
 
 import difflib
+import functools
 import importlib
 import inspect
 import typing
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 TARGETS = ("dataset", "eraser", "model")  # sections that name a class of ours in _target_
@@ -92,7 +93,8 @@ class Target:
         return self.resolve(kind)(*args, **self.options)
 
 
-def keyword_only(function: Callable) -> dict[str, Any]:
+@functools.cache
+def keyword_only(function: Callable) -> Mapping[str, Any]:
     """Keyword-only arguments of a callable and their types."""
     hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
     parameters = inspect.signature(function).parameters.values()
@@ -124,7 +126,7 @@ def validate(config: Mapping[str, Any], sections: Mapping[str, Callable]) -> dic
         section = config[name]
         if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
             raise ConfigError(f"{name}.{missing[0]} is missing: every {name} names itself and its class")
-        types = {"name": str, "_target_": str} | keyword_only(Target(section).schema)
+        types = {"name": str, "_target_": str, **keyword_only(Target(section).schema)}
         checked[name] = _check(f"{name}.", section, types)
     for name, function in sections.items():
         checked[name] = _check(f"{name}.", config[name], keyword_only(function))
@@ -132,16 +134,21 @@ def validate(config: Mapping[str, Any], sections: Mapping[str, Callable]) -> dic
 
 
 def _check(prefix: str, section: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    # Pydantic keeps names with a leading underscore to itself, so fields are numbered and aliased.
-    names = {f"field_{i}": key for i, key in enumerate(types)}
-    fields: dict[str, Any] = {field: (types[key], ...) for field, key in names.items()}
-    config = ConfigDict(extra="forbid", alias_generator=lambda field: names[field], populate_by_name=False)
-    model = create_model("Section", __config__=config, **fields)
     try:
-        checked = model.model_validate(dict(section))
+        checked = _model(tuple(types.items())).model_validate(dict(section))
     except ValidationError as error:
         raise ConfigError(_one_line(prefix, error.errors()[0], list(types))) from None
-    return {key: getattr(checked, field) for field, key in names.items()}
+    return {key: getattr(checked, f"field_{i}") for i, key in enumerate(types)}
+
+
+@functools.cache
+def _model(types: tuple[tuple[str, Any], ...]) -> type[BaseModel]:
+    """Making it takes milliseconds, in a sweep of thousands that want the same few."""
+    # Pydantic keeps names with a leading underscore to itself, so fields are numbered and aliased.
+    names = {f"field_{i}": key for i, (key, _) in enumerate(types)}
+    fields: dict[str, Any] = {f"field_{i}": (kind, ...) for i, (_, kind) in enumerate(types)}
+    config = ConfigDict(extra="forbid", alias_generator=lambda field: names[field], populate_by_name=False)
+    return create_model("Section", __config__=config, **fields)
 
 
 def _one_line(prefix: str, error: ErrorDetails, allowed: list[str]) -> str:

@@ -45,10 +45,14 @@ class Cache:
     def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
         """The entry of `key`, built and stored the first time. `key` must name all that determines it."""
         path = self.path(key)
+        lease = Lease(self.root / f"{key}.lock", stale_after_s=self.lease_s)
         with contextlib.suppress(FileNotFoundError, DamagedFileError):
-            return load_tensors(path)
+            entry = load_tensors(path)
+            if lease.path.exists() and lease.try_acquire():  # its builder was killed as soon as it was stored
+                lease.release()
+            return entry
         self.root.mkdir(parents=True, exist_ok=True)
-        with Lease(self.root / f"{key}.lock", stale_after_s=self.lease_s):
+        with lease:
             try:
                 return load_tensors(path)  # built while we waited
             except FileNotFoundError:
@@ -57,8 +61,9 @@ class Cache:
                 aside = path.with_suffix(f".damaged-{time.time_ns()}")
                 path.replace(aside)
                 log.warning("%s; set aside as %s and built again", error, aside.name)
-            for leftover in self.root.glob(f".{glob.escape(path.name)}.*.tmp"):  # of builders that were killed
-                leftover.unlink(missing_ok=True)
+            for pattern in (f".{glob.escape(path.name)}.*.tmp", f"{glob.escape(key)}.lock.*"):
+                for leftover in self.root.glob(pattern):  # of builders, and of those who took over, that were killed
+                    leftover.unlink(missing_ok=True)
             tensors, metadata = build()
             try:
                 save_tensors(path, tensors, metadata)

@@ -9,9 +9,11 @@ import json
 import logging
 import os
 import socket
+import tempfile
 import threading
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +21,10 @@ from typing import Self
 log = logging.getLogger(__name__)
 
 DEFAULT_STALE_AFTER_S = 120.0  # NFS may show a heartbeat up to 60 s late
+
+
+class LeaseLostError(Exception):
+    """Another process has taken over, because this one showed no sign of life for too long."""
 
 
 class Lease:
@@ -53,6 +59,24 @@ class Lease:
         if self._holder().get("token") == self._token:
             self.path.unlink(missing_ok=True)
 
+    def require(self) -> None:
+        """Make sure, before writing what the lease protects, that nobody has taken it over.
+
+        Raises:
+            LeaseLostError: somebody has; names them.
+        """
+        try:
+            content = self.path.read_text(errors="replace")
+        except FileNotFoundError:
+            content = ""
+        except OSError:  # the file server's trouble says nothing about the holder
+            return
+        if _parse(content).get("token") != self._token:
+            raise LeaseLostError(
+                f"{self.path}: no heartbeat was seen for {self.stale_after_s:g} s, and {self.holder()} has taken over; "
+                "stepping aside"
+            )
+
     def holder(self) -> str:
         """Who holds it, for messages."""
         return _name(self._holder())
@@ -62,7 +86,7 @@ class Lease:
         pause_s = 0.02
         while not self.try_acquire():
             if not announced and pause_s > 0.5:
-                log.info("waiting for %s, held by %s", self.path.name, self.holder())
+                log.info("waiting for %s, held by %s", self.path, self.holder())
                 announced = True
             time.sleep(pause_s)
             pause_s = min(1.0, 1.5 * pause_s)
@@ -87,6 +111,11 @@ class Lease:
 
     def _beat(self) -> None:
         while not self._stop.wait(self.stale_after_s / 5):
+            try:
+                self.require()
+            except LeaseLostError as error:  # the heart of another beats there now
+                log.warning("%s", error)
+                return
             with contextlib.suppress(OSError):
                 os.utime(self.path)
 
@@ -103,7 +132,7 @@ class Lease:
         if looked != self._seen:
             self._seen, self._seen_at = looked, now
         holder = _parse(looked[0])
-        if holder and holder["host"] == socket.gethostname() and not _alive(holder["pid"]):
+        if holder and _gone(holder):
             return True
         return now - self._seen_at > self.stale_after_s
 
@@ -121,6 +150,39 @@ class Lease:
         log.warning("%s left %s behind; taking over", _name(_parse(taken[0] if taken else "")), self.path.name)
         aside.unlink()
         return True
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """The last sign of life of a lease's holder.
+
+    Attributes:
+        holder: who, in words.
+        at: when, by the file system's clock, in seconds since 1970.
+        gone: whether the holder is a process of this machine that has ended.
+    """
+
+    holder: str
+    at: float
+    gone: bool
+
+
+def heartbeat(path: Path) -> Heartbeat | None:
+    """The heartbeat of the lease at `path`; None if nobody holds it."""
+    looked = _look(path)
+    if looked is None:
+        return None
+    holder = _parse(looked[0])
+    return Heartbeat(_name(holder), looked[1], bool(holder) and _gone(holder))
+
+
+def file_system_time(folder: Path) -> float:
+    """What time it is for the machine that stores `folder`, to compare with heartbeats; seconds since 1970."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
+            return Path(file.name).stat().st_mtime
+    except OSError:  # a folder that only others may write
+        return time.time()
 
 
 def _look(path: Path) -> tuple[str, float] | None:
@@ -147,6 +209,10 @@ def _parse(content: str) -> dict:
 
 def _name(holder: dict) -> str:
     return f"process {holder['pid']} on {holder['host']}" if holder else "nobody known"
+
+
+def _gone(holder: dict) -> bool:
+    return holder["host"] == socket.gethostname() and not _alive(holder["pid"])
 
 
 def _alive(pid: int) -> bool:

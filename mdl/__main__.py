@@ -1,5 +1,6 @@
 """python -m mdl: the prequential description length of a dataset's labels, for one eraser and one model."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from conf import cli
 from mdl.chunks import ChunkSettings
 from mdl.prequential import AXES, prequential
 from train.compare import Spread, arrange
+from train.drawn import drawn_once
 from train.job import Job, carry_out
 from train.logger import LoggerSettings
 from train.settings import TrainSettings
@@ -15,6 +17,10 @@ from train.settings import TrainSettings
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
     return carry_out(Job.from_config("mdl", config), prequential, axes=AXES, group=group)
+
+
+def directory(config: Mapping[str, Any]) -> Path:
+    return Job.from_config("mdl", config).run().directory
 
 
 def headline(result: Mapping[str, Any]) -> str:
@@ -38,7 +44,7 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     grid = arrange(results)
     print_table(grid)
     tables = write_tables(grid, directory)
-    figure = draw(grid, directory / "comparison.png")
+    figure = drawn_once(functools.partial(draw, grid), directory / "comparison.png", results)
     print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
 
 
@@ -47,6 +53,7 @@ VERB = cli.Verb(
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
     sections={"train": TrainSettings, "mdl": ChunkSettings, "logger": LoggerSettings},
     run=run,
+    directory=directory,
     headline=headline,
     summarise=summarise,
 )

@@ -13,7 +13,7 @@ from mdl.codelength import online_code_bits, paper_units
 from mdl.powerlaw import fit_power_law
 from train.engine import Engine
 from train.job import Bench
-from train.logger import Logger
+from train.logger import Logger, log_loss_curves
 from train.loss_curves import sharp_drops
 from train.randomness import permutation
 from train.run import Run
@@ -156,18 +156,14 @@ def _log_point(logger: Logger, point: Mapping[str, Any]) -> None:
 
 def _log_summary(logger: Logger, rows: Sequence[Sequence[Any]], result: Mapping[str, Any]) -> None:
     """The whole-dataset training's loss curves averaged over the seeds still training, and the totals."""
-    by_epoch: dict[int, list[Sequence[Any]]] = {}
-    for row in rows:
-        by_epoch.setdefault(row[2], []).append(row)
-    for epoch, group in sorted(by_epoch.items()):
-        logger.log({"loss/epoch": epoch, "loss/validation_bits": sum(row[4] for row in group) / len(group)})
+    log_loss_curves(logger, rows)
     bits = torch.tensor(result["mdl"]["bits_per_sample"], dtype=torch.float64)
     logger.summarise(
         {
-            "mdl.bits_per_sample.mean": float(bits.mean()),
-            "mdl.bits_per_sample.std": float(bits.std()) if len(bits) > 1 else 0.0,
-            "mdl.paper.mean": sum(result["mdl"]["paper"]) / len(bits),
-            "final.loss_bits.mean": sum(result["final"]["loss_bits"]) / len(bits),
-            "final.accuracy.mean": sum(result["final"]["accuracy"]) / len(bits),
+            "result/bits_per_sample": float(bits.mean()),
+            "result/bits_per_sample_std": float(bits.std()) if len(bits) > 1 else 0.0,
+            "result/paper": sum(result["mdl"]["paper"]) / len(bits),
+            "result/loss_bits": sum(result["final"]["loss_bits"]) / len(bits),
+            "result/accuracy": sum(result["final"]["accuracy"]) / len(bits),
         }
     )

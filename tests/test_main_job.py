@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from conf.cli import RememberSweep
+from conf.sweep import Sweep
 from erasure.storage import read_json
 from mdl.__main__ import VERB as MDL
 from tests.conftest import REPOSITORY
@@ -22,8 +22,8 @@ QUICK = ["train=quick", "train.max_epochs=12", "mdl=quick", "seeds=[0,1,2]"]
 
 
 def sweep_directory() -> Path:
-    assert RememberSweep.directory is not None
-    return RememberSweep.directory
+    assert Sweep.current is not None
+    return Sweep.current.directory
 
 
 def result_of(identity: str) -> dict:
@@ -97,7 +97,7 @@ def test_a_result_holds_what_it_says_it_holds(command) -> None:
     points = {row["mdl/n"]: row.get("mdl/ce_test_bits") for row in logged.history if "mdl/n" in row}
     assert list(points) == sizes
     assert points[1295] == pytest.approx(sum(result["curve"][-1]["ce_test_bits"]) / 3)
-    assert logged.summary["mdl.bits_per_sample.mean"] == pytest.approx(sum(result["mdl"]["bits_per_sample"]) / 3)
+    assert logged.summary["result/bits_per_sample"] == pytest.approx(sum(result["mdl"]["bits_per_sample"]) / 3)
     assert any("loss/epoch" in row for row in logged.history)
 
 

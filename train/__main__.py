@@ -1,11 +1,13 @@
 """python -m train: one training on the whole training split; loss curves and final losses."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from conf import cli
 from train.compare import Spread, arrange
+from train.drawn import drawn_once
 from train.job import Job, carry_out
 from train.logger import LoggerSettings
 from train.settings import TrainSettings
@@ -14,6 +16,10 @@ from train.whole import AXES, train_on_everything
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
     return carry_out(Job.from_config("train", config), train_on_everything, axes=AXES, group=group)
+
+
+def directory(config: Mapping[str, Any]) -> Path:
+    return Job.from_config("train", config).run().directory
 
 
 def headline(result: Mapping[str, Any]) -> str:
@@ -28,7 +34,8 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     grid = arrange(results)
     print_table(grid)
     table = write_table(grid, directory / "table.md")
-    figure = draw(grid, Path(results[0]["config"]["runs_dir"]), directory / "loss_curves.png")
+    runs_dir = Path(results[0]["config"]["runs_dir"])
+    figure = drawn_once(functools.partial(draw, grid, runs_dir), directory / "loss_curves.png", results)
     print(f"figure: {figure}\ntable: {table}")
 
 
@@ -37,6 +44,7 @@ VERB = cli.Verb(
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
     sections={"train": TrainSettings, "logger": LoggerSettings},
     run=run,
+    directory=directory,
     headline=headline,
     summarise=summarise,
 )

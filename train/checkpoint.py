@@ -25,10 +25,12 @@ class Checkpoints:
     Args:
         directory: of the run.
         every_s: seconds between saves; longer where saving takes long.
+        before_save: called before every save; raises where this process must not write any more.
     """
 
-    def __init__(self, directory: Path, every_s: float) -> None:
+    def __init__(self, directory: Path, every_s: float, before_save: Callable[[], None] = lambda: None) -> None:
         self.directory = directory
+        self._before_save = before_save
         self._every_s = every_s
         self._started = time.monotonic()
         self._saved_at: dict[str, float] = {}
@@ -45,6 +47,7 @@ class Checkpoints:
         Raises:
             DiskFullError: no space is left; older checkpoints are as they were.
         """
+        self._before_save()
         started = time.monotonic()
         older = self._numbered(name)
         number = max(older, default=0) + 1

@@ -31,7 +31,7 @@ class Engine:
     def __init__(self, bench: Bench, run: Run) -> None:
         keep_freed_memory()
         self._bench = bench
-        self._checkpoints = Checkpoints(run.directory, bench.job.settings.checkpoint_every_s)
+        self._checkpoints = Checkpoints(run.directory, bench.job.settings.checkpoint_every_s, run.require_lease)
         kept = run.part(STACKING)
         if kept is not None:
             self.stacking = Stacking(**kept)

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 log = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # Ctrl-C; a cluster's kill; submitit's notice
+# Ctrl-C; a cluster's kill; a cluster's notice, one or the other
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class InterruptedThreadError(Exception):
@@ -20,8 +21,9 @@ class InterruptedThreadError(Exception):
 class Interruption:
     """The signal that has arrived, if any, and the handlers that were there before."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = False) -> None:
         self.pending: int | None = None
+        self._at_once = at_once
         self._before: dict[int, Any] = {}
 
     def deliver(self) -> None:
@@ -49,16 +51,23 @@ class Interruption:
         if self.pending == number == signal.SIGINT:  # a second Ctrl-C does not want to wait
             raise KeyboardInterrupt
         self.pending = number
-        log.warning("%s: stopping once the training's state is saved", signal.Signals(number).name)
+        if self._at_once:
+            self.deliver()
+        else:
+            log.warning("%s: stopping once the training's state is saved", signal.Signals(number).name)
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[Interruption]:
+def interruptible(*, at_once: bool = False) -> Iterator[Interruption]:
     """Within it signals only set `pending`. Elsewhere than in the main thread they are left as they are.
 
     A signal that nobody delivered within the block is delivered at its end.
+
+    Args:
+        at_once: deliver signals when they come, as exceptions: nothing has to be saved, but blocks around this
+            one are left in order. A block within it that waits takes precedence.
     """
-    interruption = Interruption()
+    interruption = Interruption(at_once=at_once)
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return

@@ -1,5 +1,6 @@
 """What every verb does around its own computation: identity, skip if finished, data, logger, result."""
 
+import functools
 import logging
 import platform
 import time
@@ -19,6 +20,8 @@ from erasure.source import Source
 from models.classifier import Classifier, count_parameters
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
+from train.examples import example_row
+from train.interruption import interruptible
 from train.logger import Logger, LoggerSettings
 from train.run import Run, run_id
 from train.settings import TrainSettings
@@ -39,22 +42,29 @@ class Job:
     config: Mapping[str, Any]
     source: Source
     settings: TrainSettings
-    device: torch.device
 
     @classmethod
     def from_config(cls, verb: str, config: Mapping[str, Any]) -> "Job":
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
-            ValueError: a value that its part refuses, or a device that is not there.
+            ValueError: a value that its part refuses.
         """
         return cls(
             verb=verb,
             config=config,
             source=Target(config["dataset"]).build(Source),
             settings=TrainSettings(**config["train"]),
-            device=pick_device(config["device"]),
         )
+
+    @functools.cached_property
+    def device(self) -> torch.device:
+        """Where it runs; not asked for a run that has finished.
+
+        Raises:
+            ValueError: a device that is not there.
+        """
+        return pick_device(self.config["device"])
 
     def identity(self, eraser: Mapping[str, Any] | None = None) -> str:
         """This run's id, or that of the same run with another eraser."""
@@ -124,7 +134,23 @@ def carry_out(
     run = job.run()
     if (result := run.result) is not None:
         log.info("%s has finished before: nothing to train", run.id)
+        run.tidy()
         return result
+    _ = job.device  # one that is not there is noticed before anything is written
+    with interruptible(at_once=True), run.exclusive():
+        if (result := run.result) is not None:
+            log.info("%s was finished by another process: nothing to train", run.id)
+            return result
+        return _carry_out(job, run, compute, axes, group)
+
+
+def _carry_out(
+    job: Job,
+    run: Run,
+    compute: Callable[[Bench, Run, Logger], Mapping[str, Any]],
+    axes: Mapping[str, str],
+    group: str | None,
+) -> dict[str, Any]:
     # sections that say how and where, too: the record should be complete
     run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
     started = time.time()
@@ -144,6 +170,7 @@ def carry_out(
             ) as logger:
                 certificate = {name: asdict(c) for name, c in bench.dataset.certificate.items()}
                 logger.summarise({f"certificate/{s}/{k}": v for s, c in certificate.items() for k, v in c.items()})
+                logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
                 computed = compute(bench, run, logger)
                 result = {
                     "run_id": run.id,
@@ -162,6 +189,7 @@ def carry_out(
                     },
                     "versions": versions(job.device),
                 }
+                logger.result(result)
                 run.finish(result)
     except BaseException as error:
         run.fail(error)

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import fnmatch
 import io
 import logging
 import re
@@ -10,7 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from erasure.lease import Lease, LeaseLostError
 from erasure.storage import fingerprint, read_json, write_json, write_text
+
+LOCK = "run.lock"
+_LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
 
 RESULTS_VERSION = 1  # raise it when the same configuration gives other numbers: runs then get new identities
 
@@ -29,11 +34,36 @@ def run_id(verb: str, described: Mapping[str, Any]) -> str:
 
 
 class Run:
-    """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json."""
+    """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
+
+    Many tasks may be asked for the same run: what writes belongs into `exclusive`.
+    """
 
     def __init__(self, root: Path | str, identity: str) -> None:
         self.id = identity
         self.directory = Path(root) / identity
+        self._lease = Lease(self.directory / LOCK)
+        self._held = False
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Be the only process that computes this run; waits for another that does, as long as its heart beats."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self._lease:
+            self._held = True
+            try:
+                yield
+            finally:
+                self._held = False
+
+    def require_lease(self) -> None:
+        """Make sure that no other process has taken this run over.
+
+        Raises:
+            LeaseLostError: this process was taken for dead.
+        """
+        if self._held:
+            self._lease.require()
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -42,20 +72,34 @@ class Run:
         return read_json(path) if path.exists() else None
 
     def start(self, config_yaml: str) -> None:
+        self.require_lease()
         self.directory.mkdir(parents=True, exist_ok=True)
         write_text(self.directory / "config.yaml", config_yaml)
         write_json(self.directory / "state.json", {"state": "running"})
 
     def finish(self, result: Mapping[str, Any]) -> None:
+        self.require_lease()
         write_json(self.directory / "result.json", result)
         write_json(self.directory / "state.json", {"state": "finished"})
-        # a killed process leaves half-written temporary files behind
-        for pattern in ("part-*.json", "checkpoint-*.safetensors", ".*.tmp"):
-            for path in self.directory.glob(pattern):
-                path.unlink()
+        self._delete_leftovers()
+
+    def tidy(self) -> None:
+        """Delete what a process left that was killed after it had written the result."""
+        if any(leftover(path.name) for path in self.directory.iterdir()) and self._lease.try_acquire():
+            try:
+                self._delete_leftovers()
+            finally:
+                self._lease.release()
+
+    def _delete_leftovers(self) -> None:
+        for path in self.directory.iterdir():
+            if leftover(path.name) and path.name != LOCK:
+                path.unlink(missing_ok=True)
 
     def fail(self, error: BaseException) -> None:
         """Note why the run ended early: failed, or interrupted and ready to be continued."""
+        if isinstance(error, LeaseLostError):
+            return  # the files belong to the process that took over
         state = "failed" if isinstance(error, Exception) else "interrupted"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         write_json(self.directory / "state.json", {"state": state, "error": reason})
@@ -67,10 +111,12 @@ class Run:
 
     def save_part(self, name: str, value: Any) -> None:
         """Keep a finished part, so that a killed run does not compute it again."""
+        self.require_lease()
         write_json(self.directory / f"part-{name}.json", value)
 
     def save_curves(self, rows: Iterable[Sequence[Any]]) -> None:
         """Loss curves as curves.csv: one row per training size, seed and evaluation."""
+        self.require_lease()
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["n", "seed", "epoch", "train_loss_bits", "validation_loss_bits"])
@@ -97,3 +143,8 @@ class Run:
         finally:
             root.removeHandler(handler)
             handler.close()
+
+
+def leftover(name: str) -> bool:
+    """Whether a file of this name has no place in the directory of a run that has finished."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _LEFTOVERS)

@@ -9,13 +9,13 @@ from erasure.storage import save_tensors
 from train.engine import Engine
 from train.fit import Fit
 from train.job import Bench
-from train.logger import Logger
+from train.logger import Logger, log_loss_curves
 from train.loss_curves import sharp_drops
 from train.randomness import permutation
 from train.run import Run
 from train.training import EpochReport
 
-AXES = {"loss/*": "loss/epoch"}
+AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 
 
@@ -39,14 +39,17 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
 
         def show(report: EpochReport) -> None:
             validation = sum(report.validation_bits) / len(report.validation_bits)
-            logger.log({"loss/epoch": report.epoch, "loss/validation_bits": validation})
+            logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
             display.update(report.mean_epochs / settings.max_epochs, str(report))
 
         fitted = engine.fit(orders, show)
+    run.require_lease()
     save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds)})
-    run.save_curves(row for curve in fitted.curves for row in curve.rows(total))
+    losses = [row for curve in fitted.curves for row in curve.rows(total)]
+    run.save_curves(losses)
+    log_loss_curves(logger, losses)
     final = _final_losses(bench, fitted)
-    logger.summarise({f"final.{name}.mean": sum(values) / len(values) for name, values in final.items()})
+    logger.summarise({f"result/{name}": sum(values) / len(values) for name, values in final.items()})
     shares = train.labels.bincount().double() / total
     return {
         "final": final,

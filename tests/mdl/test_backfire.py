@@ -120,7 +120,7 @@ def test_loss_curves_are_read_back(tmp_path) -> None:
 
 def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     """A small sweep of both verbs: result.json, the terminal's table, table.csv."""
-    from conf.cli import RememberSweep
+    from conf.sweep import Sweep
     from erasure.storage import read_json
     from mdl.__main__ import VERB as MDL
     from train.__main__ import VERB as TRAIN
@@ -136,8 +136,8 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
         assert drop["window_epochs"] == 5
         assert len(drop["bits"]) == len(drop["epoch"]) == 2
     command(MDL, *quick, "mdl=quick", "logger.mode=disabled")
-    assert RememberSweep.directory is not None
-    with (RememberSweep.directory / "table.csv").open() as file:
+    assert Sweep.current is not None
+    with (Sweep.current.directory / "table.csv").open() as file:
         control, leace = csv.DictReader(file)
     assert control["final_gap_bits"] == ""
     assert float(leace["final_gap_bits"]) > 0

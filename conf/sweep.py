@@ -1,0 +1,93 @@
+"""A sweep's own files: what was asked for, which runs that means, and how each job ended. The driver may die."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+_ELSEWHERE = ("runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
+REQUEST, PLAN = "sweep.json", "plan.json"
+
+
+class Sweep:
+    """The directory runs/sweeps/<time>: sweep.json, plan.json, job-NNNNN.json, the tables and the figure.
+
+    Attributes:
+        current: the sweep that this process drives, if any.
+        job: composed configuration -> run directory, for the verb of this process; raises ConfigError.
+    """
+
+    current: ClassVar["Sweep | None"] = None
+    job: ClassVar[Callable[[DictConfig], Path] | None] = None
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @classmethod
+    def forget(cls) -> None:
+        cls.current = cls.job = None
+
+    @property
+    def name(self) -> str:
+        """What the sweep is called on W&B: its experiment or verb, and a digest of what was asked for.
+
+        The same when it is launched again, wherever and through whatever launcher.
+        """
+        path = self.directory / REQUEST
+        if not path.exists():
+            return self.directory.name
+        request = read_json(path)
+        asked = sorted(o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", *_ELSEWHERE)))
+        experiments = [o.partition("=")[2] for o in asked if o.startswith("+experiment=")]
+        digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:8]
+        return "-".join([request["verb"], *experiments, digest])
+
+    def ask(self, verb: str, overrides: Sequence[str]) -> None:
+        """Note the command line."""
+        self._write(REQUEST, {"verb": verb, "overrides": list(overrides)})
+
+    def plan(self, jobs: Sequence[tuple[Sequence[str], Path]]) -> None:
+        """Note the overrides and run directory of each job of the sweep's next batch."""
+        further = [{"overrides": list(overrides), "run": str(run)} for overrides, run in jobs]
+        self._write(PLAN, [*self._planned(), *further])
+
+    def record(self, job: int, outcome: dict[str, Any]) -> None:
+        """Note how a job ended: "overrides", "exit_code" and either "run_id" and "result" or "error"."""
+        self._write(f"job-{job:05}.json", outcome)
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """How every job ended; of planned ones that left no word, that they did not."""
+        recorded = {int(path.stem[4:]): read_json(path) for path in self.directory.glob("job-*.json")}
+        for job, plan in enumerate(self._planned()):
+            if job not in recorded:
+                error = f"ended without a word: killed? launch the sweep again to continue {Path(plan['run']).name}"
+                recorded[job] = {"overrides": plan["overrides"], "exit_code": 1, "error": error}
+        return [recorded[job] for job in sorted(recorded)]
+
+    def _planned(self) -> list[dict[str, Any]]:
+        return read_json(self.directory / PLAN) if (self.directory / PLAN).exists() else []
+
+    def _write(self, name: str, value: Any) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        temporary = self.directory / f".{name}.tmp"
+        temporary.write_text(json.dumps(value, indent=1))
+        temporary.replace(self.directory / name)
+
+
+class RememberSweep(Callback):
+    """Notes which sweep this process drives (hydra.sweep.dir), and what it was asked for."""
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        Sweep.current = Sweep(Path(config.hydra.sweep.dir))
+        parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
+        overrides = OmegaConf.to_container(config.hydra.overrides.task)
+        assert isinstance(overrides, list)
+        Sweep.current.ask(config.hydra.job.config_name, [*parameters, *map(str, overrides)])
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,174 @@
+"""A saved W&B workspace and report that compare the runs of a sweep.
+
+    python -m scripts.dashboard runs/ --entity TEAM                      # saves both in project erasure-mdl
+    python -m scripts.dashboard runs/ --group mdl-table16-1a2b3c4d       # of one sweep's runs only
+    python -m scripts.dashboard runs/ --dry-run dashboard.json           # writes what would be sent; no account
+
+Both show codelength by eraser and architecture, learning and loss curves, differences to the control and backfiring.
+Curves come from W&B; the differences, which need two runs each, are computed from the results on disk and put in as a
+table: run it again when more runs have finished.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import wandb_workspaces.reports.v2.interface as wr
+import wandb_workspaces.workspaces as ws
+from wandb_workspaces import expr
+
+from erasure.storage import write_json
+from mdl.backfire import backfire
+from mdl.table import versus
+from scripts.report.read import read_runs
+from train.compare import Grid, Spread, arrange
+
+Results = Sequence[Mapping[str, Any]]
+
+ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
+_TITLE = "Erasers compared"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m scripts.dashboard", description=__doc__, formatter_class=formatter)
+    parser.add_argument("runs", type=Path, help="folder with finished runs, for the tables")
+    parser.add_argument("--entity", default=os.environ.get("WANDB_ENTITY", ""), help="W&B user or team")
+    parser.add_argument("--project", default="erasure-mdl", help="default: %(default)s")
+    parser.add_argument("--group", help="only runs of this W&B group, i.e. sweep")
+    parser.add_argument("--dry-run", type=Path, metavar="FILE", help="write JSON here and send nothing")
+    options = parser.parse_args(arguments)
+    if not options.entity and not options.dry_run:
+        parser.error("--entity is missing: the W&B user or team that the project belongs to")
+    results = [run.result for run in read_runs([options.runs]).finished if run.result and run.verb == "mdl"]
+    if not results:
+        print(f"{options.runs}: no finished run of python -m mdl", file=sys.stderr)
+        return 2
+    workspace, report = build(results, options.entity or "ENTITY", options.project, options.group)
+    if options.dry_run:
+        write_json(options.dry_run, {"workspace": as_json(workspace), "report": as_json(report)})
+        print(f"{options.dry_run}: a workspace of {len(workspace.sections)} sections and a report; nothing was sent")
+        return 0
+    print(f"workspace: {workspace.save().url}\nreport: {report.save().url}")
+    return 0
+
+
+def build(results: Results, entity: str, project: str, group: str | None) -> tuple[ws.Workspace, wr.Report]:
+    """Workspace and report about finished runs of `python -m mdl`."""
+    models = list(dict.fromkeys(str(result["config"]["model"]["name"]) for result in results))
+    tables = dict(differences(arrange(results)))
+    wanted = [expr.Metric("Group") == group] if group else []
+    workspace = ws.Workspace(
+        entity=entity,
+        project=project,
+        name=f"{_TITLE}: {group}" if group else _TITLE,
+        sections=[ws.Section(name=name, is_open=True, panels=panels) for name, panels in _panels(tables)],
+        settings=ws.WorkspaceSettings(max_runs=100),
+        runset_settings=ws.RunsetSettings(
+            filters=expr.And(*wanted) if wanted else "",
+            groupby=[expr.Config(MODEL), expr.Config(ERASER)],
+            pinned_columns=["summary:result/bits_per_sample", "summary:result/loss_bits"],
+        ),
+    )
+    blocks: list[Any] = [wr.TableOfContents()]
+    for model in models:
+        runs = wr.Runset(
+            name=model, filters=expr.And(*wanted, expr.Config(MODEL) == model), groupby=[f"config.{ERASER}"]
+        )
+        blocks += [wr.H1(model), wr.PanelGrid(runsets=[runs], panels=[p for _, panels in _panels({}) for p in panels])]
+    for title, table in tables.items():
+        blocks += [wr.H1(title), wr.MarkdownBlock(table)]
+    return workspace, wr.Report(entity=entity, project=project, title=workspace.name, width="fluid", blocks=blocks)
+
+
+def _panels(tables: Mapping[str, str]) -> Iterator[tuple[str, list[Any]]]:
+    """Titles of sections, and their panels."""
+    yield (
+        "Codelength by eraser and architecture",
+        [_bars("bits per label", "bits_per_sample"), _bars("paper's unit", "paper")],
+    )
+    yield (
+        "Curves",
+        [
+            _lines("loss on the next chunk (bits) over training size", "mdl/n", "mdl/ce_next_bits", log_x=True),
+            _lines("validation loss (bits) over epochs, whole dataset", "loss/epoch", "loss/validation_bits"),
+        ],
+    )
+    yield (
+        "Backfiring: who ends below its control?",
+        [
+            _lines("test loss (bits) over training size", "mdl/n", "mdl/ce_test_bits", log_x=True),
+            _bars("final loss (bits)", "loss_bits"),
+        ],
+    )
+    yield (
+        "Erasure",
+        [
+            wr.MediaBrowser(title="erased test images", media_keys=["examples/test"]),
+            _bars("gap between class covariances", "certificate/train/covariance_gap", prefix=""),
+        ],
+    )
+    for title, table in tables.items():
+        yield title, [wr.MarkdownPanel(table)]
+
+
+def _bars(title: str, name: str, prefix: str = "result/") -> wr.BarPlot:
+    return wr.BarPlot(
+        title=title,
+        metrics=[f"{prefix}{name}"],
+        groupby=wr.Config(ERASER),
+        groupby_aggfunc="mean",
+        groupby_rangefunc="stddev",
+        layout=wr.Layout(w=12, h=8),
+    )
+
+
+def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
+    return wr.LinePlot(
+        title=title,
+        x=x,
+        y=[y],
+        log_x=log_x,
+        groupby=wr.Config(ERASER),
+        groupby_aggfunc="mean",
+        groupby_rangefunc="stddev",
+        layout=wr.Layout(w=12, h=8),
+    )
+
+
+def differences(grid: Grid) -> Iterator[tuple[str, str]]:
+    """Two Markdown tables by title: codelength against the control, and the runs that end below it."""
+    lines, below = [], []
+    for row, cells in grid.cells.items():
+        control = grid.control(row)
+        for eraser, result in cells.items():
+            bits = Spread.of(result["mdl"]["bits_per_sample"])
+            if control is None or control is result:
+                lines.append([row, eraser, f"{bits}", ""])
+                continue
+            lines.append([row, eraser, f"{bits}", f"{versus(result, control)}"])
+            found = backfire(result, control)
+            if found.size is not None:
+                remark = "backfires" if found.backfires else "within two standard errors"
+                below.append([row, eraser, f"{found.gap}", f"{found.size:,}", remark])
+    yield "Differences to control", _table(["dataset · model", "eraser", "bits per label", "Δ to control"], lines)
+    headings = ["dataset · model", "eraser", "Δ of final loss (bits)", "below control from n =", ""]
+    yield "Backfiring", _table(headings, below) if below else "No erased run ends below its control."
+
+
+def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [headings, ["---"] * len(headings), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def as_json(shown: ws.Workspace | wr.Report) -> Any:
+    """What saving it would send."""
+    return json.loads(shown._to_model().model_dump_json(by_alias=True, exclude_none=True))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,92 @@
+"""What has become of a sweep, from disk alone: whatever the process that launched it has seen.
+
+python -m scripts.sweep status runs/                                   every run below runs/
+python -m scripts.sweep status runs/ -- eraser=control,leace seeds=[0] those of a sweep, missing ones too
+python -m scripts.sweep status runs/ --retry-failed -- OVERRIDES       the commands for what is left to do
+python -m scripts.sweep status runs/ --retry-failed --launch -- hydra/launcher=slurm OVERRIDES
+
+Overrides are those after python -m mdl -m; a whole such command may be pasted. Exit code 0 if all have finished.
+"""
+
+import argparse
+import logging
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from conf.errors import explain
+from scripts.sweep.relaunch import command, launch
+from scripts.sweep.status import Found, of_sweep, on_disk, print_status, unfinished
+from scripts.sweep.wanted import verb_named, wanted
+
+VERBS = ("mdl", "train")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    words, overrides = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    options = _options(words)
+    verb, overrides = _of_command(overrides)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        if overrides:
+            jobs = wanted(verb_named(verb), overrides, options.runs / "sweeps" / "wanted")
+            runs = of_sweep(jobs, options.runs)
+        else:
+            runs = on_disk(options.runs)
+        print_status(runs)
+        if options.retry_failed:
+            return _retry(unfinished(runs), options.runs, verb, overrides, start=options.launch)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        print(explain(error, verb, overrides), file=sys.stderr)
+        return 2
+    return 0 if all(run.state.name == "finished" for run in runs) else 1
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m scripts.sweep", description=__doc__, formatter_class=formatter)
+    parser.add_argument("action", choices=["status"])
+    parser.add_argument("runs", type=Path, help="the sweep's runs_dir")
+    parser.add_argument("--retry-failed", action="store_true", help="print the commands for what is left to do")
+    parser.add_argument("--launch", action="store_true", help="with --retry-failed: run them")
+    options = parser.parse_args(words)
+    if not options.runs.is_dir():
+        parser.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
+    if options.launch and not options.retry_failed:
+        parser.error("--launch goes with --retry-failed")
+    return options
+
+
+def _of_command(words: list[str]) -> tuple[str, list[str]]:
+    """Verb and overrides of a command line, or of its end; mdl where no verb is named."""
+    words = [word for word in words if word not in ("uv", "run", "python", "-m", "--multirun")]
+    if words and words[0] in VERBS:
+        return words[0], words[1:]
+    return VERBS[0], words
+
+
+def _retry(left: Sequence[Found], runs_dir: Path, verb: str, overrides: Sequence[str], *, start: bool) -> int:
+    """Print what is left as commands, or run it: through a launcher as one sweep, which leaves out the rest itself."""
+    if not left:
+        print("nothing is left to do")
+        return 0
+    if any(override.startswith("hydra/launcher=") for override in overrides):
+        commands = [["python", "-m", verb, "-m", *overrides]]
+        print(f"{len(left)} jobs are left; the sweep's own command submits these and no others:")
+    else:
+        commands = [command(run, runs_dir) for run in left]
+        print(f"{len(left)} jobs are left:")
+    if start:
+        return launch(commands)
+    for words in commands:
+        print(shlex.join(words))
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

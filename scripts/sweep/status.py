@@ -1,0 +1,70 @@
+"""The state of every run of a sweep, and what is left to do."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from rich import box
+from rich.table import Table
+
+from erasure.lease import file_system_time
+from erasure.progress import console
+from scripts.sweep.wanted import Wanted
+from train.state import UNFINISHED, Name, State, state_of
+
+_SHOWN = 50  # lines per state
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run's directory, its state, and the overrides that make it, where a sweep says so."""
+
+    directory: Path
+    state: State
+    overrides: list[str] | None = None
+
+
+def on_disk(root: Path) -> list[Found]:
+    """Every run below `root`, by name."""
+    now = file_system_time(root)
+    names = sorted(path.name for path in root.iterdir() if path.is_dir())
+    found = (Found(root / name, state_of(root / name, now)) for name in names if not name.startswith("."))
+    return [run for run in found if run.state.name != "missing"]  # folders of sweeps, reports and others
+
+
+def of_sweep(jobs: Sequence[Wanted], root: Path) -> list[Found]:
+    """The runs that a sweep asks for, in `root`; jobs that ask for the same run count once."""
+    now = file_system_time(root)
+    by_id = {job.directory.name: job for job in jobs}
+    return [Found(root / name, state_of(root / name, now), job.overrides) for name, job in by_id.items()]
+
+
+def unfinished(runs: Sequence[Found]) -> list[Found]:
+    """What has no result and nobody works at."""
+    return [run for run in runs if run.state.name in UNFINISHED]
+
+
+def print_status(runs: Sequence[Found]) -> None:
+    """Counts, and a line for each run that has not finished."""
+    counts = Counter(run.state.name for run in runs)
+    output = console(min_width=160)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("state", "run", "detail"):
+        table.add_column(heading, overflow="fold")
+    for cells in _lines(runs):
+        table.add_row(*cells)
+    if table.row_count:
+        output.print(table)
+    summary = ", ".join(f"{counts[name]:,} {name}" for name in get_args(Name) if counts[name])
+    print(f"{len(runs):,} runs: {summary}" if runs else "no runs")
+
+
+def _lines(runs: Sequence[Found]) -> Iterator[tuple[str, str, str]]:
+    for name in get_args(Name)[1:]:
+        those = [run for run in runs if run.state.name == name]
+        for run in those[:_SHOWN]:
+            yield name, run.directory.name, run.state.detail
+        if len(those) > _SHOWN:
+            yield name, f"and {len(those) - _SHOWN:,} more", ""

@@ -1,0 +1,99 @@
+"""The single-node cluster of `.ci/slurm`, and a sweep on it that can be watched and disturbed."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from erasure.storage import read_json
+from tests.conftest import REPOSITORY
+
+SCRIPT = REPOSITORY / ".ci" / "slurm"
+NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
+
+
+def reason_to_skip() -> str:
+    """Why there is no cluster to test with; empty if there is one."""
+    status = subprocess.run([SCRIPT, "status"], capture_output=True, text=True, check=False)
+    return "" if status.returncode == 0 else "no SLURM runs here: start one with .ci/slurm start (as root, on Debian)"
+
+
+def environment() -> dict[str, str]:
+    """This process's, with SLURM's commands pointed at the cluster; one thread per task, for equal sums."""
+    line = subprocess.run([SCRIPT, "env"], capture_output=True, text=True, check=True).stdout
+    return {**os.environ, "SLURM_CONF": line.partition("=")[2].strip(), "OMP_NUM_THREADS": "1"}
+
+
+def slurm(*command: str) -> str:
+    """The output of one of SLURM's commands."""
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout.strip()
+
+
+def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 90.0) -> Any:
+    """The first true value of `condition`."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
+        time.sleep(0.1)
+    return value
+
+
+class ArraySweep:
+    """`python -m mdl -m hydra/launcher=slurm ...` in a process of its own."""
+
+    def __init__(self, directory: Path, *overrides: str) -> None:
+        self.runs, self._log = directory / "runs", directory / f"driver-{time.time_ns()}.log"
+        arguments = ["hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=1", *overrides]
+        where = [f"runs_dir={self.runs}", f"cache_dir={directory / 'cache'}"]
+        with self._log.open("w") as log:
+            self._driver = subprocess.Popen(
+                [sys.executable, "-m", "mdl", "-m", *arguments, *where],
+                cwd=REPOSITORY, env=environment(), stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def job(self) -> str:
+        """The array's job id, once it is submitted."""
+
+        def submitted() -> re.Match[str] | None:
+            found = re.search(r"submitted \d+ jobs as (\d+);", self.log)
+            assert found or self._driver.poll() is None, self.log
+            return found
+
+        return wait_until(submitted, "submission")[1]
+
+    def plan(self) -> Sequence[Path]:
+        """Run directories, in the order of the array's tasks."""
+        (path,) = self.runs.glob("sweeps/*/plan.json")
+        return [Path(job["run"]) for job in read_json(path)]
+
+    def wait(self, timeout_s: float = 180.0) -> int:
+        """The driver's exit code."""
+        return self._driver.wait(timeout_s)
+
+
+def checkpointed(run: Path) -> bool:
+    """Whether the run has saved a training that is under way."""
+    return any(run.glob("checkpoint-*"))
+
+
+def numbers(runs: Path) -> Mapping[str, Any]:
+    """What must be equal to the bit, of every finished run: its result's numbers and its curves."""
+    found = {}
+    for path in runs.glob("*/result.json"):
+        result = read_json(path)
+        curves = (path.parent / "curves.csv").read_text()
+        found[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
+    return found
+
+
+def files(runs: Path) -> set[str]:
+    """Names of all files in run directories."""
+    return {path.name for run in runs.glob("mdl-*") for path in run.iterdir()}

@@ -1,0 +1,67 @@
+"""The dashboard's JSON: what would be sent to W&B, without W&B."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts.bench_report import write_run
+from scripts.dashboard import main
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Two models under control and two erasers; for one, QLEACE backfires."""
+    for model in ("mlp", "convnextv2"):
+        for eraser in ("control", "leace", "qleace"):
+            write_run(tmp_path / "runs", "mdl", "digits", eraser, model)
+    return tmp_path / "runs"
+
+
+def dashboard(runs: Path, *arguments: str) -> dict:
+    file = runs.parent / "dashboard.json"
+    assert main([str(runs), "--dry-run", str(file), *arguments]) == 0
+    return json.loads(file.read_text())
+
+
+def test_workspace_and_report_have_every_panel_that_is_asked_for(runs: Path, monkeypatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    written = dashboard(runs, "--group", "mdl-table16-12345678")
+    sections = written["workspace"]["spec"]["section"]["panelBankConfig"]["sections"]
+    panels = {section["name"]: section["panels"] for section in sections}
+    bars = panels["Codelength by eraser and architecture"][0]["config"]
+    assert bars["metrics"] == ["result/bits_per_sample"]
+    assert bars["groupBy"] == "eraser.value.name"
+    curve = panels["Curves"][0]["config"]
+    assert (curve["xAxis"], curve["metrics"], curve["xLogScale"]) == ("mdl/n", ["mdl/ce_next_bits"], True)
+    assert "Backfiring: who ends below its control?" in panels
+    assert panels["Erasure"][0]["config"]["mediaKeys"] == ["examples/test"]
+    (runset,) = written["workspace"]["spec"]["section"]["runSets"]
+    assert [key["name"] for key in runset["grouping"]] == ["model.value.name", "eraser.value.name"]
+    assert runset["filters"]["filters"][0]["value"] == "mdl-table16-12345678"
+    headings = [
+        block["children"][0]["text"] for block in written["report"]["spec"]["blocks"] if block["type"] == "heading"
+    ]
+    assert headings == ["convnextv2", "mlp", "Differences to control", "Backfiring"]
+
+
+def test_differences_to_control_are_in_the_tables(runs: Path) -> None:
+    written = dashboard(runs)
+    sections = written["workspace"]["spec"]["section"]["panelBankConfig"]["sections"]
+    (table,) = [s["panels"][0]["config"]["value"] for s in sections if s["name"] == "Differences to control"]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert len(rows) == 6
+    by_run = {(row[0], row[1]): row for row in rows}
+    control, leace = by_run["digits · mlp", "control"], by_run["digits · mlp", "leace"]
+    assert control[3] == ""
+    assert float(leace[3].split()[0]) == pytest.approx(
+        float(leace[2].split()[0]) - float(control[2].split()[0]), abs=2e-3
+    )
+
+
+def test_nothing_to_show_and_nobody_to_show_it_to_are_one_line(tmp_path: Path, capsys) -> None:
+    assert main([str(tmp_path), "--dry-run", str(tmp_path / "x.json")]) == 2
+    assert "no finished run of python -m mdl" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(tmp_path)])
+    assert "--entity is missing" in capsys.readouterr().err

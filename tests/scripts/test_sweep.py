@@ -1,0 +1,147 @@
+"""The status of a sweep from disk alone, and what is left to do of it."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from conf.cli import checked_job
+from conf.groups import CONF
+from erasure.storage import read_json, write_json
+from mdl.__main__ import VERB as MDL
+from scripts.sweep.__main__ import main as sweep
+from scripts.sweep.wanted import wanted
+from train.run import Run
+
+OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
+
+
+def runs_in(root: Path) -> list[Run]:
+    return [Run(root, job.directory.name) for job in wanted(MDL, OVERRIDES)]
+
+
+@pytest.fixture
+def half_done(tmp_path: Path) -> Path:
+    """Of six runs two have finished, one failed, one was interrupted; one of the two others runs."""
+    root = tmp_path / "runs"
+    first, second, third, fourth, fifth, _ = runs_in(root)
+    for run in (first, second, third, fourth, fifth):
+        run.start("a: 1\n")
+    first.finish({})
+    second.finish({})
+    third.fail(RuntimeError("the loss is not finite"))
+    fourth.fail(SystemExit(143))
+    (fifth.directory / "run.lock").write_text(json.dumps({"token": "x", "host": "node7", "pid": 12}))
+    return root
+
+
+def test_states_and_missing_runs_of_a_sweep(half_done: Path, capsys) -> None:
+    assert sweep(["status", str(half_done), "--", *OVERRIDES]) == 1
+    out = capsys.readouterr().out
+    assert "6 runs: 2 finished, 1 running, 1 failed, 1 interrupted, 1 missing" in out
+    assert "RuntimeError: the loss is not finite" in out
+    assert re.search(r"process 12 on node7, heartbeat \d+ s ago", out)
+    assert sweep(["status", str(half_done)]) == 1
+    assert "5 runs: 2 finished, 1 running, 1 failed, 1 interrupted" in capsys.readouterr().out
+    for run in runs_in(half_done):
+        run.start("")
+        run.finish({})
+    assert sweep(["status", str(half_done), "--", "python", "-m", "mdl", "-m", *OVERRIDES]) == 0
+
+
+def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, monkeypatch) -> None:
+    started = []
+    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: started.append(words) or _ended())
+    sweep(["status", str(half_done), "--retry-failed", "--", *OVERRIDES])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python -m mdl")]
+    _, _, third, fourth, _, sixth = runs_in(half_done)
+    left = []
+    for line in lines:
+        words = shlex.split(line)[3:]
+        left += [job.directory for job in wanted(MDL, words)]
+    assert left == [third.directory, fourth.directory, sixth.directory]
+    assert started == []
+    assert sweep(["status", str(half_done), "--retry-failed", "--launch", "--", *OVERRIDES]) == 0
+    assert [words[1:] for words in started] == [shlex.split(line)[1:] for line in lines]
+    sweep(["status", str(half_done), "--retry-failed", "--", "hydra/launcher=slurm", *OVERRIDES])
+    assert f"python -m mdl -m hydra/launcher=slurm {shlex.join(OVERRIDES)}" in capsys.readouterr().out
+
+
+def _ended() -> object:
+    return type("Ended", (), {"returncode": 0})()
+
+
+def test_a_failed_run_is_repeated_from_its_own_configuration(command, capsys) -> None:
+    tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3,1]", "logger.mode=disabled"]
+    assert command(MDL, *tiny, "eraser=control", "train.betas=[0.8,0.99]").code == 1
+    sweep(["status", "runs", "--retry-failed"])
+    out = capsys.readouterr().out
+    assert "NonFiniteLossError" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("python -m mdl")]
+    (job,) = wanted(MDL, shlex.split(line)[3:])
+    assert job.directory.exists()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["eraser=control,leace", "model.width=8,16", "train=quick", "train.lr=0.1,1e-3", "seeds=[0],[1,2]"],
+        ["+experiment=digits_all", "seeds=[0]"],
+        ["dataset=digits", "mdl=quick,default", "train.betas=[0.5,0.9]"],
+    ],
+)
+def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str]) -> None:
+    """Fast code against the slow reference."""
+    jobs = wanted(MDL, overrides)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        expected = [checked_job(MDL, compose("mdl", job.overrides)) for job in jobs]
+    assert [job.directory for job in jobs] == expected
+    assert len({job.directory for job in jobs}) == len(jobs) > 1
+
+
+def test_the_answer_is_remembered_for_the_same_question_only(tmp_path: Path) -> None:
+    first = wanted(MDL, OVERRIDES, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    write_json(kept, read_json(kept)[:2])
+    assert wanted(MDL, OVERRIDES, tmp_path) == first[:2]
+    assert len(wanted(MDL, [*OVERRIDES, "train.lr=0.02"], tmp_path)) == 6
+
+
+def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
+    assert sweep(["status", str(tmp_path), "--", "eraser=laece"]) == 2
+    assert "unknown eraser=laece: did you mean leace?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        sweep(["status", str(tmp_path / "nowhere")])
+    assert "no such folder; it is the sweep's runs_dir" in capsys.readouterr().err
+    assert sweep(["status", str(tmp_path)]) == 0
+    assert "no runs" in capsys.readouterr().out
+
+
+def test_finding_a_finished_run_touches_no_dataset_model_or_gpu(command, monkeypatch) -> None:
+    import torch
+
+    from erasure.cache import Cache
+    from erasure.datasets.digits import Digits
+    from models.classifier import Classifier
+
+    tiny = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2"]
+    tiny += ["seeds=[0]", "logger.mode=disabled"]
+    assert command(MDL, *tiny).code == 0
+
+    def touch(*_: object, **__: object) -> None:
+        raise AssertionError("touched")
+
+    for owner, name in (
+        (Digits, "load"), (Cache, "fetch"), (Classifier, "__init__"), (torch.cuda, "is_available"),
+        (torch.cuda, "device_count"),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, touch)
+    again = command(MDL, *tiny)
+    assert again.code == 0, again.err
+    assert "2 of 2 runs finished" in again.out
+    other = command(MDL, *tiny, "train.max_epochs=2")  # the negative control
+    assert other.code == 1
+    assert "touched" in other.err
