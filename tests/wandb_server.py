@@ -32,7 +32,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.dead:
             self.send_error(500)
             return
-        body = json.loads(content or b"{}")
+        try:
+            body = json.loads(content or b"{}")
+        except ValueError:  # telemetry, compressed
+            body = {}
         if self.path.endswith("/graphql"):
             self.server.queries.append(body)
             self._answer({"data": _data(self.server.url, body.get("query", ""), body.get("variables") or {})})

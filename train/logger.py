@@ -3,7 +3,8 @@
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -56,7 +57,7 @@ class Logger:
         axes: Mapping[str, str],
     ) -> None:
         self._wandb_run: Any = None
-        self._name = run_id
+        self._name, self._directory = run_id, directory.absolute()
         if settings.mode == "disabled":
             return
         import wandb
@@ -124,13 +125,17 @@ class Logger:
             import wandb
 
             artifact = wandb.Artifact(f"result-{self._name}", type="result")
-            with artifact.new_file("result.json") as file:
-                json.dump(dict(result), file, indent=2)
-            tables: dict[str, Table | None] = {"per_seed": per_seed(result), "learning_curve": learning_curve(result)}
-            for name, table in tables.items():
-                if table is not None:
-                    artifact.add(wandb.Table(columns=[*table[0]], data=[*table[1]]), name)
-            run.log_artifact(artifact)
+            with _files_in(self._directory / "wandb"):
+                with artifact.new_file("result.json") as file:
+                    json.dump(dict(result), file, indent=2)
+                tables: dict[str, Table | None] = {
+                    "per_seed": per_seed(result),
+                    "learning_curve": learning_curve(result),
+                }
+                for name, table in tables.items():
+                    if table is not None:
+                        artifact.add(wandb.Table(columns=[*table[0]], data=[*table[1]]), name)
+                run.log_artifact(artifact)
 
         self._do(send)
 
@@ -157,6 +162,20 @@ class Logger:
         if kind is not None and not issubclass(kind, Exception):  # told to stop: another process will go on
             self._do(lambda run: run.mark_preempting())
         self._do(lambda run: run.finish(exit_code=0 if kind is None else 1))
+
+
+@contextlib.contextmanager
+def _files_in(folder: Path) -> Iterator[None]:
+    """Let W&B keep an artifact's files until they are uploaded here, not in a home that other machines lack."""
+    before = os.environ.get("WANDB_DATA_DIR")
+    os.environ["WANDB_DATA_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["WANDB_DATA_DIR"]
+        else:
+            os.environ["WANDB_DATA_DIR"] = before
 
 
 def log_loss_curves(logger: Logger, rows: Sequence[Sequence[Any]]) -> None:

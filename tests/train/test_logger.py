@@ -121,6 +121,7 @@ def test_a_server_that_dies_on_the_way_holds_nobody_up(server: Server, tmp_path:
         server.dead = True
         online.log({"mdl/n": 100, "mdl/ce_next_bits": 2.5})
     assert time.monotonic() - started < 60
+    wandb.teardown()  # the service writes its file to the end
     (path,) = tmp_path.rglob("*.wandb")
     assert [point["mdl/n"] for point in WandbRun(path).history] == [100]  # to be uploaded by wandb sync
 
@@ -177,3 +178,4 @@ def test_image_and_result_tables_are_logged(tmp_path: Path) -> None:
     assert artifact.name == "result-mdl-x"
     paths = [entry.path for entry in artifact.manifest.contents]
     assert {"result.json", "per_seed.table.json", "learning_curve.table.json"} <= set(paths)
+    assert all(Path(entry.local_path).is_relative_to(tmp_path) for entry in artifact.manifest.contents)
