@@ -53,7 +53,7 @@ class GradientDescent:
         w(t) = w_0 - ∇f_0(X) φ_t(Θ + λI) (f_0(X) - Y): equation 50, with the sign that its derivation gives.
 
         Args:
-            eigenvalues: s > -λ of Θ + λI, float64.
+            eigenvalues: s of Θ + λI, float64; or points z in the upper half plane, complex128.
             n: size of the training set.
         """
         if not self.finite:
@@ -61,9 +61,11 @@ class GradientDescent:
         step = -self.learning_rate / n * eigenvalues
         if self.time == "continuous":
             left = torch.expm1(self.steps * step)
+        elif eigenvalues.is_complex():
+            left = torch.expm1(self.steps * torch.log1p(step))
         else:  # log1p keeps digits where steps are small; past -1 the sign alternates and there is nothing to keep
-            left = torch.where(step > -1, torch.expm1(self.steps * torch.log1p(step.clamp(min=-1))),
-                               (1 + step) ** self.steps - 1)  # fmt: skip
+            small = torch.expm1(self.steps * torch.log1p(step.clamp(min=-1)))
+            left = torch.where(step > -1, small, (1 + step) ** self.steps - 1)
         limit = self.steps * self.learning_rate / n
         return torch.where(eigenvalues.abs() * limit < 1e-300, limit, -left / eigenvalues)
 

@@ -1,18 +1,22 @@
-"""The linearised network's training, and all n leave-one-out trainings at once (Harutyunyan et al. 2021, section 5).
+"""The linearised network's training, and all n leave-one-out trainings at once (Harutyunyan et al. 2021, section 5)."""
 
-Training without example i is training with rows and columns i of the kernel masked. The systems are the columns of one
-matrix, so that a step of all of them is one product with the kernel; and t steps are a polynomial in the masked kernel,
-whose Chebyshev series has a few dozen terms where t has thousands.
-"""
-
-from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from sample_info.chebyshev import ChebyshevSeries
+from sample_info.contour import ContourRule
 from sample_info.descent import GradientDescent
-from sample_info.spectrum import inverse, spectral_bound
+from sample_info.elimination import Elimination
+from sample_info.masked_series import MaskedSeries
+from sample_info.resolvent import Resolvent
+from sample_info.spectrum import spectral_bound
+
+Method = Literal["auto", "series", "resolvent"]
+
+# An eigendecomposition of [n, n] takes as long as products of about 60 n³ FLOPs on two cores, measured.
+_EIGH_FLOPS = 60.0
 
 
 class LinearizedDynamics:
@@ -21,25 +25,36 @@ class LinearizedDynamics:
     a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign that 50's derivation gives. Weights are
     `jacobian.weights_after`, predictions are `predictions`.
 
-    Differences a - a_-i are propagated themselves, rather than subtracted at the end: the scores of examples that
-    hardly matter keep their digits.
+    Differences a - a_-i are computed themselves, not subtracted at the end: the scores of examples that hardly
+    matter keep their digits.
 
     Args:
         kernel: Θ, [n k, n k] float64, rows and columns ordered by example, then output.
         residual: f_0(X) - Y, [n, k] float64.
         descent: the training.
-        tolerance: of the Chebyshev series, relative to the filter's largest value.
+        tolerance: accuracy of the filter φ_t, relative to its largest value.
+        method: for finite t, a "series" of products with the masked kernel, or "resolvent": one eigendecomposition and
+            a contour integral, whose cost does not depend on t; "auto" takes the one that should be faster.
 
     Attributes:
         coefficients: a, [n, k].
-        degree: of the Chebyshev series; 0 as t → ∞, where there is none.
+        how: what was done, in a few words.
+        filter_error: bound on the error of φ_t on the spectrum.
 
     Raises:
         ValueError: shapes that do not fit, a learning rate at which training diverges, or t → ∞ without weight decay
             on a singular kernel.
     """
 
-    def __init__(self, kernel: Tensor, residual: Tensor, descent: GradientDescent, *, tolerance: float = 1e-14) -> None:
+    def __init__(
+        self,
+        kernel: Tensor,
+        residual: Tensor,
+        descent: GradientDescent,
+        *,
+        tolerance: float = 1e-14,
+        method: Method = "auto",
+    ) -> None:
         self.n, self.k = residual.shape
         if kernel.shape != (residual.numel(), residual.numel()):
             raise ValueError(
@@ -49,15 +64,8 @@ class LinearizedDynamics:
         self.kernel, self.residual, self.descent = kernel, residual, descent
         self.largest = spectral_bound(kernel)
         descent.require_stable(self.largest, self.n)
-        self.degree = 0
-        if descent.finite:
-            self._series = self._fit(tolerance)
-            self.degree = self._series.degree
-            self._terms = self._full_terms()
-            self.coefficients = -(self._series.coefficients.to(kernel) @ self._terms).view(self.n, self.k)
-        else:
-            self._inverse = inverse(kernel, descent.weight_decay)
-            self.coefficients = -(self._inverse @ residual.flatten()).view(self.n, self.k)
+        self._solver = self._choose(tolerance, method)
+        self.coefficients = -self._solver.full.view(self.n, self.k)
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
         """f_t(x) = f_0(x) + Θ(x, X) a, [m, k] (equations 11 and 53).
@@ -69,14 +77,13 @@ class LinearizedDynamics:
         return initial + (kernel @ self.coefficients.flatten()).view_as(initial)
 
     @property
-    def truncation(self) -> float:
-        """Bound on ‖a - a_-i‖'s error by leaving off the series: twice the coefficients left out times ‖f_0(X) - Y‖."""
-        return 2 * self._series.truncation * float(self.residual.norm()) if self.descent.finite else 0.0
+    def error_bound(self) -> float:
+        """Bound on the error of every ‖w - w_-i‖ that comes from approximating φ_t; rounding comes on top."""
+        return 2 * self.filter_error * float(self.residual.norm()) * self.largest**0.5
 
     def differences(self, examples: Tensor) -> Tensor:
         """a - a_-i for each of the `examples` [b], as columns [n k, b]; rows i hold a itself, as a_-i has none."""
-        examples = examples.to(self.kernel.device)
-        return self._masked_series(examples) if self.descent.finite else self._eliminated(examples)
+        return self._solver.differences(examples.to(self.kernel.device)).neg_()
 
     def changes(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Tensor, Tensor]:
         """What leaving each of the `examples` [b] out changes.
@@ -93,53 +100,25 @@ class LinearizedDynamics:
         predictions = (held_out_kernel @ d).square().sum(0) * (self.k / len(held_out_kernel))
         return weights.clamp(min=0), predictions
 
-    def _fit(self, tolerance: float) -> ChebyshevSeries:
+    def blocks(self, memory_bytes: float) -> list[Tensor]:
+        """Examples in blocks whose `changes` fit into so much memory; at least one example each."""
+        per_example = self._solver.bytes_per_example + 3 * 8 * len(self.kernel)
+        return list(torch.arange(self.n).split(max(1, int(memory_bytes // per_example))))
+
+    def _choose(self, tolerance: float, method: Method) -> MaskedSeries | Resolvent | Elimination:
         low = self.descent.weight_decay
-        return ChebyshevSeries.fit(lambda s: self.descent.filter(s, self.n), low, low + self.largest, tolerance)
+        if not self.descent.finite:
+            self.how, self.filter_error = "block elimination", 0.0
+            return Elimination(self.kernel, self.residual, low)
 
-    def _step(self, now: Tensor, before: Tensor | None) -> Tensor:
-        """T_{j+1} from T_j and T_{j-1}, all times a vector or columns; in `before`'s memory. T_1 without it."""
-        scale = 2 / self.largest  # maps [λ, λ + largest] to [-1, 1]
-        if before is None:
-            return torch.addmm(now, self.kernel, now, beta=-1, alpha=scale)
-        return before.addmm_(self.kernel, now, beta=-1, alpha=2 * scale).sub_(now, alpha=2)
+        def filter_(s: Tensor) -> Tensor:
+            return self.descent.filter(s, self.n)
 
-    def _full_terms(self) -> Tensor:
-        """T_j(Θ + λI) (f_0(X) - Y) for every term, [degree + 1, n k]."""
-        now, before = self.residual.reshape(-1, 1), None
-        terms = [now.squeeze(1).clone()]
-        for _ in range(self._series.degree):
-            now, before = self._step(now, before), now.clone() if before is None else now
-            terms.append(now.squeeze(1).clone())
-        return torch.stack(terms)
-
-    def _masked_series(self, examples: Tensor) -> Tensor:
-        """Σ c_j e_j with e_j = T_j(Θ) r - T_j(MΘM) M r.
-
-        Off the masked rows e_j obeys the recurrence of T_j; on them the masked term is zero, and e_j is the full one.
-        """
-        columns = torch.arange(len(examples), device=examples.device)
-
-        def unmask(term: Tensor, j: int) -> Tensor:
-            term.view(self.n, self.k, -1)[examples, :, columns] = self._terms[j].view(self.n, self.k)[examples]
-            return term
-
-        now, before = unmask(self.kernel.new_zeros(len(self.kernel), len(examples)), 0), None
-        weights = self._series.coefficients.tolist()
-        total = -weights[0] * now
-        for j in range(1, len(weights)):
-            now, before = unmask(self._step(now, before), j), now
-            total.sub_(now, alpha=weights[j])
-        return total
-
-    def _eliminated(self, examples: Tensor) -> Tensor:
-        """t → ∞: B_{·i} B_ii⁻¹ a_i with B = (Θ + λI)⁻¹, a block elimination (appendix E in one line)."""
-        n, k = self.n, self.k
-        blocks = self._inverse.view(n, k, n, k)[examples, :, examples]  # [b, k, k]
-        solved = torch.linalg.solve(blocks, self.coefficients[examples])
-        return torch.einsum("rbk,bk->rb", self._inverse.view(n * k, n, k)[:, examples], solved)
-
-
-def column_blocks(n: int, rows: int, memory_bytes: float) -> Iterator[Tensor]:
-    """Indices 0..n-1 in blocks for which four float64 matrices of `rows` rows fit into `memory_bytes`."""
-    return iter(torch.arange(n).split(max(1, int(memory_bytes // (4 * 8 * rows)))))
+        if method != "resolvent":
+            series = ChebyshevSeries.fit(filter_, low, low + self.largest, tolerance)
+            if method == "series" or 2 * series.degree * self.n < _EIGH_FLOPS * len(self.kernel):
+                self.how, self.filter_error = f"Chebyshev series of degree {series.degree}", series.truncation
+                return MaskedSeries(self.kernel, self.residual, series)
+        rule = ContourRule.fit(filter_, low, low + self.largest, tolerance)
+        self.how, self.filter_error = f"resolvents at {len(rule.nodes)} nodes", rule.error
+        return Resolvent(self.kernel, self.residual, low, rule)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sample_info.dynamics import LinearizedDynamics, column_blocks
+from sample_info.dynamics import LinearizedDynamics
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,9 @@ class Changes:
 
 def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:
     """What leaving out each example changes in the linearised network, in column blocks that fit into memory."""
-    blocks = [dynamics.changes(block, held_out_kernel) for block in blocks_of(dynamics, memory_bytes)]
+    blocks = [dynamics.changes(block, held_out_kernel) for block in dynamics.blocks(memory_bytes)]
     weight, prediction = (torch.cat(parts) for parts in zip(*blocks, strict=True))
     return Changes(weight, prediction)
-
-
-def blocks_of(dynamics: LinearizedDynamics, memory_bytes: float) -> list[Tensor]:
-    """Examples in column blocks that fit into memory."""
-    return list(column_blocks(dynamics.n, len(dynamics.kernel), memory_bytes))
 
 
 def functional_information(changes: Changes, sigma: float) -> Tensor:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from sample_info.descent import GradientDescent
 from sample_info.dynamics import LinearizedDynamics
-from sample_info.scores import blocks_of
 
 _SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest are rounding
 
@@ -87,7 +86,7 @@ def sgd_information(
     variances, axes = torch.linalg.eigh(state.covariance)
     floor = variance_floor * variances[-1]
     whitening = axes.T @ state.basis / variances.clamp(min=float(floor)).sqrt()[:, None]
-    parts = [(whitening @ minimum.differences(block)).square().sum(0) / 2 for block in blocks_of(minimum, memory_bytes)]
+    parts = [(whitening @ minimum.differences(block)).square().sum(0) / 2 for block in minimum.blocks(memory_bytes)]
     return torch.cat(parts), float((variances < floor).double().mean())
 
 

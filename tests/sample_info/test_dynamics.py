@@ -10,12 +10,13 @@ from torch import Tensor
 
 from sample_info import reference_dynamics
 from sample_info.descent import GradientDescent
-from sample_info.dynamics import LinearizedDynamics, column_blocks
+from sample_info.dynamics import LinearizedDynamics, Method
 from sample_info.jacobian import jacobian, network_outputs, weights_after
 from sample_info.ntk import ntk
 from sample_info.spectrum import spectral_bound
 from tests.sample_info.networks import Linearization, small_mlp, some_kernels
 
+METHODS: tuple[Method, ...] = ("series", "resolvent")
 DESCENTS = {
     "discrete": GradientDescent(learning_rate=0.05, steps=500),
     "one step": GradientDescent(learning_rate=0.05, steps=1),
@@ -68,9 +69,10 @@ def test_weights_and_predictions_are_those_of_gradient_descent(k: int, name: str
 
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("name", DESCENTS)
-def test_all_systems_at_once_are_each_system_alone(k: int, name: str) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_all_systems_at_once_are_each_system_alone(method: Method, k: int, name: str) -> None:
     kernel, held_out_kernel, residual = some_kernels(20, k)
-    dynamics = LinearizedDynamics(kernel, residual, DESCENTS[name])
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS[name], method=method)
     torch.testing.assert_close(
         dynamics.coefficients, reference_dynamics.coefficients(kernel, residual, DESCENTS[name]), rtol=1e-8, atol=1e-10
     )
@@ -90,13 +92,14 @@ def test_all_systems_at_once_are_each_system_alone(k: int, name: str) -> None:
     weight_decay=st.sampled_from([0.0, 0.7]),
     time=st.sampled_from(["discrete", "continuous"]),
     seed=st.integers(0, 99),
+    method=st.sampled_from(METHODS),
 )
 def test_scores_depend_on_no_block_size_and_agree_with_the_reference(
-    n, k, block, steps, weight_decay, time, seed
+    n, k, block, steps, weight_decay, time, seed, method
 ) -> None:
     kernel, held_out_kernel, residual = some_kernels(n, k, seed=seed)
     descent = GradientDescent(learning_rate=0.02, steps=steps, weight_decay=weight_decay, time=time)
-    dynamics = LinearizedDynamics(kernel, residual, descent)
+    dynamics = LinearizedDynamics(kernel, residual, descent, method=method)
     whole = torch.stack(dynamics.changes(torch.arange(n), held_out_kernel))
     blocks = [torch.stack(dynamics.changes(part, held_out_kernel)) for part in torch.arange(n).split(block)]
     torch.testing.assert_close(torch.cat(blocks, 1), whole, rtol=1e-10, atol=0)
@@ -127,14 +130,26 @@ def test_an_example_that_the_network_already_fits_changes_nothing_and_a_copy_sha
     assert float(both) < 0.5 * float(alone)
 
 
-def test_the_error_bound_holds_and_follows_the_tolerance() -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_the_error_bound_holds_and_follows_the_tolerance(method: Method) -> None:
     kernel, _, residual = some_kernels(20, 1)
-    exact = LinearizedDynamics(kernel, residual, DESCENTS["discrete"]).differences(torch.arange(20))
-    for tolerance in (1e-3, 1e-6, 1e-9):
-        rough = LinearizedDynamics(kernel, residual, DESCENTS["discrete"], tolerance=tolerance)
-        errors = (rough.differences(torch.arange(20)) - exact).norm(dim=0)
-        assert 0 < float(errors.max()) <= rough.truncation
-        assert rough.degree < LinearizedDynamics(kernel, residual, DESCENTS["discrete"]).degree
+    exact = LinearizedDynamics(kernel, residual, DESCENTS["discrete"], method=method).differences(torch.arange(20))
+    bounds = []
+    for tolerance in (1e-2, 1e-5, 1e-8):
+        rough = LinearizedDynamics(kernel, residual, DESCENTS["discrete"], method=method, tolerance=tolerance)
+        errors = rough.differences(torch.arange(20)) - exact
+        distances = (errors * (kernel @ errors)).sum(0).sqrt()
+        assert float(distances.max()) <= rough.error_bound
+        bounds.append((float(distances.max()), rough.error_bound))
+    assert bounds[0][0] > 0  # the bound was put to the test
+    assert bounds[2][1] < bounds[0][1]
+
+
+def test_the_cheaper_method_is_taken() -> None:
+    kernel, _, residual = some_kernels(20, 1)
+    few, many = (GradientDescent(learning_rate=0.05, steps=steps) for steps in (3, 5000))
+    assert LinearizedDynamics(kernel, residual, few).how == "Chebyshev series of degree 2"
+    assert LinearizedDynamics(kernel, residual, many).how.startswith("resolvents")
 
 
 def test_the_bound_on_the_spectrum_is_tight_and_above() -> None:
@@ -143,11 +158,13 @@ def test_the_bound_on_the_spectrum_is_tight_and_above() -> None:
     assert largest < spectral_bound(kernel) < 1.01 * largest
 
 
-def test_column_blocks_fit_and_cover() -> None:
-    blocks = list(column_blocks(10, rows=100, memory_bytes=3 * 4 * 8 * 100))
-    assert [len(block) for block in blocks] == [3, 3, 3, 1]
-    assert torch.equal(torch.cat(blocks), torch.arange(10))
-    assert len(list(column_blocks(10, rows=100, memory_bytes=1))) == 10
+@pytest.mark.parametrize("name", ["discrete", "one step", "converged"])
+def test_blocks_cover_all_examples_and_shrink_with_memory(name: str) -> None:
+    kernel, _, residual = some_kernels(20, 3)
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS[name])
+    assert [len(block) for block in dynamics.blocks(1e9)] == [20]
+    assert [len(block) for block in dynamics.blocks(1)] == [1] * 20
+    assert torch.equal(torch.cat(dynamics.blocks(2e5)), torch.arange(20))
 
 
 def test_what_cannot_be_computed_is_refused() -> None:
