@@ -93,6 +93,20 @@ class Logger:
         if self._wandb_run is not None:
             self._wandb_run.summary.update(dict(values))
 
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Log a table, such as a row per example."""
+        if self._wandb_run is not None:
+            import wandb
+
+            self._wandb_run.log({name: wandb.Table(columns=list(columns), data=[list(row) for row in rows])})
+
+    def image(self, name: str, path: Path) -> None:
+        """Log a figure."""
+        if self._wandb_run is not None:
+            import wandb
+
+            self._wandb_run.log({name: wandb.Image(str(path))})
+
     def __enter__(self) -> Self:
         return self
 
