@@ -7,15 +7,15 @@ from torch import Tensor
 
 from sample_info.chebyshev import ChebyshevSeries
 from sample_info.contour import ContourRule
-from sample_info.descent import GradientDescent
 from sample_info.elimination import Elimination
+from sample_info.linearized_descent import LinearizedDescent
 from sample_info.masked_series import MaskedSeries
 from sample_info.resolvent import Resolvent
 from sample_info.spectrum import spectral_bound
 
 Method = Literal["auto", "series", "resolvent"]
 
-# An eigendecomposition of [n, n] takes as long as products of about 60 n³ FLOPs on two cores, measured.
+# An eigendecomposition of [n, n], and what follows it, take as long as products of about this many n³ FLOPs, measured.
 _EIGH_FLOPS = 60.0
 
 
@@ -50,7 +50,7 @@ class LinearizedDynamics:
         self,
         kernel: Tensor,
         residual: Tensor,
-        descent: GradientDescent,
+        descent: LinearizedDescent,
         *,
         tolerance: float = 1e-14,
         method: Method = "auto",

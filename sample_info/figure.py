@@ -33,7 +33,7 @@ def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Pa
     """Histograms of F-SI and SI by class, and the ten most and ten least informative images by F-SI."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 7.2), layout="constrained")
-        above, below = figure.subfigures(2, 1, height_ratios=(1, 1.05))
+        above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=(1, 1.05)))
         noisy = (examples.given != examples.labels).cpu()
         axes = above.subplots(1, len(scores), squeeze=False)[0]
         for ax, (name, values) in zip(axes, scores.items(), strict=True):

@@ -15,7 +15,7 @@ from erasure.pipeline import ErasedDataset, positions
 from erasure.source import stratified_split
 from models.classifier import Classifier, count_parameters
 from models.layers import Linear
-from sample_info.descent import GradientDescent
+from sample_info.linearized_descent import LinearizedDescent
 from sample_info.settings import SampleInfoSettings
 from train.data import DeviceImages, to_device
 from train.job import Job, erased
@@ -30,7 +30,7 @@ class Problem:
         model: in evaluation mode; its own parameters are w_0.
         weights: w_0, by parameter name.
         x: training inputs [n, C, H, W] float32, standardised.
-        y: targets [n, k] float64: +1 and -1 for the first and the second of two classes (k = 1), else one-hot.
+        y: targets [n, k] float64: 0 and 1 for the first and the second of two classes (k = 1), else one-hot.
         held_out: inputs [m, C, H, W] on which predictions are compared.
         descent: the training.
         seed: of the initialisation.
@@ -43,7 +43,7 @@ class Problem:
     x: Tensor
     y: Tensor
     held_out: Tensor
-    descent: GradientDescent
+    descent: LinearizedDescent
     seed: int
     batch_size: int
     memory_bytes: float
@@ -100,12 +100,12 @@ class Examples:
     def targets(self, labels: Tensor) -> Tensor:
         """What outputs should be, [n, k] float64."""
         if self.num_outputs == 1:
-            return (1.0 - 2.0 * labels.double())[:, None]
+            return labels.double()[:, None]  # as in the paper's released code
         return torch.nn.functional.one_hot(labels, self.num_outputs).double()
 
     def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
         """Share of outputs [n, k] that decide for the right label."""
-        decided = (outputs[:, 0] < 0).long() if self.num_outputs == 1 else outputs.argmax(1)
+        decided = (outputs[:, 0] > 0.5).long() if self.num_outputs == 1 else outputs.argmax(1)
         return float((decided == labels).double().mean())
 
     def problem(self, seed: int) -> Problem:

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from sample_info.descent import GradientDescent
+from sample_info.linearized_descent import LinearizedDescent
 
 
-def coefficients(kernel: Tensor, residual: Tensor, descent: GradientDescent, n: int | None = None) -> Tensor:
+def coefficients(kernel: Tensor, residual: Tensor, descent: LinearizedDescent, n: int | None = None) -> Tensor:
     """a(t) = -φ_t(Θ + λI) (f_0(X) - Y), [n, k], by eigendecomposition (equation 50).
 
     Args:
@@ -21,7 +21,7 @@ def coefficients(kernel: Tensor, residual: Tensor, descent: GradientDescent, n: 
 
 
 def change_without(
-    i: int, kernel: Tensor, held_out_kernel: Tensor, residual: Tensor, descent: GradientDescent
+    i: int, kernel: Tensor, held_out_kernel: Tensor, residual: Tensor, descent: LinearizedDescent
 ) -> tuple[float, float]:
     """‖w - w_-i‖² and the mean over held-out inputs of ‖f(x) - f_-i(x)‖², of example i alone.
 
@@ -36,7 +36,7 @@ def change_without(
 
 
 def difference_without(
-    i: int, kernel: Tensor, held_out_kernel: Tensor, residual: Tensor, descent: GradientDescent, everything: Tensor
+    i: int, kernel: Tensor, held_out_kernel: Tensor, residual: Tensor, descent: LinearizedDescent, everything: Tensor
 ) -> tuple[float, float]:
     """`change_without`, given the coefficients [n, k] of training on everything."""
     n, k = residual.shape

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -52,7 +52,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
     return summary(examples, scored)
 
 
-def _score_seed(examples: Examples, problem: Problem, run: Run, show) -> Scored:
+def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[float, str], None]) -> Scored:
     settings = examples.settings
     show(0.0, "kernel")
     kernels = _kernels(examples, problem, run)
@@ -70,9 +70,8 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show) -> Scored:
     how = {"kernel": kernels.how, "training": dynamics.how, "error_bound": dynamics.error_bound}
     if settings.sgd_batch_size is not None:
         show(0.9, "steady state of SGD")
-        scores["si_sgd_nats"], floored = sgd_information(
-            at_minimum(dynamics), settings.sgd_batch_size, memory_bytes=problem.memory_bytes
-        )
+        sgd, floored = sgd_information(at_minimum(dynamics), settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
+        scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
     references = {name: _reference(name, problem, run) for name in settings.references}
     return Scored(
@@ -119,7 +118,9 @@ def _kind(problem: Problem) -> Kind:
     return "exact" if cheap or count_parameters(problem.model) <= _FEW_PARAMETERS else "coordinates"
 
 
-def _changes(dynamics: LinearizedDynamics, held_out: Tensor, problem: Problem, run: Run, show) -> Changes:
+def _changes(
+    dynamics: LinearizedDynamics, held_out: Tensor, problem: Problem, run: Run, show: Callable[[float, str], None]
+) -> Changes:
     """Leave-one-out changes, block by block; blocks of an interrupted run are read back."""
     parts: list[Mapping[str, Any]] = []
     blocks = dynamics.blocks(problem.memory_bytes)

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from sample_info.descent import GradientDescent, Time
 from sample_info.jacobian import Kind, Projection
+from sample_info.linearized_descent import LinearizedDescent, Time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +77,9 @@ class SampleInfoSettings:
             raise ValueError(f"sample_info.{error}") from None
 
     @property
-    def descent(self) -> GradientDescent:
+    def descent(self) -> LinearizedDescent:
         """The training whose outcome is compared."""
-        return GradientDescent(
+        return LinearizedDescent(
             learning_rate=self.learning_rate,
             steps=math.inf if self.steps == "converged" else float(self.steps),
             weight_decay=self.weight_decay,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sample_info.descent import GradientDescent
 from sample_info.dynamics import LinearizedDynamics
+from sample_info.linearized_descent import LinearizedDescent
 
 _SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest are rounding
 
@@ -95,7 +95,7 @@ def at_minimum(dynamics: LinearizedDynamics) -> LinearizedDynamics:
     descent = dynamics.descent
     if not descent.finite:
         return dynamics
-    endless = GradientDescent(
+    endless = LinearizedDescent(
         learning_rate=descent.learning_rate, steps=float("inf"), weight_decay=descent.weight_decay, time=descent.time
     )
     return LinearizedDynamics(dynamics.kernel, dynamics.residual, endless)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sample_info.chebyshev import ChebyshevSeries
-from sample_info.descent import GradientDescent
+from sample_info.linearized_descent import LinearizedDescent
 
 POINTS = torch.linspace(0.5, 40.0, 1001, dtype=torch.float64)
 
@@ -12,7 +12,7 @@ POINTS = torch.linspace(0.5, 40.0, 1001, dtype=torch.float64)
 @pytest.mark.parametrize("steps", [1, 30, 5000])
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-9, 1e-13])
 def test_the_error_is_below_its_bound_and_the_bound_below_what_was_asked(steps, tolerance) -> None:
-    descent = GradientDescent(learning_rate=0.2, steps=steps)
+    descent = LinearizedDescent(learning_rate=0.2, steps=steps)
     series = ChebyshevSeries.fit(lambda s: descent.filter(s, 10), 0.5, 40.0, tolerance)
     values = descent.filter(POINTS, 10)
     error = float((series(POINTS) - values).abs().max() / values.max())

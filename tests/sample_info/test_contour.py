@@ -5,7 +5,7 @@ import torch
 
 from sample_info import contour
 from sample_info.contour import ContourRule
-from sample_info.descent import GradientDescent
+from sample_info.linearized_descent import LinearizedDescent
 
 POINTS = torch.cat([torch.zeros(1), torch.logspace(-9, 0, 500)]).double() * 854.0
 
@@ -14,7 +14,7 @@ POINTS = torch.cat([torch.zeros(1), torch.logspace(-9, 0, 500)]).double() * 854.
 @pytest.mark.parametrize("steps", [1, 30, 2000, 100_000])
 @pytest.mark.parametrize("low", [0.0, 3.0])
 def test_the_filter_is_a_sum_of_resolvents(time, steps, low) -> None:
-    descent = GradientDescent(learning_rate=0.001, steps=steps, time=time)
+    descent = LinearizedDescent(learning_rate=0.001, steps=steps, time=time)
     rule = ContourRule.fit(lambda s: descent.filter(s, 1), low, low + 854.0, 1e-14)
     values = descent.filter(low + POINTS, 1)
     error = float((rule(low + POINTS) - values).abs().max() / values.max())

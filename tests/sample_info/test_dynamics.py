@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sample_info import reference_dynamics
-from sample_info.descent import GradientDescent
 from sample_info.dynamics import LinearizedDynamics, Method
 from sample_info.jacobian import jacobian, network_outputs, weights_after
+from sample_info.linearized_descent import LinearizedDescent
 from sample_info.ntk import ntk
 from sample_info.spectrum import spectral_bound
 from tests.sample_info.networks import Linearization, small_mlp, some_kernels
 
 METHODS: tuple[Method, ...] = ("series", "resolvent")
 DESCENTS = {
-    "discrete": GradientDescent(learning_rate=0.05, steps=500),
-    "one step": GradientDescent(learning_rate=0.05, steps=1),
-    "continuous": GradientDescent(learning_rate=0.05, steps=500.5, time="continuous"),
-    "decay": GradientDescent(learning_rate=0.05, steps=500, weight_decay=3.0),
-    "converged": GradientDescent(learning_rate=0.05, steps=math.inf),
-    "converged, decay": GradientDescent(learning_rate=0.05, steps=math.inf, weight_decay=3.0),
+    "discrete": LinearizedDescent(learning_rate=0.05, steps=500),
+    "one step": LinearizedDescent(learning_rate=0.05, steps=1),
+    "continuous": LinearizedDescent(learning_rate=0.05, steps=500.5, time="continuous"),
+    "decay": LinearizedDescent(learning_rate=0.05, steps=500, weight_decay=3.0),
+    "converged": LinearizedDescent(learning_rate=0.05, steps=math.inf),
+    "converged, decay": LinearizedDescent(learning_rate=0.05, steps=math.inf, weight_decay=3.0),
 }
 
 
-def descended(j: Tensor, residual: Tensor, descent: GradientDescent, n: int) -> Tensor:
+def descended(j: Tensor, residual: Tensor, descent: LinearizedDescent, n: int) -> Tensor:
     """w - w_0, [p], by gradient descent on the linearised network, step by step. j: [n, k, p]."""
     change = torch.zeros(j.shape[-1], dtype=torch.float64)
     for _ in range(int(descent.steps)):
@@ -37,7 +37,7 @@ def descended(j: Tensor, residual: Tensor, descent: GradientDescent, n: int) -> 
     return change
 
 
-def linearized(net: Linearization, descent: GradientDescent) -> tuple[LinearizedDynamics, Tensor]:
+def linearized(net: Linearization, descent: LinearizedDescent) -> tuple[LinearizedDynamics, Tensor]:
     kernels = ntk(net.model, net.weights, net.x, net.held_out)
     residual = network_outputs(net.model, net.weights, net.x) - net.y
     return LinearizedDynamics(kernels.train, residual, descent), kernels.held_out
@@ -98,7 +98,7 @@ def test_scores_depend_on_no_block_size_and_agree_with_the_reference(
     n, k, block, steps, weight_decay, time, seed, method
 ) -> None:
     kernel, held_out_kernel, residual = some_kernels(n, k, seed=seed)
-    descent = GradientDescent(learning_rate=0.02, steps=steps, weight_decay=weight_decay, time=time)
+    descent = LinearizedDescent(learning_rate=0.02, steps=steps, weight_decay=weight_decay, time=time)
     dynamics = LinearizedDynamics(kernel, residual, descent, method=method)
     whole = torch.stack(dynamics.changes(torch.arange(n), held_out_kernel))
     blocks = [torch.stack(dynamics.changes(part, held_out_kernel)) for part in torch.arange(n).split(block)]
@@ -147,7 +147,7 @@ def test_the_error_bound_holds_and_follows_the_tolerance(method: Method) -> None
 
 def test_the_cheaper_method_is_taken() -> None:
     kernel, _, residual = some_kernels(20, 1)
-    few, many = (GradientDescent(learning_rate=0.05, steps=steps) for steps in (3, 5000))
+    few, many = (LinearizedDescent(learning_rate=0.05, steps=steps) for steps in (3, 5000))
     assert LinearizedDynamics(kernel, residual, few).how == "Chebyshev series of degree 2"
     assert LinearizedDynamics(kernel, residual, many).how.startswith("resolvents")
 
@@ -170,7 +170,7 @@ def test_blocks_cover_all_examples_and_shrink_with_memory(name: str) -> None:
 def test_what_cannot_be_computed_is_refused() -> None:
     kernel, _, residual = some_kernels(10, 1)
     with pytest.raises(ValueError, match="diverges on this kernel"):
-        LinearizedDynamics(kernel, residual, GradientDescent(learning_rate=100.0, steps=10))
+        LinearizedDynamics(kernel, residual, LinearizedDescent(learning_rate=100.0, steps=10))
     with pytest.raises(ValueError, match="do not fit"):
         LinearizedDynamics(kernel[:9, :9], residual, DESCENTS["discrete"])
     twins = torch.tensor([0, 0, 1, 2])

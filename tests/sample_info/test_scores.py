@@ -7,15 +7,15 @@ import torch
 from scipy.linalg import solve_continuous_lyapunov
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
-from sample_info.descent import GradientDescent
 from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import jacobian, network_outputs, weights_after
+from sample_info.linearized_descent import LinearizedDescent
 from sample_info.ntk import ntk
 from sample_info.scores import bits, functional_information, leave_one_out, weight_information
 from sample_info.sgd import at_minimum, sgd_information, steady_state
 from tests.sample_info.networks import small_mlp
 
-DESCENT = GradientDescent(learning_rate=0.02, steps=300, weight_decay=2.0)
+DESCENT = LinearizedDescent(learning_rate=0.02, steps=300, weight_decay=2.0)
 
 
 def trained(net, descent, kept=None):
@@ -25,7 +25,7 @@ def trained(net, descent, kept=None):
     if kept is not None:  # n stays that of all examples, so that the others' gradients do
         rows = kept.repeat_interleave(net.y.shape[1])
         scale = len(residual) / int(kept.sum())
-        descent = GradientDescent(
+        descent = LinearizedDescent(
             learning_rate=descent.learning_rate / scale, steps=descent.steps, weight_decay=descent.weight_decay
         )
         dynamics = LinearizedDynamics(kernels.train[rows][:, rows], residual[kept], descent)
@@ -118,7 +118,7 @@ def test_sgd_information_is_a_divergence_and_a_floor_only_lowers_it() -> None:
 def test_a_steady_state_needs_weight_decay_and_its_limit() -> None:
     net = small_mlp(1)
     kernel = ntk(net.model, net.weights, net.x, net.held_out).train
-    without = GradientDescent(learning_rate=0.02, steps=math.inf)
+    without = LinearizedDescent(learning_rate=0.02, steps=math.inf)
     with pytest.raises(ValueError, match="needs a positive weight decay"):
         steady_state(LinearizedDynamics(kernel, -net.y, without), 2)
     with pytest.raises(ValueError, match="sgd_batch_size=0"):

@@ -96,12 +96,11 @@ def test_an_interrupted_run_continues_with_the_next_block(command, monkeypatch) 
 
 
 def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
-    outcome = command(
-        VERB, "-m", "eraser=control,leace,qleace", *SMALL, "logger.mode=disabled", "sample_info.classes=all"
-    )
+    options = [*SMALL, "logger.mode=disabled", "sample_info.classes=[0,1,7]"]
+    outcome = command(VERB, "-m", "eraser=control,leace,qleace", *options)
     assert outcome.code == 0, outcome.err
     assert "rank correlation" in outcome.out
-    assert "all 10" in outcome.out
+    assert "0, 1, 7" in outcome.out
     figure = Path(outcome.out.split("figure: ")[-1].splitlines()[0])
     assert figure.name == "movement.png"
     assert Image.open(figure).size[0] > 1000
@@ -111,11 +110,11 @@ def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
 
 
 def test_wrong_labels_are_more_informative(command) -> None:
-    options = ["model.width=256", "sample_info.label_noise=0.1", "sample_info.classes=all", "sample_info.examples=300"]
-    outcome = command(VERB, *options, "sample_info.learning_rate=2e-4", "logger.mode=disabled")
+    options = ["model.width=256", "sample_info.label_noise=0.1", "sample_info.examples=200", "logger.mode=disabled"]
+    outcome = command(VERB, *options)
     assert outcome.code == 0, outcome.err
     _, result = the_run()
-    assert result["mislabelled"] == 30
+    assert result["mislabelled"] == 20
     assert result["information"]["f_si_nats"][0]["auroc_mislabelled"] > 0.8
     assert "wrong labels: AUROC" in outcome.out
 

@@ -11,7 +11,7 @@ Time = Literal["discrete", "continuous"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientDescent:
+class LinearizedDescent:
     """Full-batch gradient descent from w_0 on (1/n) [Σ_i ½ ‖f(x_i) - y_i‖² + ½ λ ‖w - w_0‖²].
 
     n is the size of the whole training set, also while an example is left out: the others' gradients then
