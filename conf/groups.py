@@ -39,7 +39,8 @@ def common_keys(verb: str) -> list[str]:
 def chosen(verb: str, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Group -> its choices in a command line; several in a sweep, the default where nothing is said."""
     entries = [e for name in ("base", verb) for e in OmegaConf.load(CONF / f"{name}.yaml").defaults]
-    selected = {key: [e[key]] for e in entries if not isinstance(e, str) for key in e if "/" not in key}
+    pairs = [(str(key).removeprefix("override "), e[key]) for e in entries if not isinstance(e, str) for key in e]
+    selected = {group: [choice] for group, choice in pairs if "/" not in group}
     for override in overrides:
         group, _, value = override.lstrip("+").partition("=")
         if group in selected:

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from erasure.cache import Cache, Entry
 from erasure.certificate import Certificate, certify, require_erased
+from erasure.classes import ClassSubset
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 from erasure.normalize import Scaling
@@ -91,6 +92,8 @@ def erased_dataset(
 
 def raw_images(source: Source, cache: Cache) -> RawImages:
     """The source's images; a source that is slow to load is kept in the cache after the first time."""
+    if isinstance(source, ClassSubset):
+        return source.restrict(raw_images(source.base, cache))
     if not source.slow_to_load:
         return source.load()
 
@@ -110,6 +113,22 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         metadata["max_value"],
         metadata.get("bounded", True),  # entries older than vectors
     )
+
+
+def positions(source: Source, cache: Cache) -> dict[str, Tensor]:
+    """For each split, where its images stand in the dataset's own training or test images, [n] int64.
+
+    They number the whole dataset also where `source` has some of its classes only.
+    """
+    raw = raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
+
+    def numbered(part: LabelledImages) -> LabelledImages:
+        return LabelledImages(torch.arange(len(part)), part.labels)
+
+    numbers = replace(raw, train=numbered(raw.train), test=None if raw.test is None else numbered(raw.test))
+    if isinstance(source, ClassSubset):
+        numbers = source.restrict(numbers)
+    return {name: part.images for name, part in splits(source, numbers).items()}
 
 
 def raw_key(source: Source) -> str:

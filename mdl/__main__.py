@@ -10,13 +10,13 @@ from mdl.chunks import ChunkSettings
 from mdl.prequential import AXES, prequential
 from train.compare import Spread, arrange
 from train.drawn import drawn_once
-from train.job import Job, carry_out
+from train.job import Job, carry_out, load
 from train.logger import LoggerSettings
 from train.settings import TrainSettings
 
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
-    return carry_out(Job.from_config("mdl", config), prequential, axes=AXES, group=group)
+    return carry_out(Job.from_config("mdl", config), load, prequential, axes=AXES, group=group)
 
 
 def directory(config: Mapping[str, Any]) -> Path:

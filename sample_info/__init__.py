@@ -1,1 +1,1 @@
-"""Per-example information on the linearised network, and the references that it is compared with."""
+"""Per-example information on the linearised network (Harutyunyan et al. 2021), and what it is compared with."""

@@ -8,14 +8,14 @@ from typing import Any
 from conf import cli
 from train.compare import Spread, arrange
 from train.drawn import drawn_once
-from train.job import Job, carry_out
+from train.job import Job, carry_out, load
 from train.logger import LoggerSettings
 from train.settings import TrainSettings
 from train.whole import AXES, train_on_everything
 
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
-    return carry_out(Job.from_config("train", config), train_on_everything, axes=AXES, group=group)
+    return carry_out(Job.from_config("train", config), load, train_on_everything, axes=AXES, group=group)
 
 
 def directory(config: Mapping[str, Any]) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 Result = Mapping[str, Any]
 
-_PAIRED = ("dataset", "model", "train", "mdl", "seeds", "dtype")  # all that a run and its control share
+_PAIRED = ("dataset", "model", "train", "mdl", "sample_info", "seeds", "dtype")  # all that a run and its control share
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 import yaml
@@ -29,8 +29,21 @@ from train.stacking import STACKING
 
 log = logging.getLogger(__name__)
 
-NUMBERS = ("dataset", "eraser", "model", "train", "mdl", "seeds", "dtype")  # sections that determine results
-HOW = {"train": ("stack", "checkpoint_every_s"), "mdl": ("order",)}  # options in them that do not
+NUMBERS = (
+    "dataset",
+    "eraser",
+    "model",
+    "train",
+    "mdl",
+    "sample_info",
+    "seeds",
+    "dtype",
+)  # sections that determine results
+HOW = {  # options in them that do not
+    "train": ("stack", "checkpoint_every_s"),
+    "mdl": ("order",),
+    "sample_info": ("batch_size", "memory_gib"),
+}
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
 
 
@@ -41,7 +54,11 @@ class Job:
     verb: str
     config: Mapping[str, Any]
     source: Source
-    settings: TrainSettings
+
+    @functools.cached_property
+    def settings(self) -> TrainSettings:
+        """How networks are trained, where the verb trains any."""
+        return TrainSettings(**self.config["train"])
 
     @classmethod
     def from_config(cls, verb: str, config: Mapping[str, Any]) -> "Job":
@@ -50,12 +67,10 @@ class Job:
         Raises:
             ValueError: a value that its part refuses.
         """
-        return cls(
-            verb=verb,
-            config=config,
-            source=Target(config["dataset"]).build(Source),
-            settings=TrainSettings(**config["train"]),
-        )
+        source = Target(config["dataset"]).build(Source)
+        if "train" in config:
+            TrainSettings(**config["train"])  # refuses what it does not like before anything is loaded
+        return cls(verb, config, source)
 
     @functools.cached_property
     def device(self) -> torch.device:
@@ -86,6 +101,21 @@ class Job:
         return Run(self.config["runs_dir"], self.identity(CONTROL))
 
 
+class Loaded(Protocol):
+    """A job's data and whatever its verb needs beside it, loaded."""
+
+    @property
+    def dataset(self) -> ErasedDataset: ...
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """Its share of `result.json`: "seeds", "num_classes", "train_size", "parameters"."""
+        ...
+
+
+L = TypeVar("L", bound=Loaded)
+
+
 @dataclass(frozen=True)
 class Bench:
     """A job's data and architecture, loaded and on the device."""
@@ -103,13 +133,27 @@ class Bench:
     def seeds(self) -> Sequence[int]:
         return self.job.config["seeds"]
 
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """What result.json says of it."""
+        return {
+            "seeds": list(self.seeds),
+            "num_classes": self.num_classes,
+            "train_size": len(self.data["train"]),
+            "parameters": count_parameters(self.ensemble.model),
+        }
+
+
+def erased(job: Job) -> ErasedDataset:
+    """The job's dataset under its eraser, from the cache or built."""
+    target = Target(job.config["eraser"])
+    dtype, cache = getattr(torch, job.config["dtype"]), Cache(job.config["cache_dir"])
+    return erased_dataset(job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache)
+
 
 def load(job: Job) -> Bench:
     """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
-    target = Target(job.config["eraser"])
-    eraser = target.resolve(Eraser)
-    dtype = getattr(torch, job.config["dtype"])
-    dataset = erased_dataset(job.source, eraser, target.options, dtype=dtype, cache=Cache(job.config["cache_dir"]))
+    dataset = erased(job)
     data = to_device(dataset, crop_padding=job.settings.crop_padding, flip=job.source.flip, device=job.device)
     shape, k = data["train"].image_shape, len(dataset.class_names)
     model = Target(job.config["model"]).build(Classifier, shape, k)
@@ -118,7 +162,8 @@ def load(job: Job) -> Bench:
 
 def carry_out(
     job: Job,
-    compute: Callable[[Bench, Run, Logger], Mapping[str, Any]],
+    load: Callable[[Job], L],
+    compute: Callable[[L, Run, Logger], Mapping[str, Any]],
     *,
     axes: Mapping[str, str],
     group: str | None = None,
@@ -127,6 +172,7 @@ def carry_out(
 
     Args:
         job: what to run.
+        load: the verb's data and architecture.
         compute: the verb's own part; returns its share of `result.json`.
         axes: W&B metric patterns and the metric that is their x axis.
         group: W&B group, e.g. the sweep.
@@ -141,13 +187,14 @@ def carry_out(
         if (result := run.result) is not None:
             log.info("%s was finished by another process: nothing to train", run.id)
             return result
-        return _carry_out(job, run, compute, axes, group)
+        return _carry_out(job, run, load, compute, axes, group)
 
 
 def _carry_out(
     job: Job,
     run: Run,
-    compute: Callable[[Bench, Run, Logger], Mapping[str, Any]],
+    load: Callable[[Job], L],
+    compute: Callable[[L, Run, Logger], Mapping[str, Any]],
     axes: Mapping[str, str],
     group: str | None,
 ) -> dict[str, Any]:
@@ -176,10 +223,7 @@ def _carry_out(
                     "run_id": run.id,
                     "verb": job.verb,
                     "config": dict(job.config),
-                    "seeds": list(bench.seeds),
-                    "num_classes": bench.num_classes,
-                    "train_size": len(bench.data["train"]),
-                    "parameters": count_parameters(bench.ensemble.model),
+                    **bench.described,
                     **computed,
                     "certificate": certificate,
                     "timing": {

@@ -118,6 +118,26 @@ class Logger:
 
         self._do(send)
 
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Log a table, such as a row per example."""
+
+        def send(run: Any) -> None:
+            import wandb
+
+            run.log({name: wandb.Table(columns=[*columns], data=[[*row] for row in rows])})
+
+        self._do(send)
+
+    def figure(self, name: str, path: Path) -> None:
+        """Log a figure that is on disk."""
+
+        def send(run: Any) -> None:
+            import wandb
+
+            run.log({name: wandb.Image(str(path))})
+
+        self._do(send)
+
     def result(self, result: Mapping[str, Any]) -> None:
         """Keep result.json's content and its tables as an artifact, `result-RUN_ID`."""
 

@@ -15,12 +15,19 @@ from erasure.eraser import Eraser
 from mdl.__main__ import VERB as MDL
 from mdl.chunks import ChunkSettings
 from models.classifier import Classifier
+from sample_info.__main__ import VERB as SAMPLE_INFO
+from sample_info.settings import SampleInfoSettings
 from train.__main__ import VERB as TRAIN
 from train.job import CONTROL, Job
 from train.logger import LoggerSettings
 from train.settings import TrainSettings
 
-SECTIONS: dict[str, Callable] = {"train": TrainSettings, "mdl": ChunkSettings, "logger": LoggerSettings}
+SECTIONS: dict[str, Callable] = {
+    "train": TrainSettings,
+    "mdl": ChunkSettings,
+    "sample_info": SampleInfoSettings,
+    "logger": LoggerSettings,
+}
 EVERY_CHOICE = [(group, choice) for group in groups() if group != "experiment" for choice in choices(group)]
 MANDATORY = {
     "arrays": ["dataset.path=/nowhere.npz"],
@@ -38,11 +45,12 @@ def composed(verb, *overrides: str) -> dict:
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
 def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None:
-    config = composed(MDL, f"{group}={choice}", *MANDATORY.get(choice, []))
-    job = Job.from_config("mdl", config)
+    verb = SAMPLE_INFO if group == "sample_info" else MDL
+    config = composed(verb, f"{group}={choice}", *MANDATORY.get(choice, []))
+    job = Job.from_config(verb.name, config)
     assert job.source.name
-    ChunkSettings(**config["mdl"])
-    LoggerSettings(**config["logger"])
+    for section, settings in verb.sections.items():
+        settings(**config[section])
     Target(config["model"]).build(Classifier, (1, 8, 8), 10)
     assert Target(config["eraser"]).resolve(Eraser)
 
@@ -56,18 +64,27 @@ def test_every_choice_lists_every_option(group: str, choice: str) -> None:
 
 
 @pytest.mark.parametrize("verb", [MDL, TRAIN], ids=lambda verb: verb.name)
-def test_defaults_compose_for_every_verb(verb) -> None:
+def test_defaults_compose_for_the_verbs_that_train(verb) -> None:
     config = composed(verb)
     assert config["eraser"]["name"] == "leace"
     assert Job.from_config(verb.name, config).identity().startswith(f"{verb.name}-digits-leace-mlp-")
+
+
+def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:
+    config = composed(SAMPLE_INFO)
+    assert config["eraser"] == CONTROL
+    assert (config["model"]["width"], config["model"]["depth"]) == (1024, 1)
+    assert "train" not in config
+    text = help_text(SAMPLE_INFO.name, SAMPLE_INFO.purpose)
+    for line in ("* control", "* wide_mlp", "model.width: 1024", "sample_info.steps: 2000", "seeds: [0]"):
+        assert line in text
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_composes_with_every_value_that_it_sweeps_over(experiment: str) -> None:
     first, *header = (CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines()
     assert first == "# @package _global_"
-    (command,) = [line for line in header if line.startswith("# python -m ")]
-    verb = {"mdl": MDL, "train": TRAIN}[command.split()[3]]
+    verb, command = launched(header)
     assert command.endswith(f"-m +experiment={experiment}")
     swept = sweep_values(experiment)
     (runs,) = [int(line.split()[1]) for line in header if line.startswith("# ") and " runs" in line]
@@ -78,7 +95,12 @@ def test_every_experiment_composes_with_every_value_that_it_sweeps_over(experime
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_can_be_had_small(experiment: str) -> None:
-    config = composed(MDL, f"+experiment={experiment}", "dataset=digits", "train=quick")
+    verb, _ = launched((CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines())
+    if verb is SAMPLE_INFO:
+        config = composed(verb, f"+experiment={experiment}", "dataset=digits", "sample_info.examples=30")
+        assert config["sample_info"]["examples"] == 30
+        return
+    config = composed(verb, f"+experiment={experiment}", "dataset=digits", "train=quick")
     assert config["dataset"]["name"] == "digits"
     assert config["train"]["warmup_steps"] == keys("train", "quick")["warmup_steps"]
 
@@ -87,6 +109,12 @@ def test_a_swept_size_reaches_the_model_and_no_further() -> None:
     config = composed(MDL, "+experiment=fig4", "experiment.size=[256,3]")
     assert (config["model"]["width"], config["model"]["depth"]) == (256, 3)
     assert "experiment" not in config
+
+
+def launched(header: list[str]):
+    """The verb that an experiment's header says to launch, and the command."""
+    (command,) = [line for line in header if line.startswith("# python -m ")]
+    return {"mdl": MDL, "train": TRAIN, "sample_info": SAMPLE_INFO}[command.split()[3]], command
 
 
 def sweep_values(experiment: str) -> list[list[str]]:
@@ -107,8 +135,8 @@ def test_the_control_is_known_by_its_yaml() -> None:
 def test_help_names_every_group_choice_and_key(verb) -> None:
     text = help_text(verb.name, verb.purpose)
     for group, choice in EVERY_CHOICE:
-        if group == "mdl" and verb is TRAIN:
-            assert "mdl=" not in text
+        if group == "sample_info" or (group == "mdl" and verb is TRAIN):
+            assert f"  {group}=" not in text
             continue
         assert f"{group}=" in text
         assert choice in text

@@ -1,0 +1,87 @@
+"""Gradient descent on squared loss, as a filter on the spectrum of the tangent kernel."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Time = Literal["discrete", "continuous"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearizedDescent:
+    """Full-batch gradient descent from w_0 on (1/n) [Σ_i ½ ‖f(x_i) - y_i‖² + ½ λ ‖w - w_0‖²].
+
+    n is the size of the whole training set, also while an example is left out: the others' gradients then
+    stay what they were, as in the paper's sums.
+
+    Args:
+        learning_rate: η, of that mean loss, as in the paper's tables.
+        steps: t; `math.inf` for the limit.
+        weight_decay: λ towards w_0, on the scale of the sum, as in the paper.
+        time: "discrete" steps, or the "continuous" gradient flow of equations 10, 11, 50 and 53.
+
+    Raises:
+        ValueError: a value outside its range.
+    """
+
+    learning_rate: float
+    steps: float
+    weight_decay: float = 0.0
+    time: Time = "discrete"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate={self.learning_rate}: must be a positive number")
+        if not self.steps > 0:
+            raise ValueError(f"steps={self.steps}: must be positive; infinite steps train to convergence")
+        if self.time == "discrete" and self.finite and self.steps != int(self.steps):
+            raise ValueError(f"steps={self.steps}: discrete time has whole steps; or set time to continuous")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay={self.weight_decay}: must not be negative")
+
+    @property
+    def finite(self) -> bool:
+        """Whether training ends after finitely many steps."""
+        return math.isfinite(self.steps)
+
+    def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
+        """φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.
+
+        w(t) = w_0 - ∇f_0(X) φ_t(Θ + λI) (f_0(X) - Y): equation 50, with the sign that its derivation gives.
+
+        Args:
+            eigenvalues: s of Θ + λI, float64; or points z in the upper half plane, complex128.
+            n: size of the training set.
+        """
+        if not self.finite:
+            return 1 / eigenvalues
+        step = -self.learning_rate / n * eigenvalues
+        if self.time == "continuous":
+            left = torch.expm1(self.steps * step)
+        elif eigenvalues.is_complex():
+            left = torch.expm1(self.steps * torch.log1p(step))
+        else:  # log1p keeps digits where steps are small; past -1 the sign alternates and there is nothing to keep
+            small = torch.expm1(self.steps * torch.log1p(step.clamp(min=-1)))
+            left = torch.where(step > -1, small, (1 + step) ** self.steps - 1)
+        limit = self.steps * self.learning_rate / n
+        return torch.where(eigenvalues.abs() * limit < 1e-300, limit, -left / eigenvalues)
+
+    def require_stable(self, largest: float, n: int) -> None:
+        """Refuse discrete steps that diverge.
+
+        Args:
+            largest: eigenvalue of Θ, or a bound on it.
+            n: size of the training set.
+
+        Raises:
+            ValueError: names the largest learning rate that is stable.
+        """
+        limit = 2 * n / (largest + self.weight_decay)
+        if self.time == "discrete" and self.learning_rate >= limit:
+            raise ValueError(
+                f"learning_rate={self.learning_rate:g}: gradient descent diverges on this kernel from {limit:.3g} on "
+                f"(2n over its largest eigenvalue and weight decay); lower it, or set time to continuous"
+            )

@@ -1,0 +1,100 @@
+"""Information under erasure: how each example's score moves from one eraser to another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from erasure.storage import load_tensors
+from sample_info.comparison import spearman
+from train.compare import Grid
+from train.style import STYLE, colour
+
+
+@dataclass(frozen=True)
+class Movement:
+    """The same examples' F-SI under two erasers.
+
+    Attributes:
+        row: dataset and model.
+        before, after: the erasers.
+        first, second: scores in nats, averaged over seeds, [n] each.
+        labels: of the examples, [n].
+    """
+
+    row: str
+    before: str
+    after: str
+    first: Tensor
+    second: Tensor
+    labels: Tensor
+
+    @property
+    def spearman(self) -> float | None:
+        """Rank correlation."""
+        return spearman(self.first, self.second)
+
+    @property
+    def median_ratio(self) -> float:
+        """Of the second to the first, over examples with a first score above zero."""
+        some = self.first > 0
+        return float((self.second[some] / self.first[some]).median()) if bool(some.any()) else float("nan")
+
+    @property
+    def overlap(self) -> float:
+        """Share of the first's most informative tenth that is in the second's."""
+        tenth = max(1, len(self.first) // 10)
+        tops = [set(scores.argsort(descending=True)[:tenth].tolist()) for scores in (self.first, self.second)]
+        return len(tops[0] & tops[1]) / tenth
+
+
+def movements(grid: Grid, runs_dir: Path) -> list[Movement]:
+    """For each row, every pair of erasers, the control first; runs without scores on disk are left out."""
+    found = []
+    for row in grid.rows:
+        scores = {
+            column: load_tensors(path)[0]
+            for column in grid.columns
+            if column in grid.cells[row] and (path := _path(grid.cells[row][column], runs_dir)).exists()
+        }
+        for before, after in combinations(scores, 2):
+            a, b = scores[before], scores[after]
+            if torch.equal(a["index"], b["index"]):
+                first, second = (tensors["f_si_nats"].mean(0) for tensors in (a, b))
+                found.append(Movement(row, before, after, first, second, a["label"]))
+    return found
+
+
+def _path(result: Mapping[str, Any], runs_dir: Path) -> Path:
+    return runs_dir / result["run_id"] / "scores.safetensors"
+
+
+def draw_movements(found: list[Movement], grid: Grid, path: Path) -> Path:
+    """A panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
+    with mpl.rc_context(STYLE):
+        wide = min(3, len(found))
+        tall = -(-len(found) // wide)
+        figure = Figure(figsize=(4.2 * wide + 0.4, 4.0 * tall + 0.3), layout="constrained")
+        for i, movement in enumerate(found):
+            ax = figure.add_subplot(tall, wide, i + 1)
+            a, b = movement.first, movement.second
+            smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
+            a, b = a.clamp(min=smallest), b.clamp(min=smallest)
+            line = colour(movement.after, grid.columns)
+            ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line)
+            ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
+            ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+            rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
+            ax.set(
+                title=movement.row + rank, xlabel=f"F-SI, {movement.before} (nats)", ylabel=f"F-SI, {movement.after}"
+            )
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+        figure.savefig(path)
+    return path

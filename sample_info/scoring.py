@@ -1,0 +1,160 @@
+"""The verb's own part: kernel, leave-one-out changes and scores of every seed, resumable; files and summaries."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from erasure.progress import Display
+from erasure.storage import DamagedFileError, load_tensors, save_tensors
+from models.classifier import count_parameters
+from sample_info.comparison import REFERENCES, agreement
+from sample_info.dynamics import LinearizedDynamics
+from sample_info.jacobian import Kind, network_outputs
+from sample_info.ntk import Kernels, ntk
+from sample_info.problem import Examples, Problem
+from sample_info.product_form import fully_connected
+from sample_info.records import Scored, log_scores, save_scores, summary
+from sample_info.scores import Changes, functional_information, weight_information
+from sample_info.sgd import at_minimum, sgd_information
+from train.logger import Logger
+from train.run import Run
+
+log = logging.getLogger(__name__)
+
+_FEW_PARAMETERS = 200_000  # below which exact Jacobians are cheap
+_WORTH_KEEPING_S = 10.0  # a kernel that took longer is stored while the run is unfinished
+
+
+def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
+    """Score every example for every seed; the verb's share of result.json.
+
+    Writes scores.safetensors, scores.csv and scores.png into the run's directory.
+
+    Returns:
+        "information": summaries per seed, see `records.summary`; "network": accuracy of the linearised network per
+        seed; "how": what was computed, per seed; "references": agreement with each, per seed.
+    """
+    seeds = examples.described["seeds"]
+    with Display(run.id) as display:
+        scored = []
+        for s, seed in enumerate(seeds):
+
+            def show(done: float, what: str, s: int = s, seed: int = seed) -> None:
+                display.update((s + done) / len(seeds), f"seed {seed}: {what}")
+
+            scored.append(_score_seed(examples, examples.problem(seed), run, show))
+    save_scores(run.directory, examples, scored)
+    log_scores(run.directory, logger, examples, scored)
+    return summary(examples, scored)
+
+
+def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[float, str], None]) -> Scored:
+    settings = examples.settings
+    show(0.0, "kernel")
+    kernels = _kernels(examples, problem, run)
+    initial = network_outputs(problem.model, problem.weights, problem.x, batch_size=problem.batch_size)
+    show(0.5, "training")
+    dynamics = LinearizedDynamics(kernels.train, initial - problem.y, problem.descent)
+    changes = _changes(dynamics, kernels.held_out, problem, run, show)
+    trained = dynamics.predictions(initial, kernels.train)
+    initial_held_out = network_outputs(problem.model, problem.weights, problem.held_out, batch_size=problem.batch_size)
+    predicted = dynamics.predictions(initial_held_out, kernels.held_out)
+    scores = {
+        "f_si_nats": functional_information(changes, settings.sigma),
+        "si_nats": weight_information(changes, settings.sigma),
+    }
+    how = {"kernel": kernels.how, "training": dynamics.how, "error_bound": dynamics.error_bound}
+    if settings.sgd_batch_size is not None:
+        show(0.9, "steady state of SGD")
+        sgd, floored = sgd_information(at_minimum(dynamics), settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
+        scores["si_sgd_nats"] = sgd.cpu()
+        how["sgd_directions_floored"] = floored
+    references = {name: _reference(name, problem, run) for name in settings.references}
+    return Scored(
+        seed=problem.seed,
+        changes=changes,
+        scores=scores,
+        references=references,
+        agreement={name: agreement(changes, reference) for name, reference in references.items()},
+        how=how,
+        train_accuracy=examples.accuracy(trained, examples.given),
+        test_accuracy=examples.accuracy(predicted, examples.held_out_labels),
+    )
+
+
+def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
+    """The seed's kernels; one that took long is kept until the run is finished."""
+    path = run.directory / f"checkpoint-kernel-{problem.seed}.safetensors"
+    if path.exists():
+        try:
+            tensors, metadata = load_tensors(path)
+            device = problem.x.device
+            return Kernels(tensors["train"].to(device), tensors["held_out"].to(device), metadata["how"])
+        except DamagedFileError as error:
+            log.warning("%s; computed again", error)
+    started = time.monotonic()
+    settings = examples.settings
+    kind = _kind(problem) if settings.projection == "auto" else settings.projection
+    kernels = ntk(
+        problem.model,
+        problem.weights,
+        problem.x,
+        problem.held_out,
+        projection=settings.projection_of(kind, problem.seed),
+        batch_size=problem.batch_size,
+        memory_bytes=problem.memory_bytes,
+    )
+    if time.monotonic() - started > _WORTH_KEEPING_S:
+        save_tensors(path, {"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how})
+    return kernels
+
+
+def _kind(problem: Problem) -> Kind:
+    cheap = fully_connected(problem.model, problem.weights, problem.x) is not None
+    return "exact" if cheap or count_parameters(problem.model) <= _FEW_PARAMETERS else "coordinates"
+
+
+def _changes(
+    dynamics: LinearizedDynamics, held_out: Tensor, problem: Problem, run: Run, show: Callable[[float, str], None]
+) -> Changes:
+    """Leave-one-out changes, block by block; blocks of an interrupted run are read back."""
+    parts: list[Mapping[str, Any]] = []
+    blocks = dynamics.blocks(problem.memory_bytes)
+    for j, block in enumerate(blocks):
+        show(0.5 + 0.4 * j / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
+        name = f"changes-{problem.seed}-{int(block[0])}-{int(block[-1])}"
+        part = run.part(name)
+        if part is None:
+            weight, prediction = dynamics.changes(block, held_out)
+            part = {"weight": weight.tolist(), "prediction": prediction.tolist()}
+            if len(blocks) > 1:
+                run.save_part(name, part)
+        parts.append(part)
+    weight, prediction = (
+        torch.tensor([value for part in parts for value in part[key]], dtype=torch.float64)
+        for key in ("weight", "prediction")
+    )
+    return Changes(weight, prediction)
+
+
+def _reference(name: str, problem: Problem, run: Run) -> Changes:
+    part = run.part(f"reference-{name}-{problem.seed}")
+    if part is None:
+        log.info("computing the reference %s for seed %d", name, problem.seed)
+        found = REFERENCES[name](problem)
+        part = {"weight": _nullable(found.weight), "prediction": _nullable(found.prediction)}
+        run.save_part(f"reference-{name}-{problem.seed}", part)
+    weight, prediction = (
+        torch.tensor([float("nan") if v is None else v for v in part[key]], dtype=torch.float64)
+        for key in ("weight", "prediction")
+    )
+    return Changes(weight, prediction)
+
+
+def _nullable(values: Tensor) -> list[float | None]:
+    """JSON has no NaN."""
+    return [None if value != value else value for value in values.tolist()]

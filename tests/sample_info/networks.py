@@ -1,0 +1,56 @@
+"""Small networks with weights away from zero, and data, for the tests of sample information."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.classifier import Classifier
+from models.mlp import MLP
+from tests.models.every_model import EVERY, SMALL
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """A network, its w_0 and data: everything that scores depend on."""
+
+    model: Classifier
+    weights: dict[str, Tensor]
+    x: Tensor
+    y: Tensor
+    held_out: Tensor
+
+
+def away_from_zero(model: Classifier, seed: int = 0) -> dict[str, Tensor]:
+    """Fresh weights, then nudged: readouts start at zero, where most gradients are."""
+    generator = torch.Generator().manual_seed(seed)
+    model.reset_parameters(generator)
+    return {name: p.detach() + 0.05 * torch.randn(p.shape, generator=generator) for name, p in model.named_parameters()}
+
+
+def some_network(name: str, n: int = 6, m: int = 4) -> Linearization:
+    """Any architecture of `every_model` with ten outputs, on noise images."""
+    model = EVERY[name]()
+    generator = torch.Generator().manual_seed(1)
+    x, held_out = (torch.randn(size, *SMALL, generator=generator) for size in (n, m))
+    y = torch.randn(n, 10, generator=generator, dtype=torch.float64)
+    return Linearization(model, away_from_zero(model), x, y, held_out)
+
+
+def small_mlp(k: int, n: int = 12, m: int = 5) -> Linearization:
+    """An MLP of k outputs."""
+    model = MLP((1, 4, 4), k, width=16, depth=1, activation="relu", parametrization="standard")
+    generator = torch.Generator().manual_seed(2)
+    x, held_out = (torch.randn(size, 1, 4, 4, generator=generator) for size in (n, m))
+    y = torch.randn(n, k, generator=generator, dtype=torch.float64)
+    return Linearization(model, away_from_zero(model), x, y, held_out)
+
+
+def some_kernels(n: int, k: int, m: int = 7, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """A kernel with a spectrum like a network's, over four orders of magnitude; that of held-out inputs; a residual."""
+    generator = torch.Generator().manual_seed(seed)
+    p = 3 * n * k
+    scales = torch.logspace(0, -2, p, dtype=torch.float64)
+    j, held_out = (torch.randn(size * k, p, generator=generator, dtype=torch.float64) * scales for size in (n, m))
+    residual = torch.randn(n, k, generator=generator, dtype=torch.float64)
+    return j @ j.T, held_out @ j.T, residual

@@ -1,0 +1,49 @@
+import math
+
+import pytest
+import torch
+
+from sample_info.comparison import agreement, auroc, pearson, require_known, spearman
+from sample_info.problem import with_noise
+from sample_info.scores import Changes
+
+A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)
+
+
+def test_correlations() -> None:
+    assert pearson(A, 3 * A + 1) == pytest.approx(1)
+    assert pearson(A, A.square()) != pytest.approx(1)
+    assert spearman(A, A.square()) == pytest.approx(1)
+    assert spearman(A, -A) == pytest.approx(-1)
+    assert pearson(A, torch.ones(4, dtype=torch.float64)) is None
+
+
+def test_agreement_is_over_the_examples_that_a_reference_has() -> None:
+    some = torch.tensor([1.0, math.nan, 3.0, 10.0], dtype=torch.float64)
+    found = agreement(Changes(A, A), Changes(some, -some))
+    assert found["examples"] == 3
+    assert found["weight"]["pearson"] == pytest.approx(1)
+    assert found["prediction"]["spearman"] == pytest.approx(-1)
+
+
+def test_auroc_is_the_probability_of_a_higher_score() -> None:
+    positive = torch.tensor([False, True, False, True])
+    assert auroc(A, positive) == pytest.approx(3 / 4)
+    assert auroc(-A, positive) == pytest.approx(1 / 4)
+    assert auroc(torch.ones(4), positive) == pytest.approx(1 / 2)
+    assert auroc(A, torch.zeros(4, dtype=torch.bool)) is None
+
+
+def test_noise_replaces_a_fraction_of_labels_by_others_and_is_seeded() -> None:
+    labels = torch.arange(300) % 3
+    noisy = with_noise(labels, 3, 0.1, seed=1)
+    assert int((noisy != labels).sum()) == 30
+    assert set(((noisy - labels) % 3)[noisy != labels].tolist()) == {1, 2}
+    assert torch.equal(noisy, with_noise(labels, 3, 0.1, seed=1))
+    assert not torch.equal(noisy, with_noise(labels, 3, 0.1, seed=2))
+    assert torch.equal(with_noise(labels, 3, 0.0, seed=1), labels)
+
+
+def test_unknown_references_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"there is no tracin; choose from influence"):
+        require_known(["tracin"], {"influence": lambda problem: Changes(A, A)})

@@ -1,0 +1,169 @@
+"""python -m sample_info in miniature, through its real command line."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from erasure.storage import load_tensors, read_json
+from sample_info import comparison, scoring
+from sample_info.__main__ import VERB
+from sample_info.dynamics import LinearizedDynamics
+from sample_info.jacobian import jacobian, network_outputs
+from sample_info.scores import Changes
+from tests.wandb_file import only_run
+
+SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.steps=500"]
+
+
+def the_run() -> tuple[Path, dict]:
+    (path,) = Path("runs").glob("sample_info-*/result.json")
+    return path.parent, read_json(path)
+
+
+def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch) -> None:
+    outcome = command(VERB, *SMALL, "seeds=[0,1]")
+    assert outcome.code == 0, outcome.err
+    directory, result = the_run()
+    assert "digits · mlp" in outcome.out
+    assert "4, 9" in outcome.out
+    tensors, metadata = load_tensors(directory / "scores.safetensors")
+    assert tensors["f_si_nats"].shape == (2, 60)
+    assert metadata["class_names"] == ["4", "9"]
+    with (directory / "scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 120
+    assert [float(row["f_si_nats"]) for row in rows[:60]] == tensors["f_si_nats"][0].tolist()
+    assert {row["class"] for row in rows} == {"4", "9"}
+    best = max(rows[:60], key=lambda row: float(row["f_si_nats"]))
+    assert int(best["index"]) == result["information"]["f_si_nats"][0]["most_informative"][0]
+    for s in range(2):
+        mean = result["information"]["si_nats"][s]["mean_nats"]
+        assert mean == pytest.approx(float(tensors["weight_change"][s].mean()) / 2)
+    assert not torch.equal(tensors["f_si_nats"][0], tensors["f_si_nats"][1])
+    assert result["network"]["test_accuracy"][0] > 0.8
+    assert Image.open(directory / "scores.png").size[0] > 1000
+    logged = only_run(directory)
+    assert logged.run.run_id == result["run_id"]
+
+    def fail(*_, **__) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(scoring, "ntk", fail)
+    again = command(VERB, *SMALL, "seeds=[0,1]")
+    assert again.code == 0, again.err
+    assert "notes" in again.out
+
+
+def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_path) -> None:
+    options = [*SMALL, "logger.mode=disabled", "model=lenet", "model.width=16"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert command(VERB, *options, f"runs_dir={whole}").code == 0
+    assert (
+        command(VERB, *options, f"runs_dir={parts}", "sample_info.batch_size=7", "sample_info.memory_gib=1e-4").code
+        == 0
+    )
+    (a,), (b,) = whole.glob("*/scores.safetensors"), parts.glob("*/scores.safetensors")
+    assert a.parent.name == b.parent.name
+    for name, values in load_tensors(a)[0].items():
+        torch.testing.assert_close(load_tensors(b)[0][name], values, rtol=1e-10, atol=0)
+
+
+def test_an_interrupted_run_continues_with_the_next_block(command, monkeypatch) -> None:
+    options = [*SMALL, "logger.mode=disabled", "sample_info.memory_gib=1e-4"]
+    assert command(VERB, *options, "runs_dir=whole").code == 0
+    changes, calls = LinearizedDynamics.changes, []
+
+    def counted(self, examples, held_out):
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        calls.append(len(examples))
+        return changes(self, examples, held_out)
+
+    monkeypatch.setattr(LinearizedDynamics, "changes", counted)
+    assert command(VERB, *options).code == 130
+    assert len(calls) == 3
+    monkeypatch.setattr(LinearizedDynamics, "changes", lambda *a: calls.append(0) or changes(*a))
+    assert command(VERB, *options).code == 0
+    (blocks,) = Path("whole").glob("*/scores.safetensors")
+    (resumed,) = Path("runs").glob("sample*/scores.safetensors")
+    for name, values in load_tensors(blocks)[0].items():
+        assert torch.equal(load_tensors(resumed)[0][name], values)
+    assert sum(calls) < 60  # the first three blocks were not computed again
+    assert not list(resumed.parent.glob("part-*"))
+
+
+def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
+    options = [*SMALL, "logger.mode=disabled", "sample_info.classes=[0,1,7]"]
+    outcome = command(VERB, "-m", "eraser=control,leace,qleace", *options)
+    assert outcome.code == 0, outcome.err
+    assert "rank correlation" in outcome.out
+    assert "0, 1, 7" in outcome.out
+    figure = Path(outcome.out.split("figure: ")[-1].splitlines()[0])
+    assert figure.name == "movement.png"
+    assert Image.open(figure).size[0] > 1000
+    table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
+    assert "| digits · mlp | control | leace |" in table
+    assert "| digits · mlp | leace | qleace |" in table
+
+
+def test_wrong_labels_are_more_informative(command) -> None:
+    options = ["model.width=256", "sample_info.label_noise=0.1", "sample_info.examples=200", "logger.mode=disabled"]
+    outcome = command(VERB, *options)
+    assert outcome.code == 0, outcome.err
+    _, result = the_run()
+    assert result["mislabelled"] == 20
+    assert result["information"]["f_si_nats"][0]["auroc_mislabelled"] > 0.8
+    assert "wrong labels: AUROC" in outcome.out
+
+
+def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:
+    """A reference that is the linearised network itself, in weight space, must correlate perfectly."""
+
+    def by_descent(problem) -> Changes:
+        j = jacobian(problem.model, problem.weights, problem.x)[:, 0]
+        j_held_out = jacobian(problem.model, problem.weights, problem.held_out)[:, 0]
+        residual = (network_outputs(problem.model, problem.weights, problem.x) - problem.y)[:, 0]
+        n, descent = len(residual), problem.descent
+        masks = torch.cat([torch.ones(1, n), 1 - torch.eye(n)]).double()  # everything, then each without one
+        w = torch.zeros(n + 1, j.shape[1], dtype=torch.float64)
+        for _ in range(int(descent.steps)):
+            w = w - descent.learning_rate / n * ((residual + w @ j.T) * masks @ j + descent.weight_decay * w)
+        moved = w[0] - w[1:]
+        return Changes(moved.square().sum(1), (moved @ j_held_out.T).square().mean(1))
+
+    monkeypatch.setitem(comparison.REFERENCES, "descent", by_descent)
+    options = ["model.width=16", "sample_info.examples=20", "sample_info.steps=50", "logger.mode=disabled"]
+    options += ["sample_info.weight_decay=1.0", "sample_info.sgd_batch_size=5"]
+    outcome = command(VERB, *options, "sample_info.references=[descent]")
+    assert outcome.code == 0, outcome.err
+    _, result = the_run()
+    for kind in ("weight", "prediction"):
+        assert result["references"]["descent"][0][kind]["pearson"] == pytest.approx(1, abs=1e-9)
+    assert "descent, weights: r = 1.000" in outcome.out
+    assert result["information"]["si_sgd_nats"][0]["mean_nats"] > 0
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("sample_info.classes=[4]", "at least two classes"),
+        ("sample_info.classes=[4,11]", "classes 0 to 9"),
+        ("sample_info.classes=some", "sample_info.classes"),
+        ("sample_info.steps=0", "sample_info.steps=0"),
+        ("sample_info.steps=2.5", "whole steps"),
+        ("sample_info.learning_rate=10", "diverges on this kernel"),
+        ("sample_info.label_noise=1.5", "sample_info.label_noise=1.5"),
+        ("sample_info.sgd_batch_size=4", "positive sample_info.weight_decay"),
+        ("sample_info.references=[tracin]", "there is no tracin"),
+        ("sample_info.step=1", "did you mean steps"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_finished(command, override, said) -> None:
+    outcome = command(VERB, *SMALL, "logger.mode=disabled", override)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert len(outcome.err.strip().splitlines()) <= 2  # what is being fitted, then what is wrong
+    assert not list(Path("runs").glob("*/result.json"))
