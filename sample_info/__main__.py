@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from conf import cli
-from sample_info.comparison import REFERENCES, require_known
+from sample_info.comparison import require_known
 from sample_info.problem import load, restricted
+from sample_info.references import REFERENCES
 from sample_info.scoring import score
 from sample_info.settings import SampleInfoSettings
 from train.compare import Spread, arrange

@@ -10,10 +10,7 @@ from torch import Tensor
 from sample_info.problem import Problem
 from sample_info.scores import Changes
 
-Reference = Callable[[Problem], Changes]
-
-# Name -> what leaving each example out changes, found some other way.
-REFERENCES: dict[str, Reference] = {}
+Reference = Callable[[Problem], Changes]  # what leaving each example out changes, found some other way
 
 
 def require_known(names: Sequence[str], references: Mapping[str, Reference]) -> None:

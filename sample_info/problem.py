@@ -15,6 +15,7 @@ from erasure.pipeline import ErasedDataset, positions
 from erasure.source import stratified_split
 from models.classifier import Classifier, count_parameters
 from models.layers import Linear
+from sample_info.label_noise import flip_labels
 from sample_info.linearized_descent import LinearizedDescent
 from sample_info.settings import SampleInfoSettings
 from train.data import DeviceImages, to_device
@@ -36,6 +37,7 @@ class Problem:
         seed: of the initialisation.
         batch_size: examples per backward pass.
         memory_bytes: for intermediate results.
+        left_out: how many examples references leave out, a random sample; None for all.
     """
 
     model: Classifier
@@ -47,6 +49,7 @@ class Problem:
     seed: int
     batch_size: int
     memory_bytes: float
+    left_out: int | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ class Examples:
             seed=seed,
             batch_size=self.settings.batch_size,
             memory_bytes=self.settings.memory_bytes,
+            left_out=self.settings.reference_examples,
         )
 
 
@@ -146,21 +150,11 @@ def load(job: Job) -> Examples:
         index=positions(job.source, Cache(job.config["cache_dir"]))["train"][chosen.cpu()],
         chosen=chosen,
         labels=labels,
-        given=with_noise(labels, len(dataset.class_names), settings.label_noise, settings.subset_seed),
+        given=flip_labels(labels, len(dataset.class_names), settings.label_noise, settings.subset_seed)[0],
         x=train.images[chosen],
         held_out=test.images[held_out],
         held_out_labels=test.labels[held_out],
     )
-
-
-def with_noise(labels: Tensor, num_classes: int, fraction: float, seed: int) -> Tensor:
-    """Labels [n] of which a fraction is replaced by another class, each of the others as likely."""
-    draws = generator(seed, "label noise")
-    wrong = torch.randperm(len(labels), generator=draws)[: round(fraction * len(labels))]
-    shift = torch.randint(1, num_classes, (len(wrong),), generator=draws)
-    noisy = labels.clone()
-    noisy[wrong] = (labels[wrong] + shift.to(labels.device)) % num_classes
-    return noisy
 
 
 def initial_weights(model: Classifier, seed: int, readout_gain: float | None) -> dict[str, Tensor]:

@@ -11,13 +11,14 @@ from torch import Tensor
 from erasure.progress import Display
 from erasure.storage import DamagedFileError, load_tensors, save_tensors
 from models.classifier import count_parameters
-from sample_info.comparison import REFERENCES, agreement
+from sample_info.comparison import agreement
 from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import Kind, network_outputs
 from sample_info.ntk import Kernels, ntk
 from sample_info.problem import Examples, Problem
 from sample_info.product_form import fully_connected
 from sample_info.records import Scored, log_scores, save_scores, summary
+from sample_info.references import REFERENCES
 from sample_info.scores import Changes, functional_information, weight_information
 from sample_info.sgd import at_minimum, sgd_information
 from train.logger import Logger

@@ -28,6 +28,7 @@ class SampleInfoSettings:
         projection: of gradients, see `Projection`; "auto" is exact where that is cheap.
         projection_size: numbers kept per layer.
         references: names of what to compare with.
+        reference_examples: how many examples references leave out, a random sample; None for all.
         batch_size: examples per backward pass.
         memory_gib: for intermediate results.
 
@@ -50,6 +51,7 @@ class SampleInfoSettings:
     projection: Literal["auto", "exact", "coordinates", "random"]
     projection_size: int
     references: list[str]
+    reference_examples: int | None
     batch_size: int
     memory_gib: float
 
@@ -57,6 +59,16 @@ class SampleInfoSettings:
         for name, least in (("examples", 2), ("held_out", 1), ("batch_size", 1), ("projection_size", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"sample_info.{name}={getattr(self, name)}: must be at least {least}")
+        if self.reference_examples is not None and self.reference_examples < 2:
+            raise ValueError(
+                f"sample_info.reference_examples={self.reference_examples}: must be at least 2, or null for all"
+            )
+        if self.references and (self.steps == "converged" or self.time != "discrete"):
+            raise ValueError(
+                f"sample_info.references={self.references}: they train step by step, which "
+                f"sample_info.steps={self.steps}, sample_info.time={self.time} do not: choose a number of steps and "
+                "time=discrete, or references=[]"
+            )
         for name in ("sigma", "memory_gib"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"sample_info.{name}={getattr(self, name)}: must be a positive number")

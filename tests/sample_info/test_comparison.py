@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from sample_info.comparison import agreement, auroc, pearson, require_known, spearman
-from sample_info.problem import with_noise
 from sample_info.scores import Changes
 
 A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)
@@ -32,16 +31,6 @@ def test_auroc_is_the_probability_of_a_higher_score() -> None:
     assert auroc(-A, positive) == pytest.approx(1 / 4)
     assert auroc(torch.ones(4), positive) == pytest.approx(1 / 2)
     assert auroc(A, torch.zeros(4, dtype=torch.bool)) is None
-
-
-def test_noise_replaces_a_fraction_of_labels_by_others_and_is_seeded() -> None:
-    labels = torch.arange(300) % 3
-    noisy = with_noise(labels, 3, 0.1, seed=1)
-    assert int((noisy != labels).sum()) == 30
-    assert set(((noisy - labels) % 3)[noisy != labels].tolist()) == {1, 2}
-    assert torch.equal(noisy, with_noise(labels, 3, 0.1, seed=1))
-    assert not torch.equal(noisy, with_noise(labels, 3, 0.1, seed=2))
-    assert torch.equal(with_noise(labels, 3, 0.0, seed=1), labels)
 
 
 def test_unknown_references_are_refused() -> None:

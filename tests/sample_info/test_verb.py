@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from erasure.storage import load_tensors, read_json
-from sample_info import comparison, scoring
+from sample_info import references, scoring
 from sample_info.__main__ import VERB
 from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import jacobian, network_outputs
@@ -134,7 +134,7 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         moved = w[0] - w[1:]
         return Changes(moved.square().sum(1), (moved @ j_held_out.T).square().mean(1))
 
-    monkeypatch.setitem(comparison.REFERENCES, "descent", by_descent)
+    monkeypatch.setitem(references.REFERENCES, "descent", by_descent)
     options = ["model.width=16", "sample_info.examples=20", "sample_info.steps=50", "logger.mode=disabled"]
     options += ["sample_info.weight_decay=1.0", "sample_info.sgd_batch_size=5"]
     outcome = command(VERB, *options, "sample_info.references=[descent]")
