@@ -16,7 +16,7 @@ from sample_info.spectrum import spectral_bound
 Method = Literal["auto", "series", "resolvent"]
 
 # An eigendecomposition of [n, n], and what follows it, take as long as products of about this many n³ FLOPs, measured.
-_EIGH_FLOPS = 60.0
+_EIGH_FLOPS = 26.0
 
 
 class LinearizedDynamics:

@@ -29,6 +29,8 @@ from sample_info.scores import Changes, leave_one_out
 from scripts.benchmark import Cost, Row, machine, matmul_rate, measured, save, show
 
 SIDE = 28
+METHODS: tuple[Method, ...] = ("resolvent", "series")
+PARTS = ("resolvent", "series", "alone", "independence")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,14 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--alone", type=int, default=10, help="systems solved one at a time (default: %(default)s)")
     parser.add_argument("--memory-gib", type=float, default=1.0, help="for intermediate results (default: %(default)s)")
     parser.add_argument("--device", default="cpu", help="default: %(default)s")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="beside the kernel (default: all)")
     parser.add_argument("--json", type=Path, help="write the rows there, too")
     options = parser.parse_args(arguments)
     if options.outputs not in (1, 10) or options.examples + options.held_out > 1797 or options.examples < 2:
         parser.error("--outputs must be 1 or 10, and --examples and --held-out 1,797 or less together, 2 or more")
     bench = Bench(options)
     kernels, rows = kernel_rows(bench)
-    rows += training_rows(bench, kernels)
-    rows.append(independence(bench, kernels))
+    rows += training_rows(bench, kernels, options.only)
+    if "independence" in options.only:
+        rows.append(independence(bench, kernels))
     show(bench.title, rows)
     if options.json:
         save(options.json, {"title": bench.title, **{k: str(v) for k, v in vars(options).items()}}, rows)
@@ -124,30 +128,40 @@ def kernel_rows(bench: Bench) -> tuple[Kernels, list[Row]]:
     ]  # fmt: skip
 
 
-def training_rows(bench: Bench, kernels: Kernels) -> list[Row]:
+def training_rows(bench: Bench, kernels: Kernels, only: Sequence[str]) -> list[Row]:
     """All leave-one-out changes, by both methods, against one system at a time."""
     sample = torch.randperm(bench.n, generator=torch.Generator().manual_seed(1))[: bench.alone]
-    slow, alone = _one_at_a_time(bench, kernels, sample.tolist())
-    rows = []
-    chosen = bench.dynamics(kernels).how
-    for method in ("resolvent", "series"):
-        with measured(bench.device) as cost:
-            dynamics = bench.dynamics(kernels, method)
-            changes = leave_one_out(dynamics, kernels.held_out, memory_bytes=bench.memory_bytes)
-        error = max(
-            _relative_each(changes.weight[sample], slow[0]), _relative_each(changes.prediction[sample], slow[1])
-        )
-        auto = ", what auto takes" if dynamics.how == chosen else ""
-        note = f"{dynamics.how}{auto}; largest relative error of a score {error:.0e}, bound {dynamics.error_bound:.0e}"
-        floor = 2 * bench.m * bench.k * (bench.n * bench.k) * bench.n / bench.rate  # predictions alone
-        rows.append(Row("leaving out", f"ours, {method}", cost.seconds, 1, cost.peak_mib, floor, note))
-    best = min(row.seconds for row in rows if row.seconds)
-    for i, row in enumerate(rows):
-        assert row.seconds
-        rows[i] = Row(row.what, row.who, row.seconds, row.seconds / best, row.peak_mib, row.floor_seconds, row.note)
-    seconds = alone.seconds / len(sample) * bench.n
-    note = f"{len(sample)} systems by eigendecomposition, {alone.seconds / len(sample):.2f} s each, times {bench.n:,}"
-    return [*rows, Row("leaving out", "one at a time", seconds, seconds / best, alone.peak_mib, None, note)]
+    alone = _one_at_a_time(bench, kernels, sample.tolist()) if "alone" in only else None
+    found: dict[str, tuple[Cost, str]] = {}
+    for method in METHODS:
+        if method in only:
+            with measured(bench.device) as cost:
+                dynamics = bench.dynamics(kernels, method)
+                changes = leave_one_out(dynamics, kernels.held_out, memory_bytes=bench.memory_bytes)
+            found[method] = (
+                cost,
+                f"{dynamics.how}, {_exactness(changes, sample, alone)}bound {dynamics.error_bound:.0e}",
+            )
+    best = min((cost.seconds for cost, _ in found.values()), default=float("nan"))
+    floor = 2 * bench.m * bench.k * (bench.n * bench.k) * bench.n / bench.rate  # predictions alone
+    rows = [
+        Row("leaving out", f"ours, {method}", cost.seconds, cost.seconds / best, cost.peak_mib, floor, note)
+        for method, (cost, note) in found.items()
+    ]
+    if alone is not None:
+        each = alone[1].seconds / len(sample)
+        note = f"{len(sample)} systems by eigendecomposition, {each:.2f} s each, times {bench.n:,}"
+        seconds = each * bench.n
+        rows.append(Row("leaving out", "one at a time", seconds, seconds / best, alone[1].peak_mib, None, note))
+    return rows
+
+
+def _exactness(changes: Changes, sample: Tensor, alone: tuple[tuple[Tensor, Tensor], Cost] | None) -> str:
+    if alone is None:
+        return ""
+    weight, prediction = alone[0]
+    error = max(_relative_each(changes.weight[sample], weight), _relative_each(changes.prediction[sample], prediction))
+    return f"largest relative error of a score {error:.0e}, "
 
 
 def _one_at_a_time(bench: Bench, kernels: Kernels, sample: Sequence[int]) -> tuple[tuple[Tensor, Tensor], Cost]:

@@ -25,7 +25,10 @@ def test_every_part_reports_and_scores_are_exact(outputs: str, tmp_path: Path, c
     assert all(float(error) < 1e-8 for found in errors for error in found)
     (change,) = [re.findall(r"change by (\S+) at most", row["note"]) for row in rows if "batches" in row["note"]]
     assert float(change[0]) < 1e-10
-    assert sum("what auto takes" in row["note"] for row in rows) == 1
+    assert bench_sample_info.main([*SMALL, "--only", "resolvent"]) == 0
+    printed = capsys.readouterr().out
+    assert "resolvent" in printed
+    assert "series" not in printed
 
 
 def test_sizes_that_there_are_not_are_refused(capsys) -> None:
