@@ -33,7 +33,7 @@ def slurm(*command: str) -> str:
     return subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout.strip()
 
 
-def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 90.0) -> Any:
+def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 180.0) -> Any:
     """The first true value of `condition`."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

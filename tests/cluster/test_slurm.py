@@ -64,7 +64,8 @@ def test_requeued_and_preempted_tasks_end_with_the_numbers_of_undisturbed_ones(e
         "sbatch", "--parsable", "-p", "urgent", "-c", "4", "--mem=100", "-o", "/dev/null", "--wrap", "sleep 1"
     )
     assert sweep.wait() == 0, sweep.log
-    assert states(job) == {f"{job}_{task}": "COMPLETED" for task in range(4)}  # one array
+    completed = {f"{job}_{task}": "COMPLETED" for task in range(4)}  # one array
+    wait_until(lambda: states(job) == completed, "accounting")
     assert "4 of 4 runs finished" in sweep.log
     assert "dataset · model" in sweep.log
     assert numbers(sweep.runs) == expected
@@ -72,7 +73,7 @@ def test_requeued_and_preempted_tasks_end_with_the_numbers_of_undisturbed_ones(e
     for task in range(4):
         restarts = slurm("scontrol", "show", "job", f"{job}_{task}")
         assert "Restarts=0" not in restarts, restarts
-    assert states(urgent) == {urgent: "COMPLETED"}
+    wait_until(lambda: states(urgent) == {urgent: "COMPLETED"}, "accounting of the urgent job")
     for run in runs:
         assert "continuing at training size" in (run / "log.txt").read_text()
     for task, run in enumerate(runs):
@@ -91,7 +92,7 @@ def test_killed_and_cancelled_tasks_are_named_and_the_same_command_finishes_them
     for run in (runs[1], runs[3]):
         assert f"ended without a word: killed? launch the sweep again to continue {run.name}" in sweep.log
         assert not (run / "result.json").exists()
-    assert sorted(states(job).values())[-2:] == ["COMPLETED", "FAILED"]
+    wait_until(lambda: sorted(states(job).values())[-2:] == ["COMPLETED", "FAILED"], "accounting")
     again = ArraySweep(tmp_path, *SWEEP)
     assert again.wait() == 0, again.log
     assert "2 of 4 runs have finished before, or run already" in again.log

@@ -1,5 +1,6 @@
 """One process at a time computes a run; one that was taken for dead writes nothing more; nothing is left over."""
 
+import functools
 import json
 import logging
 import os
@@ -116,8 +117,10 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
-def test_at_once_a_signal_ends_the_block_as_an_exception(number: signal.Signals) -> None:
+def test_at_once_a_signal_ends_the_block_as_an_exception(number: signal.Signals, request) -> None:
     expected = KeyboardInterrupt if number == signal.SIGINT else SystemExit
+    default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL  # a shell's & ignores SIGINT
+    request.addfinalizer(functools.partial(signal.signal, number, signal.signal(number, default)))
 
     def block() -> None:
         with interruptible(at_once=True):
