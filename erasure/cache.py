@@ -61,15 +61,23 @@ class Cache:
                 aside = path.with_suffix(f".damaged-{time.time_ns()}")
                 path.replace(aside)
                 log.warning("%s; set aside as %s and built again", error, aside.name)
-            for pattern in (f".{glob.escape(path.name)}.*.tmp", f"{glob.escape(key)}.lock.*"):
-                for leftover in self.root.glob(pattern):  # of builders, and of those who took over, that were killed
-                    leftover.unlink(missing_ok=True)
+            self._tidy(key, lease)
             tensors, metadata = build()
             try:
                 save_tensors(path, tensors, metadata)
             except FileNotFoundError:  # taken for dead: whoever took over removed our file and stores its own
                 log.warning("%s was not stored: another process has taken over its building", path.name)
             return tensors, metadata
+
+    def _tidy(self, key: str, lease: Lease) -> None:
+        """Delete what builders left that were killed, and those who were killed while they took a lease over."""
+        for leftover in self.root.glob(f".{glob.escape(self.path(key).name)}.*.tmp"):
+            leftover.unlink(missing_ok=True)
+        for aside in self.root.glob(f"{glob.escape(lease.path.name)}.*"):
+            with contextlib.suppress(FileNotFoundError):
+                # a fresh one may be a lease that is about to be put back
+                if lease.path.stat().st_mtime - aside.stat().st_mtime > self.lease_s:
+                    aside.unlink()
 
     def files(self) -> Iterator["CachedFile"]:
         """Everything in the cache but locks, largest first."""

@@ -145,10 +145,11 @@ class Lease:
             return False
         taken = _look(aside)
         if taken != self._seen:  # not the file that was looked at: its holder lives, or another waiter was faster
-            aside.rename(self.path)
+            with contextlib.suppress(FileNotFoundError):  # its holder has finished, and tidied up
+                aside.rename(self.path)
             return False
         log.warning("%s left %s behind; taking over", _name(_parse(taken[0] if taken else "")), self.path.name)
-        aside.unlink()
+        aside.unlink(missing_ok=True)  # who has the lease by now may have tidied up
         return True
 
 
