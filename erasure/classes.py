@@ -1,7 +1,7 @@
 """A dataset restricted to some of its classes, as a dataset of its own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -15,24 +15,39 @@ class ClassSubset(Source):
 
     Args:
         base: the whole dataset.
-        classes: its labels that are kept, two or more, all different.
+        classes: its labels that are kept, two or more, all different; several together are one class.
 
     Raises:
-        ValueError: fewer than two classes, or repeated ones.
+        ValueError: fewer than two classes, an empty one, or repeated labels.
     """
 
     base: Source
-    classes: tuple[int, ...]
+    classes: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
-            raise ValueError(f"classes={list(self.classes)}: need at least two classes, all different, e.g. [4,9]")
+        kept = [label for merged in self.classes for label in merged]
+        if len(self.classes) < 2 or not all(self.classes) or len(set(kept)) < len(kept):
+            raise ValueError(
+                f"classes={self._written}: need at least two classes, all different, e.g. [4,9], or [[3,5],4] where 3 "
+                "and 5 are one"
+            )
 
     @classmethod
-    def of(cls, base: Source, classes: Sequence[int]) -> "ClassSubset":
+    def of(cls, base: Source, classes: Sequence[int | Sequence[int]]) -> "ClassSubset":
         """`base` restricted to `classes`, all else as it is there."""
         shared = {field.name: getattr(base, field.name) for field in fields(Source)}
-        return cls(**shared, base=base, classes=tuple(classes))
+        merged = tuple((c,) if isinstance(c, int) else tuple(c) for c in classes)
+        return cls(**shared, base=base, classes=merged)
+
+    @property
+    def merges(self) -> bool:
+        """Some class is several of the dataset's."""
+        return any(len(merged) > 1 for merged in self.classes)
+
+    @property
+    def _written(self) -> list[int | list[int]]:
+        """As one would write it down."""
+        return [merged[0] if len(merged) == 1 else list(merged) for merged in self.classes]
 
     def load(self) -> RawImages:
         return self.restrict(self.base.load())
@@ -41,7 +56,7 @@ class ClassSubset(Source):
         return self.base.content()
 
     def identity(self) -> dict[str, Any]:
-        return self.base.identity() | {"classes": list(self.classes)}
+        return self.base.identity() | {"classes": self._written}
 
     def restrict(self, raw: RawImages) -> RawImages:
         """What is left of the whole dataset's images.
@@ -50,14 +65,20 @@ class ClassSubset(Source):
             ValueError: a class that the dataset does not have.
         """
         k = len(raw.class_names)
-        if not 0 <= min(self.classes) <= max(self.classes) < k:
-            raise ValueError(f"classes={list(self.classes)}: {self.name} has classes 0 to {k - 1}")
+        kept = [label for merged in self.classes for label in merged]
+        if not 0 <= min(kept) <= max(kept) < k:
+            raise ValueError(f"classes={self._written}: {self.name} has classes 0 to {k - 1}")
         labels = torch.full((k,), -1)
-        labels[list(self.classes)] = torch.arange(len(self.classes))
+        for new, merged in enumerate(self.classes):
+            labels[list(merged)] = new
 
         def part(images: LabelledImages) -> LabelledImages:
             new = labels[images.labels]
             return LabelledImages(images.images, new)[(new >= 0).nonzero().squeeze(1)]
 
-        names = tuple(raw.class_names[c] for c in self.classes)
-        return RawImages(part(raw.train), None if raw.test is None else part(raw.test), names, raw.max_value)
+        return replace(
+            raw,
+            train=part(raw.train),
+            test=None if raw.test is None else part(raw.test),
+            class_names=tuple("+".join(raw.class_names[label] for label in merged) for merged in self.classes),
+        )

@@ -6,7 +6,8 @@ from typing import Any
 
 from conf import cli
 from sample_info.comparison import require_known
-from sample_info.problem import load, restricted
+from sample_info.load import load
+from sample_info.problem import restricted
 from sample_info.references import REFERENCES
 from sample_info.scoring import score
 from sample_info.settings import SampleInfoSettings
@@ -37,19 +38,23 @@ def headline(result: Mapping[str, Any]) -> str:
 
 
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
-    """Table and figures, printed and written to `directory`."""
+    """Tables and figures, printed and written to `directory`."""
+    from sample_info.agreement import agreements, draw_agreements
     from sample_info.movement import draw_movements, movements
-    from sample_info.table import print_tables, write_tables
+    from sample_info.table import print_tables, sections, write_tables
 
     grid = arrange(results)
     runs_dir = Path(results[0]["config"]["runs_dir"])
-    moved = movements(grid, runs_dir)
-    print_tables(grid, moved)
+    moved, alike = movements(grid, runs_dir), agreements(grid, runs_dir)
+    tables = sections(grid, moved, alike)
+    print_tables(tables)
     for result in results:
         print(f"figure: {runs_dir / result['run_id'] / 'scores.png'}")
+    if alike:
+        print(f"figure: {draw_agreements(alike, directory / 'agreement.png')}")
     if moved:
         print(f"figure: {draw_movements(moved, grid, directory / 'movement.png')}")
-    print(f"table: {write_tables(grid, moved, directory / 'table.md')}")
+    print(f"table: {write_tables(tables, directory / 'table.md')}")
     print(f"scores: {', '.join(str(runs_dir / result['run_id'] / 'scores.csv') for result in results)}")
 
 

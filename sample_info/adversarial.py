@@ -55,6 +55,50 @@ def fooled(before: Tensor, after: Tensor) -> Tensor:
     return _predicted(before) != _predicted(after)
 
 
+def adversaries(
+    network: Network,
+    weights: Weights,
+    x: Tensor,
+    y: Tensor,
+    *,
+    count: int,
+    epsilon: float,
+    seed: int,
+    batch_size: int = 512,
+) -> tuple[Tensor, Tensor]:
+    """Inputs [n, ...] of which `count`, a random sample of those that can be, fool the network; which they are, [n].
+
+    Values stay within the range of `x`. Harutyunyan et al. 2021, appendix A.7.
+
+    Args:
+        network: f(w, x), to [n, k].
+        weights: of a trained network, w.
+        x: inputs, [n, ...].
+        y: targets, [n, k].
+        count: adversarial examples that there should be.
+        epsilon: ε, on the scale of x.
+        seed: of the sample.
+        batch_size: inputs at a time.
+
+    Raises:
+        ValueError: fewer inputs fool the network at this ε.
+    """
+    low, high = float(x.min()), float(x.max())
+    moved = fast_gradient_sign(network, weights, x, y, epsilon=epsilon, low=low, high=high, batch_size=batch_size)
+    with torch.no_grad():
+        before, after = (torch.cat([network(weights, part) for part in v.split(batch_size)]) for v in (x, moved))
+    successful = fooled(before, after).nonzero().squeeze(1).cpu()
+    if len(successful) < count:
+        raise ValueError(
+            f"sample_info.epsilon={epsilon:g}: {len(successful)} of {len(x)} examples fool the trained network "
+            f"at this distance, and {count} are asked for: raise it, or lower sample_info.adversarial"
+        )
+    chosen = successful[torch.randperm(len(successful), generator=torch.Generator().manual_seed(seed))[:count]]
+    replaced = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    replaced[chosen.to(x.device)] = True
+    return torch.where(replaced.view(-1, *[1] * (x.ndim - 1)), moved, x), replaced
+
+
 def _predicted(outputs: Tensor) -> Tensor:
     return (outputs[:, 0] > 0.5).long() if outputs.shape[1] == 1 else outputs.argmax(1)
 

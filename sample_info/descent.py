@@ -109,6 +109,11 @@ class GradientDescent:
             )
         return change
 
+    def trained(self) -> Weights:
+        """Weights at the end of the training with all examples."""
+        change = self.train(torch.ones(1, len(self.x)))
+        return {name: self.initial[name] + moved[0] for name, moved in change.items()}
+
     def _train(self, c: Tensor, progress: Callable[[int], None]) -> Weights:
         members = _Members(self.initial, len(c), self.learning_rate, self.weight_decay)
         for step in range(self.steps):

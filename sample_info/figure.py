@@ -30,14 +30,13 @@ _PALETTE = (
 
 
 def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Path:
-    """Histograms of F-SI and SI by class, and the ten most and ten least informative images by F-SI."""
+    """Histograms of F-SI and SI by group, or else by class; the ten most and ten least informative images by F-SI."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 7.2), layout="constrained")
         above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=(1, 1.05)))
-        noisy = (examples.given != examples.labels).cpu()
         axes = above.subplots(1, len(scores), squeeze=False)[0]
         for ax, (name, values) in zip(axes, scores.items(), strict=True):
-            _histogram(ax, values, examples, noisy)
+            _histogram(ax, values, _parts(examples))
             ax.set(xlabel=f"{NAMES[name]} (nats)", ylabel="examples")
         axes[0].legend(fontsize=9)
         names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
@@ -47,12 +46,16 @@ def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Pa
     return path
 
 
-def _histogram(ax: Axes, values: Tensor, examples: Examples, noisy: Tensor) -> None:
-    """Stacked by class on a logarithmic axis, wrong labels apart; scores of zero fall into the first bin."""
+def _parts(examples: Examples) -> Mapping[str, Tensor]:
+    """Masks of what histograms tell apart: groups if there are any, else classes."""
+    if examples.groups is not None:
+        return examples.groups.masks()
     labels = examples.labels.cpu()
-    groups = {name: (labels == j) & ~noisy for j, name in enumerate(examples.dataset.class_names)}
-    if bool(noisy.any()):
-        groups["wrong label"] = noisy
+    return {name: labels == j for j, name in enumerate(examples.dataset.class_names)}
+
+
+def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
+    """Stacked on a logarithmic axis; scores of zero fall into the first bin."""
     positive = values[values > 0]
     if not len(positive):
         ax.text(0.5, 0.5, "all scores are zero", ha="center", transform=ax.transAxes)
@@ -60,12 +63,12 @@ def _histogram(ax: Axes, values: Tensor, examples: Examples, noisy: Tensor) -> N
     low, high = float(positive.min()), float(positive.max())
     edges = np.geomspace(low, max(high, low * 1.001), 41).tolist()
     clipped = values.clamp(min=low)
-    colours = [*_PALETTE[: len(examples.dataset.class_names)], "#000000"][: len(groups)]
-    parts = [clipped[mask].numpy() for mask in groups.values()]
-    if len(colours) < len(groups):  # more classes than colours
-        ax.hist(clipped.numpy(), bins=edges, color=_PALETTE[0], label="all classes")
+    if len(parts) > len(_PALETTE):
+        ax.hist(clipped.numpy(), bins=edges, color=_PALETTE[0], label="all")
     else:
-        ax.hist(parts, bins=edges, stacked=True, color=colours, label=[*groups])
+        shown = [clipped[mask].numpy() for mask in parts.values()]
+        labels = [f"{name} ({len(own)})" for name, own in zip(parts, shown, strict=True)]
+        ax.hist(shown, bins=edges, stacked=True, color=_PALETTE[: len(parts)], label=labels)
     ax.set_xscale("log")
 
 
@@ -74,14 +77,16 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
     count = min(_ENDS, len(order))
     rows = {"most informative": order[:count], "least informative": order.flip(0)[:count]}
     axes = figure.subplots(2, count, squeeze=False)
-    train = examples.dataset.splits["train"].images
+    stored = examples.stored(examples.x).cpu()
     for row, (title, positions) in zip(axes, rows.items(), strict=True):
-        images = examples.dataset.pixels(train[examples.chosen.cpu()[positions]])
+        images = examples.dataset.pixels(stored[positions])
         for ax, image, position in zip(row, images, positions.tolist(), strict=True):
             ax.imshow(_drawn(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             given, true = (int(labels[position]) for labels in (examples.given, examples.labels))
             class_names = examples.dataset.class_names
             label = class_names[true] if given == true else f"{class_names[given]} ({class_names[true]})"
+            if examples.groups is not None:
+                label += f"\n{examples.groups.names[int(examples.groups.of[position])]}"
             ax.set_title(f"{label}\n{float(scores[position]):.1e}", fontsize=8)
             ax.set_xticks([])
             ax.set_yticks([])

@@ -59,9 +59,9 @@ def movements(grid: Grid, runs_dir: Path) -> list[Movement]:
     found = []
     for row in grid.rows:
         scores = {
-            column: load_tensors(path)[0]
+            column: tensors
             for column in grid.columns
-            if column in grid.cells[row] and (path := _path(grid.cells[row][column], runs_dir)).exists()
+            if column in grid.cells[row] and (tensors := stored_scores(grid.cells[row][column], runs_dir))
         }
         for before, after in combinations(scores, 2):
             a, b = scores[before], scores[after]
@@ -71,8 +71,10 @@ def movements(grid: Grid, runs_dir: Path) -> list[Movement]:
     return found
 
 
-def _path(result: Mapping[str, Any], runs_dir: Path) -> Path:
-    return runs_dir / result["run_id"] / "scores.safetensors"
+def stored_scores(result: Mapping[str, Any], runs_dir: Path) -> Mapping[str, Tensor]:
+    """What a run has in scores.safetensors; nothing where the file is gone."""
+    path = runs_dir / result["run_id"] / "scores.safetensors"
+    return load_tensors(path)[0] if path.exists() else {}
 
 
 def draw_movements(found: list[Movement], grid: Grid, path: Path) -> Path:

@@ -9,17 +9,15 @@ import torch
 from torch import Tensor
 
 from conf.schema import Target
-from erasure.cache import Cache
 from erasure.classes import ClassSubset
-from erasure.pipeline import ErasedDataset, positions
-from erasure.source import stratified_split
+from erasure.pipeline import ErasedDataset
 from models.classifier import Classifier, count_parameters
 from models.layers import Linear
-from sample_info.label_noise import flip_labels
+from sample_info.descent import GradientDescent
+from sample_info.groups import Groups
 from sample_info.linearized_descent import LinearizedDescent
 from sample_info.settings import SampleInfoSettings
-from train.data import DeviceImages, to_device
-from train.job import Job, erased
+from train.job import Job
 from train.randomness import generator
 
 
@@ -51,6 +49,19 @@ class Problem:
     memory_bytes: float
     left_out: int | None = None
 
+    @property
+    def training(self) -> GradientDescent:
+        """The network's own; the learning rate is of the mean loss here, and of the sum there."""
+        return GradientDescent.of(
+            self.model,
+            dict(self.weights),
+            self.x,
+            self.y.to(self.x.dtype),
+            steps=int(self.descent.steps),
+            learning_rate=self.descent.learning_rate / len(self.x),
+            weight_decay=self.descent.weight_decay,
+        )
+
 
 @dataclass(frozen=True)
 class Examples:
@@ -58,10 +69,10 @@ class Examples:
 
     Attributes:
         index: where each training example stands in the dataset's own images, [n].
-        chosen: where it stands in the training split, [n].
         labels: true ones in 0..k-1, [n].
         given: labels that the network is trained on, [n]; wrong ones with label noise.
-        x: inputs [n, C, H, W].
+        groups: kinds of example beside classes; None where all are alike.
+        x: inputs [n, C, H, W], standardised.
         held_out: test inputs [m, C, H, W].
         held_out_labels: [m].
     """
@@ -70,9 +81,9 @@ class Examples:
     settings: SampleInfoSettings
     dataset: ErasedDataset
     index: Tensor
-    chosen: Tensor
     labels: Tensor
     given: Tensor
+    groups: Groups | None
     x: Tensor
     held_out: Tensor
     held_out_labels: Tensor
@@ -100,6 +111,17 @@ class Examples:
         shape = tuple(self.x.shape[1:])
         return Target(self.job.config["model"]).build(Classifier, shape, self.num_outputs).to(self.x.device).eval()
 
+    def standardised(self, x: Tensor) -> Tensor:
+        """Images as they are stored [n, C, H, W] to what networks see."""
+        return (x - self._channels(self.dataset.channel_mean)) / self._channels(self.dataset.channel_std)
+
+    def stored(self, x: Tensor) -> Tensor:
+        """The inverse."""
+        return x * self._channels(self.dataset.channel_std) + self._channels(self.dataset.channel_mean)
+
+    def _channels(self, statistic: Tensor) -> Tensor:
+        return statistic.to(self.x)[:, None, None]
+
     def targets(self, labels: Tensor) -> Tensor:
         """What outputs should be, [n, k] float64."""
         if self.num_outputs == 1:
@@ -111,11 +133,11 @@ class Examples:
         decided = (outputs[:, 0] > 0.5).long() if self.num_outputs == 1 else outputs.argmax(1)
         return float((decided == labels).double().mean())
 
-    def problem(self, seed: int) -> Problem:
-        """The training from one initialisation."""
+    def problem(self, seed: int, purpose: str = "init") -> Problem:
+        """The training from one initialisation; another one for another purpose."""
         return Problem(
             model=self.model,
-            weights=initial_weights(self.model, seed, self.settings.readout_gain),
+            weights=initial_weights(self.model, seed, self.settings.readout_gain, purpose),
             x=self.x,
             y=self.targets(self.given),
             held_out=self.held_out,
@@ -134,31 +156,10 @@ def restricted(job: Job, settings: SampleInfoSettings) -> Job:
     return replace(job, source=ClassSubset.of(job.source, settings.classes))
 
 
-def load(job: Job) -> Examples:
-    """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
-    settings = SampleInfoSettings(**job.config["sample_info"])
-    dataset = erased(job)
-    data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
-    train, test = data["train"], data["test"]
-    chosen = _sample(train, settings.examples, settings.subset_seed)
-    held_out = _sample(test, settings.held_out, settings.subset_seed)
-    labels = train.labels[chosen]
-    return Examples(
-        job=job,
-        settings=settings,
-        dataset=dataset,
-        index=positions(job.source, Cache(job.config["cache_dir"]))["train"][chosen.cpu()],
-        chosen=chosen,
-        labels=labels,
-        given=flip_labels(labels, len(dataset.class_names), settings.label_noise, settings.subset_seed)[0],
-        x=train.images[chosen],
-        held_out=test.images[held_out],
-        held_out_labels=test.labels[held_out],
-    )
-
-
-def initial_weights(model: Classifier, seed: int, readout_gain: float | None) -> dict[str, Tensor]:
-    """w_0, drawn from the seed.
+def initial_weights(
+    model: Classifier, seed: int, readout_gain: float | None, purpose: str = "init"
+) -> dict[str, Tensor]:
+    """w_0, drawn from the seed and the purpose.
 
     Networks here start with a readout of zeros, at which no other layer has a gradient: a readout of some size makes
     the linearisation see all of them.
@@ -166,7 +167,7 @@ def initial_weights(model: Classifier, seed: int, readout_gain: float | None) ->
     Raises:
         ValueError: a gain for a model without a linear readout.
     """
-    draws = generator(seed, "sample_info", "init")
+    draws = generator(seed, "sample_info", purpose)
     model.reset_parameters(draws)
     if readout_gain is not None:
         readout = getattr(model, "readout", None)
@@ -177,10 +178,3 @@ def initial_weights(model: Classifier, seed: int, readout_gain: float | None) ->
             )
         readout.reset_parameters(draws, gain=readout_gain)
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-
-
-def _sample(split: DeviceImages, most: int, seed: int) -> Tensor:
-    """Indices of a stratified sample of a split, in order; all of it if it has no more."""
-    if len(split) <= most:
-        return torch.arange(len(split), device=split.labels.device)
-    return stratified_split(split.labels.cpu(), most, seed)[1].to(split.labels.device)

@@ -4,14 +4,16 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from erasure.storage import save_tensors, write_text
-from sample_info.comparison import auroc
+from sample_info.comparison import auroc, pearson
 from sample_info.figure import draw_run
 from sample_info.problem import Examples
 from sample_info.scores import Changes, bits
@@ -46,6 +48,9 @@ def save_scores(directory: Path, examples: Examples, scored: Sequence[Scored]) -
     tensors = {name: torch.stack([columns(one)[name] for one in scored]) for name in names}
     about = {"index": examples.index, "label": examples.labels.cpu(), "given_label": examples.given.cpu()}
     metadata = {"seeds": [one.seed for one in scored], "class_names": list(examples.dataset.class_names)}
+    if examples.groups is not None:
+        about["group"] = examples.groups.of
+        metadata["group_names"] = list(examples.groups.names)
     save_tensors(directory / "scores.safetensors", {**about, **tensors}, metadata)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -55,15 +60,17 @@ def save_scores(directory: Path, examples: Examples, scored: Sequence[Scored]) -
     write_text(directory / "scores.csv", text.getvalue())
 
 
-_HEADER = ["seed", "index", "label", "given_label", "class"]
+_HEADER = ["seed", "index", "label", "given_label", "class", "group"]
 
 
 def _rows(examples: Examples, one: Scored, names: Sequence[str]) -> Iterator[list[Any]]:
     own = columns(one)
-    about = zip(examples.index.tolist(), examples.labels.tolist(), examples.given.tolist(), strict=True)
+    groups, n = examples.groups, len(examples.index)
+    group = [""] * n if groups is None else [groups.names[j] for j in groups.of.tolist()]
+    about = zip(examples.index.tolist(), examples.labels.tolist(), examples.given.tolist(), group, strict=True)
     values = zip(*(own[name].tolist() for name in names), strict=True)
-    for (index, label, given), row in zip(about, values, strict=True):
-        yield [one.seed, index, label, given, examples.dataset.class_names[label], *row]
+    for (index, label, given, kind), row in zip(about, values, strict=True):
+        yield [one.seed, index, label, given, examples.dataset.class_names[label], kind, *row]
 
 
 def log_scores(directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored]) -> None:
@@ -85,10 +92,7 @@ def mean_scores(scored: Sequence[Scored]) -> dict[str, Tensor]:
 
 def summary(examples: Examples, scored: Sequence[Scored]) -> dict[str, Any]:
     """What result.json says of the scores; lists have an entry per seed."""
-    noisy = (examples.given != examples.labels).cpu()
-    information = {
-        name: [_summary_of(one.scores[name], examples, noisy) for one in scored] for name in scored[0].scores
-    }
+    information = {name: [_summary_of(one.scores[name], examples) for one in scored] for name in scored[0].scores}
     return {
         "information": information,
         "network": {
@@ -97,11 +101,36 @@ def summary(examples: Examples, scored: Sequence[Scored]) -> dict[str, Any]:
         },
         "references": {name: [one.agreement[name] for one in scored] for name in scored[0].agreement},
         "how": [dict(one.how) for one in scored],
-        "mislabelled": int(noisy.sum()),
+        "groups": _groups(examples, scored),
+        "between_seeds": _between_seeds([one.scores["f_si_nats"] for one in scored]),
     }
 
 
-def _summary_of(scores: Tensor, examples: Examples, noisy: Tensor) -> dict[str, Any]:
+def _groups(examples: Examples, scored: Sequence[Scored]) -> dict[str, Any]:
+    """For each kind of example: how many, mean F-SI, how well F-SI and SI tell them from the others, per seed."""
+    if examples.groups is None:
+        return {}
+    f_si, si = ([one.scores[name] for one in scored] for name in ("f_si_nats", "si_nats"))
+    return {
+        name: {
+            "examples": int(mask.sum()),
+            "mean_nats": [float(scores[mask].mean()) for scores in f_si],
+            "auroc": [auroc(scores, mask) for scores in f_si],
+            "auroc_si": [auroc(scores, mask) for scores in si],
+        }
+        for name, mask in examples.groups.masks().items()
+    }
+
+
+def _between_seeds(scores: Sequence[Tensor]) -> dict[str, Any] | None:
+    """Correlation of F-SI between two initialisations, mean and standard deviation over pairs; None for one seed."""
+    found = [value for a, b in combinations(scores, 2) if (value := pearson(a, b)) is not None]
+    if not found:
+        return None
+    return {"pearson": mean(found), "std": stdev(found) if len(found) > 1 else None}
+
+
+def _summary_of(scores: Tensor, examples: Examples) -> dict[str, Any]:
     """One seed's scores of one kind: mean, median, largest; in bits, too; by class; most and least informative."""
     order, labels = scores.argsort(descending=True), examples.labels.cpu()
     tenth = max(1, len(scores) // 10)
@@ -115,5 +144,4 @@ def _summary_of(scores: Tensor, examples: Examples, noisy: Tensor) -> dict[str, 
         "mean_nats_by_class": [float(scores[labels == j].mean()) for j in range(len(examples.dataset.class_names))],
         "most_informative": examples.index[order[:10]].tolist(),
         "least_informative": examples.index[order[-10:].flip(0)].tolist(),
-        "auroc_mislabelled": auroc(scores, noisy),
     }

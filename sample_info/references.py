@@ -10,7 +10,6 @@ from torch import Tensor
 
 from sample_info.comparison import Reference
 from sample_info.curvature import SquaredLoss
-from sample_info.descent import GradientDescent
 from sample_info.influence import influence
 from sample_info.leave_one_out import LeaveOneOut, examples_to_leave_out
 from sample_info.problem import Problem
@@ -22,17 +21,15 @@ from sample_info.solvers import ConjugateGradients
 def by_retraining(problem: Problem) -> Changes:
     """Train without each example (or without each of a sample of them), by brute force."""
     found = retrain_without_each(
-        _descent(problem), problem.held_out, _examples(problem), memory_bytes=int(problem.memory_bytes)
+        problem.training, problem.held_out, _examples(problem), memory_bytes=int(problem.memory_bytes)
     )
     return _changes(found, len(problem.x))
 
 
 def by_influence(problem: Problem) -> Changes:
     """Influence functions at the weights where training ends, by conjugate gradients on the Gauss-Newton matrix."""
-    descent = _descent(problem)
-    change = descent.train(torch.ones(1, len(problem.x)))
-    trained = {name: descent.initial[name] + moved[0] for name, moved in change.items()}
-    loss = SquaredLoss(descent.network, trained, descent.x, descent.y)
+    descent = problem.training
+    loss = SquaredLoss(descent.network, descent.trained(), descent.x, descent.y)
     found = influence(
         loss,
         problem.held_out,
@@ -45,20 +42,6 @@ def by_influence(problem: Problem) -> Changes:
 
 
 REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence}
-
-
-def _descent(problem: Problem) -> GradientDescent:
-    """The problem's training; its learning rate is of the mean loss, `GradientDescent`'s of the sum."""
-    linearized = problem.descent
-    return GradientDescent.of(
-        problem.model,
-        dict(problem.weights),
-        problem.x,
-        problem.y.to(problem.x.dtype),
-        steps=int(linearized.steps),
-        learning_rate=linearized.learning_rate / len(problem.x),
-        weight_decay=linearized.weight_decay,
-    )
 
 
 def _examples(problem: Problem) -> Tensor:

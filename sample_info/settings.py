@@ -1,6 +1,7 @@
 """What is scored, and how: the options of `conf/sample_info`."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,8 +14,9 @@ class SampleInfoSettings:
     """Options of sample information.
 
     Args:
-        classes: labels that are kept, or "all".
+        classes: labels that are kept, several in a list of their own being one class; or "all".
         examples: n, training examples to score, at most; a stratified sample of the training split.
+        at_most: NAME:COUNT, examples that there are at most of a group: a class that was merged, a part of a mixture.
         held_out: test examples on which predictions are compared, at most.
         subset_seed: of that sample, and of wrong labels; seeds of runs are initialisations.
         steps: t, or "converged" for its limit.
@@ -24,6 +26,8 @@ class SampleInfoSettings:
         sigma: standard deviation of the smoothing noise.
         sgd_batch_size: b of the SGD whose steady state smooths the third score; None leaves that score out.
         label_noise: fraction of the examples that get a wrong label.
+        adversarial: fraction of the examples that are replaced by adversarial ones, see `adversaries`.
+        epsilon: how far those are from the originals, in every pixel, on the scale 0..1.
         readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws.
         projection: of gradients, see `Projection`; "auto" is exact where that is cheap.
         projection_size: numbers kept per layer.
@@ -36,8 +40,9 @@ class SampleInfoSettings:
         ValueError: a value outside its range.
     """
 
-    classes: list[int] | Literal["all"]
+    classes: list[int | list[int]] | Literal["all"]
     examples: int
+    at_most: list[str]
     held_out: int
     subset_seed: int
     steps: float | Literal["converged"]
@@ -47,6 +52,8 @@ class SampleInfoSettings:
     sigma: float
     sgd_batch_size: int | None
     label_noise: float
+    adversarial: float
+    epsilon: float
     readout_gain: float | None
     projection: Literal["auto", "exact", "coordinates", "random"]
     projection_size: int
@@ -63,17 +70,21 @@ class SampleInfoSettings:
             raise ValueError(
                 f"sample_info.reference_examples={self.reference_examples}: must be at least 2, or null for all"
             )
-        if self.references and (self.steps == "converged" or self.time != "discrete"):
-            raise ValueError(
-                f"sample_info.references={self.references}: they train step by step, which "
-                f"sample_info.steps={self.steps}, sample_info.time={self.time} do not: choose a number of steps and "
-                "time=discrete, or references=[]"
-            )
-        for name in ("sigma", "memory_gib"):
+        for name, none in (("references", "[]"), ("adversarial", "0")):
+            if getattr(self, name) and (self.steps == "converged" or self.time != "discrete"):
+                raise ValueError(
+                    f"sample_info.{name}={getattr(self, name)}: networks are trained for it step by step, which "
+                    f"sample_info.steps={self.steps}, sample_info.time={self.time} are not: choose a number of steps "
+                    f"and time=discrete, or {name}={none}"
+                )
+        for name in ("sigma", "memory_gib", "epsilon"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"sample_info.{name}={getattr(self, name)}: must be a positive number")
-        if not 0 <= self.label_noise < 1:
-            raise ValueError(f"sample_info.label_noise={self.label_noise}: must be a fraction, from 0 to less than 1")
+        for name in ("label_noise", "adversarial"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"sample_info.{name}={getattr(self, name)}: must be a fraction, from 0 to less than 1")
+        if odd := [cap for cap in self.at_most if not re.fullmatch(r".+:[1-9]\d*", cap)]:
+            raise ValueError(f"sample_info.at_most={self.at_most}: {odd[0]} is not NAME:COUNT, as in [cat:50,dog:400]")
         if self.readout_gain is not None and not 0 < self.readout_gain < math.inf:
             raise ValueError(
                 f"sample_info.readout_gain={self.readout_gain}: must be positive, or null for what the model draws"
@@ -87,6 +98,11 @@ class SampleInfoSettings:
             self.descent  # noqa: B018
         except ValueError as error:
             raise ValueError(f"sample_info.{error}") from None
+
+    @property
+    def caps(self) -> dict[str, int]:
+        """`at_most` by name."""
+        return {name: int(most) for name, _, most in (cap.rpartition(":") for cap in self.at_most)}
 
     @property
     def descent(self) -> LinearizedDescent:

@@ -1,6 +1,7 @@
-"""What `python -m sample_info` shows: one line per run, and how example by example scores move between erasers."""
+"""The tables that `python -m sample_info` shows: runs, groups of examples, movements, agreement."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from erasure.progress import console
 from erasure.storage import write_text
+from sample_info.agreement import Agreement
 from sample_info.movement import Movement
 from train.compare import Grid, Spread
 
@@ -32,38 +34,93 @@ _CAPTION = (
     "nats at noise sigma, mean over examples (± standard deviation over seeds); top tenth: the share of all F-SI that "
     "the most informative tenth has; accuracy: of the linearised network on test examples. docs/sample_info.md."
 )
+GROUP_HEADINGS = ("dataset · model", "eraser", "group", "examples", "F-SI, mean", "AUROC, F-SI", "AUROC, SI")
+_GROUP_CAPTION = (
+    "Groups of examples (± standard deviation over seeds). AUROC: the probability that an example of the group scores "
+    "above one of the others; 0.5 is chance."
+)
 MOVEMENT_HEADINGS = ("dataset · model", "from", "to", "rank correlation", "median ratio", "still in the top tenth")
 _MOVEMENT_CAPTION = (
     "F-SI example by example, mean over seeds: Spearman's rank correlation, the median of the ratio of the second to "
     "the first, and the share of the first's most informative tenth that is in the second's."
 )
+_AGREEMENT_CAPTION = (
+    "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; on the diagonal between the "
+    "seeds of one run."
+)
 
 
-def print_tables(grid: Grid, movements: Sequence[Movement]) -> None:
-    """One line per run on stdout; one per pair of erasers if there are several."""
+@dataclass(frozen=True)
+class Section:
+    """A table and what its columns mean."""
+
+    headings: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    caption: str
+
+
+def sections(grid: Grid, movements: Sequence[Movement], agreements: Sequence[Agreement]) -> list[Section]:
+    """One line per run; then one per group, per pair of erasers, per run that is compared with others, if any."""
+    found = [
+        Section(HEADINGS, _lines(grid), _CAPTION),
+        Section(GROUP_HEADINGS, _group_lines(grid), _GROUP_CAPTION),
+        Section(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements], _MOVEMENT_CAPTION),
+    ]
+    for agreement in agreements:
+        headings = ["", "run", *(str(j + 1) for j in range(len(agreement.names)))]
+        found.append(Section(headings, agreement_lines(agreement), _AGREEMENT_CAPTION))
+    return [section for section in found if section.lines]
+
+
+def print_tables(shown: Sequence[Section]) -> None:
+    """On stdout."""
     output = console(min_width=150)
-    output.print(_table(HEADINGS, _lines(grid)))
-    output.print(_CAPTION, style="dim", highlight=False)
-    if movements:
-        output.print(_table(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements]))
-        output.print(_MOVEMENT_CAPTION, style="dim", highlight=False)
+    for section in shown:
+        output.print(_table(section.headings, section.lines))
+        output.print(section.caption, style="dim", highlight=False)
 
 
-def write_tables(grid: Grid, movements: Sequence[Movement], path: Path) -> Path:
+def write_tables(shown: Sequence[Section], path: Path) -> Path:
     """The same as Markdown."""
-    text = _markdown(HEADINGS, _lines(grid)) + f"\n{_CAPTION}\n"
-    if movements:
-        rows = _markdown(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements])
-        text += f"\n{rows}\n{_MOVEMENT_CAPTION}\n"
-    write_text(path, text)
+    write_text(path, "\n".join(f"{_markdown(s.headings, s.lines)}\n{s.caption}\n" for s in shown))
     return path
 
 
 def movement_cells(movement: Movement) -> list[str]:
-    """One line of the second table."""
+    """One line of the table of movements."""
     rank = "" if movement.spearman is None else f"{movement.spearman:.3f}"
     names = [movement.row, movement.before, movement.after]
     return [*names, rank, f"{movement.median_ratio:.3g}", f"{movement.overlap:.0%}"]
+
+
+def agreement_lines(agreement: Agreement) -> list[list[str]]:
+    """A row per run: its number, its name, its correlation with every run."""
+    rows = zip(agreement.names, agreement.correlation, strict=True)
+    return [
+        [str(i + 1), name, *("" if value is None else f"{value:.2f}" for value in row)]
+        for i, (name, row) in enumerate(rows)
+    ]
+
+
+def _group_lines(grid: Grid) -> list[list[str]]:
+    return [
+        [
+            *([row, column] if j == 0 else ["", ""]),
+            name,
+            f"{group['examples']:,}",
+            f"{Spread.of(group['mean_nats']):.2e}",
+            *(_auroc(group[key]) for key in ("auroc", "auroc_si")),
+        ]
+        for row in grid.rows
+        for column in grid.columns
+        if column in grid.cells[row]
+        for j, (name, group) in enumerate(grid.cells[row][column]["groups"].items())
+    ]
+
+
+def _auroc(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{Spread.of(known):.3f}" if known else ""
 
 
 def _lines(grid: Grid) -> list[list[str]]:
@@ -92,15 +149,16 @@ def _lines(grid: Grid) -> list[list[str]]:
 
 def _classes(result: Result) -> str:
     classes = result["config"]["sample_info"]["classes"]
-    return f"all {result['num_classes']}" if classes == "all" else ", ".join(map(str, classes))
+    if classes == "all":
+        return f"all {result['num_classes']}"
+    return ", ".join("+".join(map(str, c)) if isinstance(c, list) else str(c) for c in classes)
 
 
 def _notes(result: Result) -> list[str]:
-    """Wrong labels found, correlation with references, the score with SGD's noise."""
+    """How alike seeds are, correlation with references, the score with SGD's noise."""
     information, notes = result["information"], []
-    if result["mislabelled"]:
-        found = [one["auroc_mislabelled"] for one in information["f_si_nats"]]
-        notes.append(f"wrong labels: AUROC {mean(found):.3f}")
+    if result["between_seeds"] is not None:
+        notes.append(f"between seeds: r = {result['between_seeds']['pearson']:.2f}")
     for name, agreements in result["references"].items():
         for kind in ("weight", "prediction"):
             values = [a[kind]["pearson"] for a in agreements if a[kind]["pearson"] is not None]

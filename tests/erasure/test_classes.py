@@ -19,6 +19,18 @@ def test_a_subset_holds_its_classes_relabelled_in_their_order(
     assert len(raw.train) == int(((z == 4) | (z == 9)).sum())
 
 
+def test_several_classes_can_be_one(digits_source: Digits, digits: tuple[Tensor, Tensor]) -> None:
+    x, z = digits
+    subset = ClassSubset.of(digits_source, [[3, 5], 4])
+    raw = subset.load()
+    assert subset.merges
+    assert not ClassSubset.of(digits_source, [3, 4]).merges
+    assert raw.class_names == ("3+5", "4")
+    assert torch.equal(raw.train.images[raw.train.labels == 0].double() / 16, x[(z == 3) | (z == 5)])
+    assert int((raw.train.labels == 1).sum()) == int((z == 4).sum())
+    assert subset.identity()["classes"] == [[3, 5], 4]
+
+
 def test_its_eraser_sees_no_other_class(digits_source: Digits, tmp_path) -> None:
     subset = ClassSubset.of(digits_source, [4, 9])
     dataset = erased_dataset(subset, LeaceEraser, {"rank_tolerance": 1e-10}, dtype=torch.float64, cache=Cache(tmp_path))
@@ -51,7 +63,14 @@ def test_positions_lead_back_to_the_datasets_own_images(digits_source, digits, c
 
 
 @pytest.mark.parametrize(
-    ("classes", "said"), [([4], "at least two"), ([4, 4], "all different"), ([4, 10], "classes 0 to 9")]
+    ("classes", "said"),
+    [
+        ([4], "at least two"),
+        ([4, 4], "all different"),
+        ([[4, 9], 9], "all different"),
+        ([[], 4], "at least two"),
+        ([4, 10], "classes 0 to 9"),
+    ],
 )
 def test_classes_that_there_are_not_are_refused(digits_source: Digits, classes, said) -> None:
     with pytest.raises(ValueError, match=said):

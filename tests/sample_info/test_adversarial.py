@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sample_info.adversarial import fast_gradient_sign, fooled
+from sample_info.adversarial import adversaries, fast_gradient_sign, fooled
 from tests.sample_info.problems import draws, linear, mlp_problem
 
 W = {"W": torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64), "b": torch.zeros(1, dtype=torch.float64)}
@@ -50,3 +50,16 @@ def test_what_makes_no_sense_is_refused() -> None:
         fast_gradient_sign(linear, W, X, X[:, :1], epsilon=0)
     with pytest.raises(ValueError, match=r"targets \[6\]"):
         fast_gradient_sign(linear, W, X, X[:, 0])
+
+
+def test_adversaries_are_successful_ones_and_the_others_stay_as_they_are() -> None:
+    y = torch.where(linear(W, X) > 0.5, 9.0, -9.0).double()  # outputs fall short of their targets, whatever they are
+    moved, replaced = adversaries(linear, W, X, y, count=2, epsilon=2.0, seed=0)
+    assert int(replaced.sum()) == 2
+    assert torch.equal(fooled(linear(W, X), linear(W, moved)), replaced)
+    assert torch.equal(moved[~replaced], X[~replaced])
+    assert (moved - X).abs().max() <= 2.0
+    assert moved.min() >= X.min()
+    assert moved.max() <= X.max()
+    with pytest.raises(ValueError, match=r"sample_info.epsilon=1e-09: 0 of 6 examples"):
+        adversaries(linear, W, X, y, count=2, epsilon=1e-9, seed=0)

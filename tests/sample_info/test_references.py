@@ -34,5 +34,5 @@ def test_a_sample_of_examples_may_be_left_out(command) -> None:
 def test_training_that_is_no_number_of_steps_has_no_reference(command, override: str) -> None:
     outcome = command(VERB, *SMALL, override, "sample_info.references=[influence]")
     assert outcome.code == 2
-    assert "they train step by step" in outcome.err
+    assert "trained for it step by step" in outcome.err
     assert not Path("runs").exists()

@@ -114,9 +114,50 @@ def test_wrong_labels_are_more_informative(command) -> None:
     outcome = command(VERB, *options)
     assert outcome.code == 0, outcome.err
     _, result = the_run()
-    assert result["mislabelled"] == 20
-    assert result["information"]["f_si_nats"][0]["auroc_mislabelled"] > 0.8
-    assert "wrong labels: AUROC" in outcome.out
+    assert result["groups"]["wrong label"]["examples"] == 20
+    assert result["groups"]["wrong label"]["auroc"][0] > 0.8
+    assert result["groups"]["right label"]["auroc"][0] < 0.2
+    assert "wrong label" in outcome.out
+
+
+def test_a_rare_subclass_is_more_informative(command) -> None:
+    options = ["model.width=256", "sample_info.examples=200", "logger.mode=disabled", "seeds=[0,1]"]
+    outcome = command(VERB, *options, "sample_info.classes=[[3,5],4]", "sample_info.at_most=[3:10]")
+    assert outcome.code == 0, outcome.err
+    directory, result = the_run()
+    groups = result["groups"]
+    assert list(groups) == ["3", "4", "5"]
+    assert groups["3"]["examples"] <= 10
+    assert sum(group["examples"] for group in groups.values()) == result["train_size"]
+    assert min(groups["3"]["mean_nats"]) > 2 * max(groups["5"]["mean_nats"])
+    assert "3+5, 4" in outcome.out
+    tensors, metadata = load_tensors(directory / "scores.safetensors")
+    names = [metadata["group_names"][j] for j in tensors["group"].tolist()]
+    assert [metadata["class_names"][j] for j in tensors["label"].tolist()] == [
+        "4" if name == "4" else "3+5" for name in names
+    ]
+    with (directory / "scores.csv").open() as file:
+        assert [row["group"] for row in csv.DictReader(file)] == names * 2
+    assert 0 < result["between_seeds"]["pearson"] <= 1
+
+
+def test_adversarial_examples_are_a_group(command) -> None:
+    options = [*SMALL, "sample_info.learning_rate=0.02", "sample_info.epsilon=0.3", "logger.mode=disabled"]
+    outcome = command(VERB, *options, "sample_info.adversarial=0.1")
+    assert outcome.code == 0, outcome.err
+    _, result = the_run()
+    assert {name: group["examples"] for name, group in result["groups"].items()} == {"original": 54, "adversarial": 6}
+
+
+def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
+    options = [*SMALL, "logger.mode=disabled", "seeds=[0,1]"]
+    outcome = command(VERB, "-m", "model.depth=1,2", "eraser=control,leace", *options)
+    assert outcome.code == 0, outcome.err
+    figure = Path(next(line for line in outcome.out.splitlines() if line.endswith("agreement.png"))[len("figure: ") :])
+    assert Image.open(figure).size[0] > 300
+    table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
+    assert "| digits · mlp (depth=1) · control |" in table
+    assert "| digits · mlp (depth=2) · leace |" in table
 
 
 def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:
@@ -156,6 +197,12 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         ("sample_info.steps=2.5", "whole steps"),
         ("sample_info.learning_rate=10", "diverges on this kernel"),
         ("sample_info.label_noise=1.5", "sample_info.label_noise=1.5"),
+        ("sample_info.at_most=[cat]", "is not NAME:COUNT"),
+        ("sample_info.at_most=[cat:4]", "there is no group cat"),
+        ("sample_info.classes=[[4,9],9]", "all different"),
+        ("sample_info.epsilon=0", "sample_info.epsilon=0"),
+        ("+sample_info={adversarial: 0.5, epsilon: 1e-9}", "0 of 60 examples fool"),
+        ("+sample_info={adversarial: 0.5, steps: converged}", "adversarial=0.5"),
         ("sample_info.sgd_batch_size=4", "positive sample_info.weight_decay"),
         ("sample_info.references=[tracin]", "there is no tracin"),
         ("sample_info.step=1", "did you mean steps"),

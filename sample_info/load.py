@@ -1,0 +1,93 @@
+"""From a job to the examples that are scored: erased, chosen, mislabelled or attacked if asked for, on the device."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from erasure.cache import Cache
+from erasure.classes import ClassSubset
+from erasure.pipeline import positions, raw_images
+from erasure.source import stratified_split
+from sample_info.adversarial import adversaries
+from sample_info.groups import Groups, capped, groups_of
+from sample_info.label_noise import flip_labels
+from sample_info.problem import Examples
+from sample_info.settings import SampleInfoSettings
+from train.data import to_device
+from train.job import Job, erased
+
+
+def load(job: Job) -> Examples:
+    """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
+    settings = SampleInfoSettings(**job.config["sample_info"])
+    dataset = erased(job)
+    data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
+    train, test = data["train"], data["test"]
+    index, groups = _origin(job)
+    chosen = _choose(train.labels.cpu(), groups, settings)
+    held_out = _sample(test.labels.cpu(), settings.held_out, settings.subset_seed)
+    labels = train.labels[chosen.to(job.device)]
+    given, wrong = flip_labels(labels, len(dataset.class_names), settings.label_noise, settings.subset_seed)
+    marks = [] if groups is None else [groups[chosen].present()]
+    if settings.label_noise:
+        marks.append(Groups.marked(wrong, "wrong label", "right label"))
+    examples = Examples(
+        job=job,
+        settings=settings,
+        dataset=dataset,
+        index=index[chosen],
+        labels=labels,
+        given=given,
+        groups=Groups.crossed(marks),
+        x=train.images[chosen.to(job.device)],
+        held_out=test.images[held_out.to(job.device)],
+        held_out_labels=test.labels[held_out.to(job.device)],
+    )
+    if not settings.adversarial:
+        return examples
+    x, attacked = _attacked(examples)
+    marks.append(Groups.marked(attacked, "adversarial", "original"))
+    return replace(examples, x=x, groups=Groups.crossed(marks))
+
+
+def _origin(job: Job) -> tuple[Tensor, Groups | None]:
+    """Where training images stand in the whole dataset, and what kinds there are of them."""
+    cache = Cache(job.config["cache_dir"])
+    index = positions(job.source, cache)["train"]
+    whole = raw_images(job.source.base if isinstance(job.source, ClassSubset) else job.source, cache)
+    return index, groups_of(job.source, whole, index)
+
+
+def _choose(labels: Tensor, groups: Groups | None, settings: SampleInfoSettings) -> Tensor:
+    """Positions of the examples that are scored, ascending: groups capped, then every class and group in proportion."""
+    kept = capped(groups, settings.caps, settings.subset_seed)
+    strata = labels if groups is None else groups.of * (int(labels.max()) + 1) + labels
+    if kept is None:
+        return _sample(strata, settings.examples, settings.subset_seed)
+    return kept[_sample(strata[kept], settings.examples, settings.subset_seed)]
+
+
+def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
+    """Positions of a stratified sample, ascending; all if there are no more."""
+    if len(strata) <= most:
+        return torch.arange(len(strata))
+    return stratified_split(strata, most, seed)[1]
+
+
+def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
+    """Inputs of which some are adversarial, and which."""
+    settings, problem = examples.settings, examples.problem(examples.described["seeds"][0], "adversary")
+    stored = examples.stored(examples.x)
+    x, attacked = adversaries(
+        lambda weights, x: problem.training.network(weights, examples.standardised(x)),
+        problem.training.trained(),
+        stored,
+        problem.y.to(stored.dtype),
+        count=round(settings.adversarial * len(stored)),
+        epsilon=settings.epsilon,
+        seed=settings.subset_seed,
+        batch_size=problem.batch_size,
+    )
+    # originals as they were, not rounded twice
+    return torch.where(attacked[:, None, None, None], examples.standardised(x), examples.x), attacked
