@@ -19,14 +19,15 @@ AXES = {"information/*": "seed"}
 
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
-    return carry_out(_job(config), load, score, axes=AXES, group=group)
+    return carry_out(job_of(config), load, score, axes=AXES, group=group)
 
 
 def directory(config: Mapping[str, Any]) -> Path:
-    return _job(config).run().directory
+    return job_of(config).run().directory
 
 
-def _job(config: Mapping[str, Any]) -> Job:
+def job_of(config: Mapping[str, Any]) -> Job:
+    """The job that a configuration describes, on the classes that it names."""
     settings = SampleInfoSettings(**config["sample_info"])
     require_known(settings.references, REFERENCES)
     return restricted(Job.from_config("sample_info", config), settings)
