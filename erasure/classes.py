@@ -1,10 +1,11 @@
 """A dataset restricted to some of its classes, as a dataset of its own."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from erasure.source import LabelledImages, RawImages, Source
 
@@ -59,5 +60,18 @@ class ClassSubset(Source):
             new = labels[images.labels]
             return LabelledImages(images.images, new)[(new >= 0).nonzero().squeeze(1)]
 
-        names = tuple(raw.class_names[c] for c in self.classes)
-        return RawImages(part(raw.train), None if raw.test is None else part(raw.test), names, raw.max_value)
+        kept = labels[raw.train.labels] >= 0
+        return replace(
+            raw,
+            train=part(raw.train),
+            test=None if raw.test is None else part(raw.test),
+            class_names=tuple(raw.class_names[c] for c in self.classes),
+            parts=_counted(raw.parts, kept),
+        )
+
+
+def _counted(parts: Mapping[str, int], kept: Tensor) -> dict[str, int]:
+    """How many of each part's consecutive images are kept; they stay consecutive."""
+    if not parts:
+        return {}
+    return {name: int(own.sum()) for name, own in zip(parts, kept.split([*parts.values()]), strict=True)}

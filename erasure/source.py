@@ -38,6 +38,7 @@ class RawImages:
         class_names: one per label.
         max_value: the brightest value a uint8 pixel can take (255; 16 for the digits).
         bounded: values outside 0..1 are no possible image; not so for vectors.
+        parts: of a mixture, how many consecutive training images came from each part, by its name, in order.
     """
 
     train: LabelledImages
@@ -45,6 +46,7 @@ class RawImages:
     class_names: tuple[str, ...]
     max_value: int = 255
     bounded: bool = True
+    parts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def admissible(self) -> tuple[float, float]:
