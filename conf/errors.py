@@ -34,7 +34,13 @@ def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
     if not name or group not in selected:
         return unknown_key(group, [*groups(), *common_keys(verb)])
     for choice in selected[group]:
-        options = [option for option in keys(group, choice) if option not in ("name", "_target_")]
-        if name.split(".")[0] not in options:
-            return unknown_key(name, options, what=f"{group}={choice} option ")
+        own: object = keys(group, choice)
+        for depth, part in enumerate(parts := name.split(".")):
+            if not isinstance(own, dict):
+                break
+            if part not in own:
+                options = [option for option in own if option not in ("name", "_target_")]
+                place = "".join(f"{outer}." for outer in parts[:depth])
+                return unknown_key(place + part, [place + option for option in options], f"{group}={choice} option ")
+            own = own[part]
     return f"'{key}' cannot be set: it has no keys of its own"

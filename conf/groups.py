@@ -25,9 +25,20 @@ def keys(group: str, choice: str) -> dict[str, Any]:
     assert isinstance(content, dict)
     merged: dict[str, Any] = {}
     for entry in content.pop("defaults", []):
-        if entry != "_self_":
+        if isinstance(entry, dict):  # {"/dataset@parts.mnist": "mnist"}: the keys of dataset=mnist below parts.mnist
+            for where, parent in entry.items():
+                other, _, place = where.removeprefix("/").partition("@")
+                _below(merged, place).update(keys(other, parent))
+        elif entry != "_self_":
             merged |= keys(group, entry)
     return merged | {str(key): value for key, value in content.items()}
+
+
+def _below(nested: dict[str, Any], place: str) -> dict[str, Any]:
+    """The dictionary at a dotted place, made where there is none."""
+    for key in place.split("."):
+        nested = nested.setdefault(key, {})
+    return nested
 
 
 def common_keys(verb: str) -> list[str]:

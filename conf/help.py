@@ -49,8 +49,13 @@ def _title(group: str, choice: str) -> str:
 def _options(group: str, choice: str) -> list[str]:
     """A choice's lines, with those of the choice it builds on."""
     path = CONF / group / f"{choice}.yaml"
-    parents = [line[4:] for line in path.read_text().splitlines() if line.startswith("  - ") and "_self_" not in line]
-    return _own_lines(*(CONF / group / f"{parent}.yaml" for parent in parents), path)
+    defaults = [line[4:] for line in path.read_text().splitlines() if line.startswith("  - ") and "_self_" not in line]
+    parents = [CONF / group / f"{entry}.yaml" for entry in defaults if "@" not in entry]
+    placed = [entry.partition("@")[2].partition(": ") for entry in defaults if "@" in entry]
+    whole = [
+        f"{place}.*: keys of {group}={choice}; another: {group}@{group}.{place}=CHOICE" for place, _, choice in placed
+    ]
+    return whole + _own_lines(*parents, path)
 
 
 def _own_lines(*paths: Path) -> list[str]:

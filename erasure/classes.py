@@ -1,10 +1,11 @@
 """A dataset restricted to some of its classes, as a dataset of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from erasure.source import LabelledImages, RawImages, Source
 
@@ -81,4 +82,12 @@ class ClassSubset(Source):
             train=part(raw.train),
             test=None if raw.test is None else part(raw.test),
             class_names=tuple("+".join(raw.class_names[label] for label in merged) for merged in self.classes),
+            parts=_counted(raw.parts, labels[raw.train.labels] >= 0),
         )
+
+
+def _counted(parts: Mapping[str, int], kept: Tensor) -> dict[str, int]:
+    """How many of each part's consecutive images are kept; they stay consecutive."""
+    if not parts:
+        return {}
+    return {name: int(own.sum()) for name, own in zip(parts, kept.split([*parts.values()]), strict=True)}

@@ -102,7 +102,8 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         tensors = {"train.images": raw.train.images, "train.labels": raw.train.labels}
         if raw.test is not None:
             tensors |= {"test.images": raw.test.images, "test.labels": raw.test.labels}
-        return tensors, {"class_names": list(raw.class_names), "max_value": raw.max_value, "bounded": raw.bounded}
+        described = {"class_names": list(raw.class_names), "max_value": raw.max_value, "bounded": raw.bounded}
+        return tensors, described | {"parts": dict(raw.parts)}
 
     tensors, metadata = cache.fetch(raw_key(source), build)
     test = LabelledImages(tensors["test.images"], tensors["test.labels"]) if "test.images" in tensors else None
@@ -112,6 +113,7 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         tuple(metadata["class_names"]),
         metadata["max_value"],
         metadata.get("bounded", True),  # entries older than vectors
+        metadata.get("parts", {}),  # entries older than mixtures
     )
 
 

@@ -38,7 +38,7 @@ class RawImages:
         class_names: one per label.
         max_value: the brightest value a uint8 pixel can take (255; 16 for the digits).
         bounded: values outside 0..1 are no possible image; not so for vectors.
-        parts: of a mixture of datasets: how many of the training images, in order, are of each.
+        parts: of a mixture, how many consecutive training images came from each part, by its name, in order.
     """
 
     train: LabelledImages

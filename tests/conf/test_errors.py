@@ -38,6 +38,18 @@ CASES = {
     "seeds not a list": (["seeds=5"], "seeds=5: input should be a valid list"),
     "removed option": (["~model.width"], "model.width is missing: set it with model.width=VALUE"),
     "mandatory value": (["dataset=image_folder"], "dataset.root is missing: set it with dataset.root=VALUE"),
+    "mistyped option of a part": (
+        ["dataset=mnist_svhn", "dataset.parts.mnist.rot=x"],
+        "unknown dataset=mnist_svhn option parts.mnist.rot: did you mean parts.mnist.root? choose from parts.mnist.",
+    ),
+    "no such part": (
+        ["dataset=mnist_svhn", "dataset.parts.minst.root=x"],
+        "unknown dataset=mnist_svhn option parts.minst: did you mean parts.mnist? choose from parts.mnist, parts.svhn",
+    ),
+    "part that is not here": (
+        ["dataset=mnist_svhn", "dataset.parts.mnist.root=/nowhere"],
+        "dataset mnist is not in /nowhere: fetch it with python -m scripts.prepare dataset=mnist dataset.root=/nowhere",
+    ),
     "no such folder": (
         ["dataset=image_folder", "dataset.root=/nowhere"],
         "dataset.root=/nowhere: no folder /nowhere/train; expected images in /nowhere/train/<class>/*.png or *.jpg",

@@ -1,0 +1,129 @@
+"""Several datasets in one task: which of them tells a network more?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torchvision.transforms.v2 import functional as F
+
+from conf.schema import Target, check_target
+from erasure.source import LabelledImages, RawImages, Source, stratified_split
+from erasure.storage import fingerprint
+
+_SAMPLE_SEED = 0  # of `images_per_part`: which images there are is no question of splits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture(Source):
+    """Images of several datasets with as many classes each, brought to one size; labels correspond by number.
+
+    Where every part has an official test split, these together are the mixture's. Else all images of all parts,
+    official test images included, are pooled and split as those of any dataset. How the parts themselves would be
+    split, flipped or normalised has no effect. Images are 8-bit, 0..255, unless a part's are floating.
+
+    Args:
+        parts: name -> dataset: a `Source`, or the section of a configuration that describes one.
+        size: side in pixels that all images are brought to, bilinear, antialiased.
+        channels: 3 for colour, grey images being repeated; 1 for grey, colours being turned into luminance
+            (0.2989 R + 0.587 G + 0.114 B, as torchvision does).
+        images_per_part: of each part's images, training and test (or pooled), at most so many, a fixed stratified
+            sample: for parts of very different size. None for all.
+
+    Raises:
+        ValueError: no parts, or a number out of range.
+    """
+
+    parts: Mapping[str, Any]
+    size: int
+    channels: Literal[1, 3]
+    images_per_part: int | None
+
+    locations: ClassVar[tuple[str, ...]] = ("parts",)  # what they are is part of `content`, where they lie is not
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise ValueError("dataset.parts={}: a mixture needs at least one dataset")
+        for name in ("size", "images_per_part"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"dataset.{name}={value}: must be at least 1")
+
+    @cached_property
+    def sources(self) -> Mapping[str, Source]:
+        """The parts as datasets, in order."""
+        return {name: _built(name, part) for name, part in self.parts.items()}
+
+    def content(self) -> str:
+        """Digest of what the parts are, in order."""
+        return fingerprint([[name, part.stored_identity()] for name, part in self.sources.items()])
+
+    def fetch(self) -> None:
+        for part in self.sources.values():
+            part.fetch()
+
+    def load(self) -> RawImages:
+        """The parts' images one after the other; `RawImages.parts` says how many of each.
+
+        Raises:
+            ValueError: parts with different numbers of classes, or that are vectors.
+        """
+        raw = {name: part.load() for name, part in self.sources.items()}
+        self._require_fitting(raw)
+        official = all(part.test is not None for part in raw.values())
+        floating = any(part.train.images.is_floating_point() for part in raw.values())
+        train = [self._brought(_training(part, official), part.max_value, floating) for part in raw.values()]
+        held_out = [self._brought(p.test, p.max_value, floating) for p in raw.values() if official and p.test]
+        return RawImages(
+            _joined(train),
+            _joined(held_out) if official else None,
+            tuple("/".join(dict.fromkeys(names)) for names in zip(*(p.class_names for p in raw.values()), strict=True)),
+            parts={name: len(part) for name, part in zip(raw, train, strict=True)},
+        )
+
+    def _require_fitting(self, raw: Mapping[str, RawImages]) -> None:
+        first, *others = raw
+        k = len(raw[first].class_names)
+        for name in others:
+            if (other := len(raw[name].class_names)) != k:
+                raise ValueError(
+                    f"dataset.parts: {first} has {k} classes, {name} has {other}: labels correspond by number, so "
+                    "all parts of a mixture must have the same number of classes"
+                )
+        if vectors := [name for name in raw if not raw[name].bounded]:
+            raise ValueError(f"dataset.parts.{vectors[0]}: vectors cannot be brought to one size: choose images")
+
+    def _brought(self, part: LabelledImages, max_value: int, floating: bool) -> LabelledImages:
+        """A sample of a part's images, [n, channels, size, size], 0..255 or floating."""
+        if self.images_per_part is not None and len(part) > self.images_per_part:
+            part = part[stratified_split(part.labels, self.images_per_part, _SAMPLE_SEED)[1]]
+        images = _values(part.images, max_value, floating)
+        if images.shape[1] != self.channels:
+            images = F.grayscale_to_rgb(images) if self.channels == 3 else F.rgb_to_grayscale(images)
+        if tuple(images.shape[2:]) != (self.size, self.size):
+            images = F.resize(images, [self.size, self.size], antialias=True)
+        return LabelledImages(images.contiguous(), part.labels)
+
+
+def _built(name: str, part: Any) -> Source:
+    if isinstance(part, Source):
+        return part
+    return Target(check_target(f"dataset.parts.{name}", part)).build(Source)
+
+
+def _training(raw: RawImages, official: bool) -> LabelledImages:
+    return raw.train if official or raw.test is None else _joined([raw.train, raw.test])
+
+
+def _joined(parts: list[LabelledImages]) -> LabelledImages:
+    return LabelledImages(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
+
+
+def _values(images: Tensor, max_value: int, floating: bool) -> Tensor:
+    """uint8 0..max_value to 0..255, or to 0..1 in float32; floating images are on that scale already."""
+    if images.is_floating_point():
+        return images.float()
+    if floating:
+        return images.float() / max_value
+    return images if max_value == 255 else (images.float() * (255 / max_value)).round().to(torch.uint8)

@@ -1,0 +1,258 @@
+"""Mixtures of datasets in their real formats: what is brought to one size, counted, refused, remembered."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torchvision.datasets as published
+from torch import Tensor
+
+from conf.compose import composed
+from conf.schema import Target
+from erasure.cache import Cache
+from erasure.classes import ClassSubset
+from erasure.datasets.arrays import Arrays
+from erasure.datasets.digits import Digits
+from erasure.datasets.image_folder import ImageFolder
+from erasure.datasets.mixture import Mixture
+from erasure.datasets.mnist import Mnist
+from erasure.datasets.svhn import Svhn
+from erasure.pipeline import positions, raw_images, raw_key
+from erasure.source import MissingDataError, Source, splits
+from erasure.storage import load_tensors, save_tensors
+from mdl.__main__ import VERB as MDL
+from sample_info.__main__ import VERB as SAMPLE_INFO
+from scripts.prepare import main as prepare
+from tests.erasure.published_files import CIFAR_NAMES, OPTIONS, write_cifar10, write_mnist, write_svhn
+from tests.erasure.server import serving
+from tests.erasure.test_image_folder import folder, write_images
+from train.__main__ import VERB as TRAIN
+
+
+def mixture(parts: dict[str, Any], **changes: Any) -> Mixture:
+    options = {"size": 32, "channels": 3, "images_per_part": None, "name": "both", **OPTIONS}
+    return Mixture(parts=parts, **(options | changes))
+
+
+@pytest.fixture
+def mnist_and_svhn(tmp_path: Path, monkeypatch) -> tuple[Mnist, Svhn]:
+    root = tmp_path / "data"
+    return write_mnist(root / "a", monkeypatch)[0], write_svhn(root / "b", monkeypatch)[0]
+
+
+def test_official_splits_stay_and_images_keep_their_order(mnist_and_svhn) -> None:
+    mnist, svhn = mnist_and_svhn
+    raw = mixture({"mnist": mnist, "svhn": svhn}).load()
+    assert dict(raw.parts) == {"mnist": 60, "svhn": 50}
+    assert raw.train.images.shape == (110, 3, 32, 32)
+    assert raw.train.images.dtype == torch.uint8
+    assert raw.test is not None
+    assert len(raw.test) == 20 + 30
+    assert raw.class_names == tuple("0123456789")
+    assert torch.equal(raw.train.images[60:], svhn.load().train.images)  # of that size and colour already
+    grey = raw.train.images[:60]
+    assert torch.equal(grey[:, 0], grey[:, 1])
+    assert torch.equal(grey[:, 0], grey[:, 2])
+    labels = torch.cat([mnist.load().train.labels, svhn.load().train.labels])
+    assert torch.equal(raw.train.labels, labels)
+
+
+def test_without_official_splits_everything_is_pooled(digits_source: Digits, tmp_path, monkeypatch) -> None:
+    cifar10, images, labels = write_cifar10(tmp_path / "data", monkeypatch)
+    raw = mixture({"photographs": cifar10, "digits": digits_source}, size=8, channels=1).load()
+    assert raw.test is None
+    assert dict(raw.parts) == {"photographs": 240, "digits": 1797}
+    assert raw.class_names[1] == "automobile/1"
+    assert raw.train.labels[:200].tolist() == labels
+    assert torch.equal(raw.train.images[240:].float().mul(16 / 255).round(), digits_source.load().train.images.float())
+    assert (raw.max_value, int(raw.train.images[240:].max())) == (255, 255)
+    luminance = (images * np.array([0.2989, 0.587, 0.114])[:, None, None]).sum(1)
+    expected = luminance.reshape(-1, 8, 4, 8, 4).mean((2, 4))  # not exactly: the filter is a triangle
+    assert np.corrcoef(raw.train.images[:200, 0].numpy().ravel(), expected.ravel())[0, 1] > 0.8
+    sizes = {name: len(part) for name, part in splits(mixture({"d": digits_source}), raw).items()}
+    assert sum(sizes.values()) == 2037
+    assert sizes["test"] == 407
+
+
+def test_shrinking_averages_instead_of_picking_pixels(tmp_path: Path) -> None:
+    """A chequerboard of single pixels is grey from afar; without antialiasing it stays black or white."""
+    board = (torch.arange(32)[:, None] + torch.arange(32)) % 2
+
+    class Board(Digits):
+        def load(self):
+            raw = super().load()
+            images = (16 * board).to(torch.uint8).expand(len(raw.train), 1, 32, 32)
+            return dataclasses.replace(raw, train=dataclasses.replace(raw.train, images=images))
+
+    small = mixture({"board": Board(name="board", **OPTIONS)}, size=8, channels=1).load().train.images
+    assert float((small[0, 0, 1:-1, 1:-1].float() - 127.5).abs().max()) < 3
+    picked = 255 * board[::4, ::4]
+    assert set(picked.flatten().tolist()) <= {0, 255}
+
+
+def test_a_floating_part_makes_all_floating(digits_source: Digits) -> None:
+    class Floating(Digits):
+        def load(self):
+            raw = super().load()
+            images = raw.train.images.double() / 16
+            return dataclasses.replace(raw, train=dataclasses.replace(raw.train, images=images))
+
+    raw = mixture({"f": Floating(name="f", **OPTIONS), "d": digits_source}, size=8, channels=1).load()
+    assert raw.train.images.dtype == torch.float32
+    assert torch.equal(raw.train.images[:1797], raw.train.images[1797:])
+    assert float(raw.train.images.max()) == 1.0
+
+
+def test_a_sample_of_each_part_is_fixed_and_stratified(digits_source: Digits, mnist_and_svhn) -> None:
+    parts: dict[str, Any] = {"digits": digits_source, "mnist": mnist_and_svhn[0]}
+    raw = mixture(parts, images_per_part=40, split_seed=5).load()
+    assert dict(raw.parts) == {"digits": 40, "mnist": 40}
+    assert raw.train.labels[40:].bincount().tolist() == [4] * 10
+    again = mixture(parts, images_per_part=40).load()
+    assert torch.equal(raw.train.images, again.train.images)
+    assert len(mixture(parts, images_per_part=70).load().train) == 70 + 70
+    assert len(mixture(parts, images_per_part=80).load().train) == 80 + 80  # training and test images, pooled
+
+
+def test_parts_must_have_as_many_classes(digits_source: Digits, tmp_path: Path) -> None:
+    write_images(tmp_path / "pets", "train", 3)
+    pets = folder(tmp_path / "pets")
+    with pytest.raises(ValueError, match=r"dataset\.parts: digits has 10 classes, pets has 2: .*same number") as error:
+        mixture({"digits": digits_source, "pets": pets}).load()
+    assert "\n" not in str(error.value)
+
+
+def test_vectors_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", x=np.eye(4), y=np.array([0, 1, 0, 1]))
+    with pytest.raises(ValueError, match=r"dataset\.parts\.v: vectors cannot be brought to one size"):
+        mixture({"v": Arrays(name="v", path=str(tmp_path / "v.npz"), **OPTIONS)}).load()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"parts": {}}, "at least one dataset"),
+        ({"size": 0}, "dataset.size=0: must be at least 1"),
+        ({"images_per_part": 0}, "dataset.images_per_part=0: must be at least 1"),
+        ({"parts": {"a": {"name": "a"}}}, r"dataset\.parts\.a\._target_ is missing: every dataset names itself"),
+        ({"parts": {"a": {"name": "a", "_target_": "erasure.Eraser"}}}, "must be a subclass of erasure.source.Source"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_loaded(digits_source: Digits, changes, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        mixture(**({"parts": {"digits": digits_source}} | changes))
+
+
+def test_a_section_of_a_configuration_is_built_and_checked() -> None:
+    section = {"name": "digits", "_target_": "erasure.datasets.digits.Digits", **OPTIONS, "normalize": "none"}
+    section["gradient_weights"] = {}
+    assert isinstance(mixture({"digits": section}).sources["digits"], Digits)
+    with pytest.raises(ValueError, match=r"dataset\.parts\.digits\.test_fraction=much: "):
+        mixture({"digits": section | {"test_fraction": "much"}})
+    with pytest.raises(ValueError, match=r"unknown key dataset\.parts\.digits\.rot"):
+        mixture({"digits": section | {"rot": 1}})
+
+
+def test_identity_is_what_the_parts_are_not_where_they_lie_or_how_they_are_split(mnist_and_svhn) -> None:
+    mnist, svhn = mnist_and_svhn
+    here = mixture({"mnist": mnist, "svhn": svhn})
+
+    def same(*parts: Source, **changes: Any) -> bool:
+        other = mixture(dict(zip(("mnist", "svhn"), parts, strict=True)), **changes)
+        assert (other.identity() == here.identity()) == (raw_key(other) == raw_key(here))
+        return other.identity() == here.identity()
+
+    assert same(dataclasses.replace(mnist, root="/nowhere", split_seed=7, flip=True, normalize="zscore"), svhn)
+    assert not same(svhn, mnist)
+    assert not same(mnist, mnist)
+    assert not same(mnist, svhn, size=16)
+    assert not same(mnist, svhn, images_per_part=10)
+    assert mixture({"svhn": svhn, "mnist": mnist}).identity() != here.identity()
+    assert mixture({"mnist": mnist, "svhn": svhn}, split_seed=1).identity() != here.identity()
+
+
+def test_the_cache_keeps_how_many_images_came_from_where(mnist_and_svhn, tmp_path: Path, monkeypatch) -> None:
+    source, cache = mixture(dict(zip(("mnist", "svhn"), mnist_and_svhn, strict=True))), Cache(tmp_path / "cache")
+    first = raw_images(source, cache)
+    monkeypatch.setattr(Mixture, "load", None)
+    again = raw_images(dataclasses.replace(source, validation_size=9), cache)
+    assert list(again.parts.items()) == [("mnist", 60), ("svhn", 50)] == list(first.parts.items())
+    assert torch.equal(again.train.images, first.train.images)
+
+
+def test_entries_from_before_there_were_mixtures_still_load(mnist_and_svhn, tmp_path: Path, monkeypatch) -> None:
+    mnist, cache = mnist_and_svhn[0], Cache(tmp_path / "cache")
+    raw_images(mnist, cache)
+    path = cache.path(raw_key(mnist))
+    tensors, metadata = load_tensors(path)
+    assert metadata.pop("parts") == {}
+    save_tensors(path, tensors, metadata)
+    monkeypatch.setattr(Mnist, "load", None)
+    assert raw_images(mnist, cache).parts == {}
+
+
+@pytest.mark.parametrize("classes", [(4, 9), (7, 0, 3)])
+def test_some_classes_of_a_mixture_know_their_parts(mnist_and_svhn, classes, tmp_path: Path) -> None:
+    whole = mixture(dict(zip(("mnist", "svhn"), mnist_and_svhn, strict=True)))
+    subset, cache = ClassSubset.of(whole, classes), Cache(tmp_path / "cache")
+    raw = raw_images(subset, cache)
+    of_part: dict[str, Tensor] = {name: part.load().train.labels for name, part in whole.sources.items()}
+    expected = {name: sum(int((labels == c).sum()) for c in classes) for name, labels in of_part.items()}
+    assert dict(raw.parts) == expected
+    assert sum(raw.parts.values()) == len(raw.train)
+    places = positions(subset, cache)["train"]  # in the whole mixture: its parts group them
+    assert int((places < 60).sum()) + int((places >= 60).sum()) == len(places)
+    assert int(places.max()) >= 60
+
+
+def test_what_is_missing_is_fetched_and_prepared(mnist_and_svhn, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = mixture(dict(zip(("mnist", "svhn"), mnist_and_svhn, strict=True)))
+    (tmp_path / "data" / "a" / "MNIST" / "raw").rename(tmp_path / "server")
+    with pytest.raises(MissingDataError, match="dataset mnist is not in .*: fetch it with python -m scripts.prepare"):
+        source.load()
+    with serving(tmp_path / "server") as address:
+        monkeypatch.setattr(published.MNIST, "mirrors", [f"{address}/"])
+        code = prepare(["dataset=mnist_svhn", "dataset.parts.mnist.root=data/a", "dataset.parts.svhn.root=data/b"])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    assert "dataset mnist is not in data/a: fetching" in shown.err
+    assert "mnist_svhn: 160 images, 3×32×32, 10 classes, ready in" in shown.out
+    assert len(source.load().train) == 110
+
+
+@pytest.mark.parametrize("verb", [MDL, TRAIN, SAMPLE_INFO], ids=lambda verb: verb.name)
+def test_every_verb_takes_it_as_any_dataset(verb, mnist_and_svhn, tmp_path: Path, command) -> None:
+    roots = [
+        f"dataset.parts.{part}.root={tmp_path / 'data' / place}" for part, place in (("mnist", "a"), ("svhn", "b"))
+    ]
+    options = ["dataset=mnist_svhn", "dataset.size=6", *roots, "logger.mode=disabled", "seeds=[0]", "eraser=leace"]
+    if verb is SAMPLE_INFO:
+        options += ["model.width=16", "sample_info.classes=all", "sample_info.examples=50"]
+    else:
+        options += ["model=linear", "train=quick", "train.max_epochs=2"]
+        options += ["mdl.num_chunks=2", "mdl.min_chunk=30"] if verb is MDL else []
+    outcome = command(verb, *options)
+    assert outcome.code == 0, outcome.err
+    assert "mnist_svhn · " in outcome.out
+    assert len(list(Path("cache").glob("mnist_svhn-raw-*"))) == 1
+
+
+def test_a_part_can_be_another_dataset_from_the_command_line(tmp_path: Path) -> None:
+    """Hydra's own syntax for a choice at another place."""
+    overrides = ["dataset=digits_cifar10", "dataset@dataset.parts.photographs=image_folder"]
+    config = composed(TRAIN.name, [*overrides, "dataset.parts.photographs.root=/nowhere"], TRAIN.sections)
+    source = Target(config["dataset"]).build(Mixture)
+    assert isinstance(source.sources["digits"], Digits)
+    assert isinstance(source.sources["photographs"], ImageFolder)
+    alone = composed(TRAIN.name, ["dataset=mnist_svhn", "~dataset.parts.svhn"], TRAIN.sections)
+    assert list(Target(alone["dataset"]).build(Mixture).sources) == ["mnist"]
+
+
+def test_class_names_differ_only_where_they_do(tmp_path: Path, monkeypatch, digits_source: Digits) -> None:
+    cifar10, *_ = write_cifar10(tmp_path / "data", monkeypatch)
+    raw = mixture({"d": digits_source, "again": digits_source, "c": cifar10}, size=8, images_per_part=20).load()
+    assert raw.class_names == tuple(f"{i}/{name}" for i, name in enumerate(CIFAR_NAMES))
