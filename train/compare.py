@@ -1,6 +1,7 @@
 """Runs side by side: rows of datasets and models, columns of erasers, differences paired by seed."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Any
 Result = Mapping[str, Any]
 
 _PAIRED = ("dataset", "model", "train", "mdl", "sample_info", "seeds", "dtype")  # all that a run and its control share
+
+_PLAIN = re.compile(r"^(model|eraser|sample_info)\.")  # sections that an option's name says
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def labels(descriptions: Sequence[Mapping[str, Any]], named: Sequence[str]) -> l
     written = []
     for name, own in zip(names, flat, strict=True):
         varying = [k for k in own if len(seen[name][k]) > 1 or holders[name, k] < counts[name]]
-        options = ", ".join(f"{key.removeprefix('model.').removeprefix('eraser.')}={own[key]}" for key in varying)
+        options = ", ".join(f"{_PLAIN.sub('', key)}={own[key]}" for key in varying)
         written.append(f"{name} ({options})" if options else name)
     return written
 
