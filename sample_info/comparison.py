@@ -1,16 +1,17 @@
 """How well scores agree: with references, with wrong labels, with each other."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
+from sample_info.leave_one_out import LeaveOneOut
 from sample_info.problem import Problem
 from sample_info.scores import Changes
 
-Reference = Callable[[Problem], Changes]  # what leaving each example out changes, found some other way
+Reference = Callable[[Problem, Tensor], Iterator[LeaveOneOut]]  # leaves out the examples given, found some other way
 
 
 def require_known(names: Sequence[str], references: Mapping[str, Reference]) -> None:

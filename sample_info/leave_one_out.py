@@ -1,7 +1,8 @@
 """What leaving out one training example does to a network: the quantity that references measure or estimate."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -23,6 +24,26 @@ class LeaveOneOut:
     examples: Tensor
     weight_change: Tensor
     prediction_change: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """One after another, at least one."""
+        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    @classmethod
+    def from_json(cls, lists: Mapping[str, Any] | None) -> Self:
+        """What `to_json` made; of None, no examples."""
+        lists = lists or {field.name: [] for field in fields(cls)}
+        changes = (torch.tensor(lists[name], dtype=torch.float64) for name in ("weight_change", "prediction_change"))
+        return cls(torch.tensor(lists["examples"], dtype=torch.int64), *changes)
+
+    def to_json(self) -> dict[str, list[Any]]:
+        """Lists by name, all digits kept."""
+        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
+
+    def missing(self, examples: Tensor) -> Tensor:
+        """Those of `examples` that are not among these, in order."""
+        return examples[~torch.isin(examples, self.examples)]
 
 
 def examples_to_leave_out(n: int, count: int | None, seed: int = 0) -> Tensor:

@@ -4,7 +4,7 @@ Harutyunyan et al. 2021, table 1 ("brute force"): n trainings to find out what n
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -28,6 +28,21 @@ def retrain_without_each(
 ) -> LeaveOneOut:
     """Train once with all examples, and once without each of `examples`, from the same weights; compare.
 
+    All that `retrained_stacks` yields, joined; arguments and errors are its own.
+    """
+    return LeaveOneOut.joined([*retrained_stacks(descent, x_test, examples, memory_bytes=memory_bytes, title=title)])
+
+
+def retrained_stacks(
+    descent: GradientDescent,
+    x_test: Tensor,
+    examples: Tensor | None = None,
+    *,
+    memory_bytes: int = 2**31,
+    title: str = "retraining",
+) -> Iterator[LeaveOneOut]:
+    """Train with all examples, then without each of `examples`; yield every stack of trainings as it ends.
+
     Args:
         descent: how to train, and on what.
         x_test: inputs on which predictions are compared, [m, ...].
@@ -45,7 +60,6 @@ def retrain_without_each(
     if len(examples) and not 0 <= int(examples.min()) <= int(examples.max()) < n:
         raise ValueError(f"examples from {int(examples.min())} to {int(examples.max())}: there are 0 to {n - 1}")
     members = members_at_once(descent, memory_bytes)
-    weight_change, prediction_change = [], []
     with Display(title) as display:
         progress = _Progress(display, descent.steps * (1 + len(examples)))
         everything = descent.train(torch.ones(1, n), progress.of(1))
@@ -54,9 +68,8 @@ def retrain_without_each(
             c = torch.ones(len(left_out), n)
             c[torch.arange(len(left_out)), left_out] = 0
             change = descent.train(c, progress.of(len(left_out)))
-            weight_change.append(sum(_squares(change[name] - everything[name]) for name in change))
-            prediction_change.append(mean_square(predictions(descent, change, x_test) - predicted))
-    return LeaveOneOut(examples, torch.cat(weight_change), torch.cat(prediction_change))
+            weight_change = torch.stack([_squares(change[name] - everything[name]) for name in change]).sum(0)
+            yield LeaveOneOut(left_out, weight_change, mean_square(predictions(descent, change, x_test) - predicted))
 
 
 def members_at_once(descent: GradientDescent, memory_bytes: int) -> int:

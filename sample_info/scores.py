@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sample_info.dynamics import LinearizedDynamics
+from sample_info.leave_one_out import LeaveOneOut
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,13 @@ class Changes:
 
     weight: Tensor
     prediction: Tensor
+
+    @classmethod
+    def of(cls, found: LeaveOneOut, n: int) -> "Changes":
+        """Of some of n examples."""
+        weight, prediction = (torch.full((n,), math.nan, dtype=torch.float64) for _ in range(2))
+        weight[found.examples], prediction[found.examples] = found.weight_change, found.prediction_change
+        return cls(weight, prediction)
 
 
 def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:

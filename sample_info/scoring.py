@@ -14,6 +14,7 @@ from models.classifier import count_parameters
 from sample_info.comparison import agreement
 from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import Kind, network_outputs
+from sample_info.leave_one_out import LeaveOneOut, examples_to_leave_out
 from sample_info.ntk import Kernels, ntk
 from sample_info.problem import Examples, Problem
 from sample_info.product_form import fully_connected
@@ -143,19 +144,14 @@ def _changes(
 
 
 def _reference(name: str, problem: Problem, run: Run) -> Changes:
-    part = run.part(f"reference-{name}-{problem.seed}")
-    if part is None:
-        log.info("computing the reference %s for seed %d", name, problem.seed)
-        found = REFERENCES[name](problem)
-        part = {"weight": _nullable(found.weight), "prediction": _nullable(found.prediction)}
-        run.save_part(f"reference-{name}-{problem.seed}", part)
-    weight, prediction = (
-        torch.tensor([float("nan") if v is None else v for v in part[key]], dtype=torch.float64)
-        for key in ("weight", "prediction")
-    )
-    return Changes(weight, prediction)
-
-
-def _nullable(values: Tensor) -> list[float | None]:
-    """JSON has no NaN."""
-    return [None if value != value else value for value in values.tolist()]
+    """What a reference finds; every few examples are kept, and not left out again by a run that is resumed."""
+    part, n = f"reference-{name}-{problem.seed}", len(problem.x)
+    found = LeaveOneOut.from_json(run.part(part))
+    count = None if problem.left_out is None else min(n, problem.left_out)
+    left = found.missing(examples_to_leave_out(n, count))
+    if len(left):
+        log.info("computing the reference %s for seed %d: %d examples", name, problem.seed, len(left))
+        for more in REFERENCES[name](problem, left):
+            found = LeaveOneOut.joined([found, more])
+            run.save_part(part, found.to_json())
+    return Changes.of(found, n)

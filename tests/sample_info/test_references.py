@@ -1,13 +1,18 @@
 """What the verb compares scores with: a miniature of table 1 of Harutyunyan et al. 2021."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
-from erasure.storage import read_json
+from erasure.storage import load_tensors, read_json
 from sample_info.__main__ import VERB
+from sample_info.descent import GradientDescent
 
 SMALL = ["model.width=256", "sample_info.examples=40", "sample_info.held_out=50", "sample_info.steps=300"]
+TINY = ["model.width=16", "sample_info.examples=20", "sample_info.held_out=20", "sample_info.steps=30"]
 
 
 def test_scores_agree_with_retraining_and_better_than_influence_functions(command) -> None:
@@ -36,3 +41,41 @@ def test_training_that_is_no_number_of_steps_has_no_reference(command, override:
     assert outcome.code == 2
     assert "trained for it step by step" in outcome.err
     assert not Path("runs").exists()
+
+
+def test_an_interrupted_reference_loses_one_stack_at_most(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    train, stacks = GradientDescent.train, []
+
+    def counted(descent: GradientDescent, c: Tensor, *progress: Any) -> Any:
+        if len(stacks) == interrupt_at:
+            raise KeyboardInterrupt
+        stacks.append(int((c == 0).sum()))  # 0 for the training on everything
+        return train(descent, c, *progress)
+
+    def launched(directory: str, *more: str) -> tuple[int, list[int]]:
+        stacks.clear()
+        options = [*TINY, "sample_info.references=[retraining]", "logger.mode=disabled", f"runs_dir={directory}"]
+        return command(VERB, *options, *more).code, stacks.copy()
+
+    monkeypatch.setattr(GradientDescent, "train", counted)
+    small, smaller = "sample_info.memory_gib=2.1e-4", "sample_info.memory_gib=1.25e-4"
+    interrupt_at = -1
+    assert launched("whole", small) == (0, [0, 7, 7, 6])
+    interrupt_at = 3
+    for directory in ("same", "other"):
+        assert launched(directory, small) == (130, [0, 7, 7])
+    interrupt_at = -1
+    assert launched("same", small) == (0, [0, 6])
+    assert launched("other", smaller) == (0, [0, 4, 2])  # stacks of another size, of what is left
+    undisturbed, same, other = (changes_by_retraining(name) for name in ("whole", "same", "other"))
+    for name, values in undisturbed.items():
+        assert torch.equal(same[name], values)
+        assert torch.equal(other[name][:, :14], values[:, :14])
+        torch.testing.assert_close(other[name], values, rtol=1e-4, atol=0)  # single precision
+    assert not list(Path("same").glob("*/part-*"))
+
+
+def changes_by_retraining(directory: str) -> dict[str, Tensor]:
+    """Both changes, [1, n] each, of the one run in a directory."""
+    (path,) = Path(directory).glob("*/scores.safetensors")
+    return {name: values for name, values in load_tensors(path)[0].items() if name.startswith("retraining_")}

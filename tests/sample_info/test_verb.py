@@ -1,6 +1,7 @@
 """python -m sample_info in miniature, through its real command line."""
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sample_info import references, scoring
 from sample_info.__main__ import VERB
 from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import jacobian, network_outputs
-from sample_info.scores import Changes
+from sample_info.leave_one_out import LeaveOneOut
 from tests.wandb_file import only_run
 
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.steps=500"]
@@ -163,7 +164,7 @@ def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
 def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:
     """A reference that is the linearised network itself, in weight space, must correlate perfectly."""
 
-    def by_descent(problem) -> Changes:
+    def by_descent(problem, examples) -> Iterator[LeaveOneOut]:
         j = jacobian(problem.model, problem.weights, problem.x)[:, 0]
         j_held_out = jacobian(problem.model, problem.weights, problem.held_out)[:, 0]
         residual = (network_outputs(problem.model, problem.weights, problem.x) - problem.y)[:, 0]
@@ -172,8 +173,8 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         w = torch.zeros(n + 1, j.shape[1], dtype=torch.float64)
         for _ in range(int(descent.steps)):
             w = w - descent.learning_rate / n * ((residual + w @ j.T) * masks @ j + descent.weight_decay * w)
-        moved = w[0] - w[1:]
-        return Changes(moved.square().sum(1), (moved @ j_held_out.T).square().mean(1))
+        moved = (w[0] - w[1:])[examples]
+        yield LeaveOneOut(examples, moved.square().sum(1), (moved @ j_held_out.T).square().mean(1))
 
     monkeypatch.setitem(references.REFERENCES, "descent", by_descent)
     options = ["model.width=16", "sample_info.examples=20", "sample_info.steps=50", "logger.mode=disabled"]
