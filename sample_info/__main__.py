@@ -38,12 +38,12 @@ def headline(result: Mapping[str, Any]) -> str:
 
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Table and figures, printed and written to `directory`."""
-    from sample_info.movement import draw_movements, movements
+    from sample_info.movement import draw_movements, movements, read_scores
     from sample_info.table import print_tables, write_tables
 
     grid = arrange(results)
     runs_dir = Path(results[0]["config"]["runs_dir"])
-    moved = movements(grid, runs_dir)
+    moved = movements(grid, lambda result: read_scores(runs_dir / result["run_id"]))
     print_tables(grid, moved)
     for result in results:
         print(f"figure: {runs_dir / result['run_id'] / 'scores.png'}")

@@ -27,13 +27,13 @@ HEADINGS = (
     "accuracy",
     "notes",
 )
-_CAPTION = (
+CAPTION = (
     "F-SI: what an example tells the network's predictions that the others do not, SI: what it tells the weights, in "
     "nats at noise sigma, mean over examples (± standard deviation over seeds); top tenth: the share of all F-SI that "
     "the most informative tenth has; accuracy: of the linearised network on test examples. docs/sample_info.md."
 )
 MOVEMENT_HEADINGS = ("dataset · model", "from", "to", "rank correlation", "median ratio", "still in the top tenth")
-_MOVEMENT_CAPTION = (
+MOVEMENT_CAPTION = (
     "F-SI example by example, mean over seeds: Spearman's rank correlation, the median of the ratio of the second to "
     "the first, and the share of the first's most informative tenth that is in the second's."
 )
@@ -42,19 +42,19 @@ _MOVEMENT_CAPTION = (
 def print_tables(grid: Grid, movements: Sequence[Movement]) -> None:
     """One line per run on stdout; one per pair of erasers if there are several."""
     output = console(min_width=150)
-    output.print(_table(HEADINGS, _lines(grid)))
-    output.print(_CAPTION, style="dim", highlight=False)
+    output.print(_table(HEADINGS, run_lines(grid)))
+    output.print(CAPTION, style="dim", highlight=False)
     if movements:
         output.print(_table(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements]))
-        output.print(_MOVEMENT_CAPTION, style="dim", highlight=False)
+        output.print(MOVEMENT_CAPTION, style="dim", highlight=False)
 
 
 def write_tables(grid: Grid, movements: Sequence[Movement], path: Path) -> Path:
     """The same as Markdown."""
-    text = _markdown(HEADINGS, _lines(grid)) + f"\n{_CAPTION}\n"
+    text = _markdown(HEADINGS, run_lines(grid)) + f"\n{CAPTION}\n"
     if movements:
         rows = _markdown(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements])
-        text += f"\n{rows}\n{_MOVEMENT_CAPTION}\n"
+        text += f"\n{rows}\n{MOVEMENT_CAPTION}\n"
     write_text(path, text)
     return path
 
@@ -66,7 +66,8 @@ def movement_cells(movement: Movement) -> list[str]:
     return [*names, rank, f"{movement.median_ratio:.3g}", f"{movement.overlap:.0%}"]
 
 
-def _lines(grid: Grid) -> list[list[str]]:
+def run_lines(grid: Grid) -> list[list[str]]:
+    """The first table's lines, row by row of the grid."""
     lines = []
     for row in grid.rows:
         for column in (c for c in grid.columns if c in grid.cells[row]):
