@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from conf import cli
 from sample_info.comparison import require_known
 from sample_info.load import load
@@ -41,12 +43,16 @@ def headline(result: Mapping[str, Any]) -> str:
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from sample_info.agreement import agreements, draw_agreements
-    from sample_info.movement import draw_movements, movements
+    from sample_info.movement import draw_movements, movements, read_scores
     from sample_info.table import print_tables, sections, write_tables
 
     grid = arrange(results)
     runs_dir = Path(results[0]["config"]["runs_dir"])
-    moved, alike = movements(grid, runs_dir), agreements(grid, runs_dir)
+
+    def scores(result: Mapping[str, Any]) -> Mapping[str, Tensor] | None:
+        return read_scores(runs_dir / result["run_id"])
+
+    moved, alike = movements(grid, scores), agreements(grid, scores)
     tables = sections(grid, moved, alike)
     print_tables(tables)
     for result in results:

@@ -4,7 +4,7 @@ Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from sample_info.comparison import pearson
-from sample_info.movement import stored_scores
-from train.compare import Grid
+from train.compare import Grid, Result
 from train.style import STYLE
 
 MOST = 24  # runs side by side
@@ -45,14 +44,14 @@ class _Scored:
     f_si: dict[int, Tensor]  # by seed, [n]
 
 
-def agreements(grid: Grid, runs_dir: Path) -> list[Agreement]:
+def agreements(grid: Grid, scores: Callable[[Result], Mapping[str, Tensor] | None]) -> list[Agreement]:
     """One for each set of examples that several models, or several ways of training, were scored on.
 
     Where erasers alone differ, `movements` says more.
     """
     by_examples: dict[str, list[_Scored]] = {}
     for row, column in product(grid.rows, grid.columns):
-        if (result := grid.cells[row].get(column)) and (tensors := stored_scores(result, runs_dir)):
+        if (result := grid.cells[row].get(column)) and (tensors := scores(result)):
             name = f"{row} · {column}" if len(grid.columns) > 1 else row
             one = _Scored(row, name, dict(zip(result["seeds"], tensors["f_si_nats"], strict=True)))
             examples = [tensors[key].tolist() for key in ("index", "given_label")]

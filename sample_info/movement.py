@@ -1,19 +1,19 @@
 """Information under erasure: how each example's score moves from one eraser to another."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from erasure.storage import load_tensors
 from sample_info.comparison import spearman
-from train.compare import Grid
+from train.compare import Grid, Result
 from train.style import STYLE, colour
 
 
@@ -54,49 +54,55 @@ class Movement:
         return len(tops[0] & tops[1]) / tenth
 
 
-def movements(grid: Grid, runs_dir: Path) -> list[Movement]:
-    """For each row, every pair of erasers, the control first; runs without scores on disk are left out."""
+def movements(grid: Grid, scores: Callable[[Result], Mapping[str, Tensor] | None]) -> list[Movement]:
+    """For each row, every pair of erasers, the control first; runs without scores (None) are left out."""
     found = []
     for row in grid.rows:
-        scores = {
-            column: tensors
-            for column in grid.columns
-            if column in grid.cells[row] and (tensors := stored_scores(grid.cells[row][column], runs_dir))
-        }
-        for before, after in combinations(scores, 2):
-            a, b = scores[before], scores[after]
+        own = {column: scores(grid.cells[row][column]) for column in grid.columns if column in grid.cells[row]}
+        tensors_of = {column: tensors for column, tensors in own.items() if tensors is not None}
+        for before, after in combinations(tensors_of, 2):
+            a, b = tensors_of[before], tensors_of[after]
             if torch.equal(a["index"], b["index"]):
                 first, second = (tensors["f_si_nats"].mean(0) for tensors in (a, b))
                 found.append(Movement(row, before, after, first, second, a["label"]))
     return found
 
 
-def stored_scores(result: Mapping[str, Any], runs_dir: Path) -> Mapping[str, Tensor]:
-    """What a run has in scores.safetensors; nothing where the file is gone."""
-    path = runs_dir / result["run_id"] / "scores.safetensors"
-    return load_tensors(path)[0] if path.exists() else {}
+def read_scores(directory: Path) -> Mapping[str, Tensor] | None:
+    """A run's scores by name, a row per seed; None where it has stored none.
+
+    Raises:
+        DamagedFileError: they are not what was stored.
+    """
+    path = directory / "scores.safetensors"
+    return load_tensors(path)[0] if path.exists() else None
 
 
 def draw_movements(found: list[Movement], grid: Grid, path: Path) -> Path:
-    """A panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
+    """Draw `movement_figure` to a file."""
     with mpl.rc_context(STYLE):
-        wide = min(3, len(found))
-        tall = -(-len(found) // wide)
-        figure = Figure(figsize=(4.2 * wide + 0.4, 4.0 * tall + 0.3), layout="constrained")
-        for i, movement in enumerate(found):
-            ax = figure.add_subplot(tall, wide, i + 1)
-            a, b = movement.first, movement.second
-            smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
-            a, b = a.clamp(min=smallest), b.clamp(min=smallest)
-            line = colour(movement.after, grid.columns)
-            ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line)
-            ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
-            ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-            rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
-            ax.set(
-                title=movement.row + rank, xlabel=f"F-SI, {movement.before} (nats)", ylabel=f"F-SI, {movement.after}"
-            )
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-        figure.savefig(path)
+        movement_figure(found, lambda eraser: colour(eraser, grid.columns)).savefig(path)
     return path
+
+
+def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) -> Figure:
+    """A panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
+    wide = min(3, len(found))
+    tall = -(-len(found) // wide)
+    figure = Figure(figsize=(4.2 * wide + 0.4, 4.0 * tall + 0.3), layout="constrained")
+    for i, movement in enumerate(found):
+        _panel(figure.add_subplot(tall, wide, i + 1), movement, colour_of(movement.after))
+    return figure
+
+
+def _panel(ax: Axes, movement: Movement, line: str) -> None:
+    a, b = movement.first, movement.second
+    smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
+    a, b = a.clamp(min=smallest), b.clamp(min=smallest)
+    ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line)
+    ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
+    ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+    rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
+    ax.set(title=movement.row + rank, xlabel=f"F-SI, {movement.before} (nats)", ylabel=f"F-SI, {movement.after}")
+    ax.set_xscale("log")
+    ax.set_yscale("log")

@@ -29,18 +29,18 @@ HEADINGS = (
     "accuracy",
     "notes",
 )
-_CAPTION = (
+CAPTION = (
     "F-SI: what an example tells the network's predictions that the others do not, SI: what it tells the weights, in "
     "nats at noise sigma, mean over examples (± standard deviation over seeds); top tenth: the share of all F-SI that "
     "the most informative tenth has; accuracy: of the linearised network on test examples. docs/sample_info.md."
 )
 GROUP_HEADINGS = ("dataset · model", "eraser", "group", "examples", "F-SI, mean", "AUROC, F-SI", "AUROC, SI")
-_GROUP_CAPTION = (
+GROUP_CAPTION = (
     "Groups of examples (± standard deviation over seeds). AUROC: the probability that an example of the group scores "
     "above one of the others; 0.5 is chance."
 )
 MOVEMENT_HEADINGS = ("dataset · model", "from", "to", "rank correlation", "median ratio", "still in the top tenth")
-_MOVEMENT_CAPTION = (
+MOVEMENT_CAPTION = (
     "F-SI example by example, mean over seeds: Spearman's rank correlation, the median of the ratio of the second to "
     "the first, and the share of the first's most informative tenth that is in the second's."
 )
@@ -62,9 +62,9 @@ class Section:
 def sections(grid: Grid, movements: Sequence[Movement], agreements: Sequence[Agreement]) -> list[Section]:
     """One line per run; then one per group, per pair of erasers, per run that is compared with others, if any."""
     found = [
-        Section(HEADINGS, _lines(grid), _CAPTION),
-        Section(GROUP_HEADINGS, _group_lines(grid), _GROUP_CAPTION),
-        Section(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements], _MOVEMENT_CAPTION),
+        Section(HEADINGS, run_lines(grid), CAPTION),
+        Section(GROUP_HEADINGS, group_lines(grid), GROUP_CAPTION),
+        Section(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements], MOVEMENT_CAPTION),
     ]
     for agreement in agreements:
         headings = ["", "run", *(str(j + 1) for j in range(len(agreement.names)))]
@@ -102,10 +102,12 @@ def agreement_lines(agreement: Agreement) -> list[list[str]]:
     ]
 
 
-def _group_lines(grid: Grid) -> list[list[str]]:
+def group_lines(grid: Grid) -> list[list[str]]:
+    """A line per run and group."""
     return [
         [
-            *([row, column] if j == 0 else ["", ""]),
+            row,
+            column,
             name,
             f"{group['examples']:,}",
             f"{Spread.of(group['mean_nats']):.2e}",
@@ -114,7 +116,7 @@ def _group_lines(grid: Grid) -> list[list[str]]:
         for row in grid.rows
         for column in grid.columns
         if column in grid.cells[row]
-        for j, (name, group) in enumerate(grid.cells[row][column]["groups"].items())
+        for name, group in grid.cells[row][column]["groups"].items()
     ]
 
 
@@ -123,7 +125,8 @@ def _auroc(values: Sequence[float | None]) -> str:
     return f"{Spread.of(known):.3f}" if known else ""
 
 
-def _lines(grid: Grid) -> list[list[str]]:
+def run_lines(grid: Grid) -> list[list[str]]:
+    """The first table's lines, row by row of the grid."""
     lines = []
     for row in grid.rows:
         for column in (c for c in grid.columns if c in grid.cells[row]):
@@ -171,7 +174,7 @@ def _notes(result: Result) -> list[str]:
 def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for heading in headings:
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for cells in lines:
         table.add_row(*cells)
     return table

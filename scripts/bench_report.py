@@ -1,6 +1,6 @@
 """How long a report over many results takes.
 
-python -m scripts.bench_report                    # 2,000 synthetic results
+python -m scripts.bench_report                    # 2,000 synthetic results, and 1,000 of sample_info
 python -m scripts.bench_report --runs 200 --keep /tmp/synthetic
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 from conf.groups import keys as read_keys
 from erasure.progress import Display
 from mdl.codelength import online_code_bits, paper_units
+from scripts.bench_report_information import write_information_runs
 from train.loss_curves import sharp_drops
 from train.run import Run, run_id
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m scripts.bench_report", description=__doc__, formatter_class=formatter)
     parser.add_argument("--runs", type=int, default=2000, help="default: %(default)s")
+    parser.add_argument("--information", type=int, default=1000, help="runs of sample_info (default: %(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write runs and report here and leave them")
     options = parser.parse_args(arguments)
     from scripts.report.__main__ import main as report
@@ -41,10 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or Path(scratch)
         write_runs(folder / "runs", options.runs)
+        write_information_runs(folder / "runs", options.information)
         started = time.monotonic()
         code = report([str(folder / "runs"), "--out", str(folder / "report")])
         size = (folder / "report" / "index.html").stat().st_size
-        print(f"{options.runs:,} results: {time.monotonic() - started:.1f} s, index.html {size / 1e6:.1f} MB")
+        seconds = time.monotonic() - started
+        print(f"{options.runs:,} results and {options.information:,} of sample_info: {seconds:.1f} s")
+        print(f"index.html {size / 1e6:.1f} MB")
     return code
 
 

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from erasure.progress import Display
-from scripts.report.figures import draw_figures
+from scripts.report.figures import block_drawings, draw_figures
 from scripts.report.grids import draw_grids
 from scripts.report.groups import Block, arrange, eraser_order
+from scripts.report.information import read_information, sheets
+from scripts.report.information_figures import bring_figures, information_drawings
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
-from scripts.report.tables import write_tables
+from scripts.report.tables import tables_of, write_tables
 from train.style import colour
 
 NOTHING_BUILT = 1
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
     if missing:
-        parser.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl or python -m train")
+        parser.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
     if options.out.exists() and not options.out.is_dir():
         parser.error(f"--out={options.out} is a file: give a folder")
     return build(options.runs, options.out, options.cache_dir if options.grids else None)
@@ -44,18 +46,28 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None) -> int
     """Build a report of the runs below `roots`, with grids of images from a cache, if any; the exit code."""
     with Display("report") as display:
         reading = read_runs(roots, lambda i, of: display.update(0.4 * i / of, f"reading run {i:,} of {of:,}"))
-        blocks = arrange(reading)
+        blocks, information = arrange(reading), read_information(reading)
         for line in reading.problems:
             print(line, file=sys.stderr)
         if not reading.finished:
             print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
             return NOTHING_BUILT
-        colours = eraser_colours(blocks)
+        colours = eraser_colours(blocks, information.grid.columns)
         display.update(0.5, "tables")
-        tables = write_tables(blocks, out)
-        figures, left_out = draw_figures(
-            blocks, colours, out, lambda i, of: display.update(0.6 + 0.3 * i / of, f"figure {i + 1} of {of}")
+        further = sheets(information)
+        tables = write_tables([*(t for block in blocks for t in tables_of(block)), *(s.table for s in further)], out)
+        (drawings, left_out), further_drawings = (
+            block_drawings(blocks, colours),
+            information_drawings(information, colours),
         )
+        figures, lacking = draw_figures(
+            [*drawings, *further_drawings[0]],
+            out,
+            lambda i, of: display.update(0.6 + 0.3 * i / of, f"figure {i + 1} of {of}"),
+        )
+        copies, not_copied = bring_figures(information, out)
+        figures += copies.values()
+        left_out += [*further_drawings[1], *lacking, *not_copied]
         if cache_dir is not None:
             configs = [run.config for run in reading.finished]
             grids, missing = draw_grids(
@@ -64,7 +76,8 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None) -> int
             figures += grids
             left_out += missing
         display.update(0.95, "page")
-        page = write_page(blocks, colours, [*reading.problems, *left_out], roots, out / "index.html")
+        remarks = [*reading.problems, *left_out]
+        page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies)
     for line in left_out:
         print(line)
     unfinished = len(reading.runs) - len(reading.finished)
@@ -77,9 +90,9 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None) -> int
     return 0
 
 
-def eraser_colours(blocks: Sequence[Block]) -> dict[str, str]:
-    """Eraser -> its colour, the same in every figure and on the page."""
-    erasers = sorted({eraser for block in blocks for eraser in block.erasers}, key=eraser_order)
+def eraser_colours(blocks: Sequence[Block], others: Sequence[str] = ()) -> dict[str, str]:
+    """Eraser, of the blocks or another, -> its colour, the same in every figure and on the page."""
+    erasers = sorted({eraser for block in blocks for eraser in block.erasers} | {*others}, key=eraser_order)
     return {eraser: colour(eraser, erasers) for eraser in erasers}
 
 

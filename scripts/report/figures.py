@@ -4,6 +4,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,38 +30,55 @@ Colours = Mapping[str, str]
 keys = functools.cache(read_keys)
 
 
-def draw_figures(
-    blocks: Sequence[Block], colours: Colours, directory: Path, progress: Callable[[int, int], None] = lambda *_: None
-) -> tuple[list[Path], list[str]]:
-    """Draw what the runs allow; the files, and a line on each panel or figure that was left out."""
+@dataclass(frozen=True)
+class Drawing:
+    """A figure to draw: the name of its files, what it has no room for, and how."""
+
+    name: str
+    hidden: Sequence[str]
+    draw: Callable[[], Figure]
+
+
+def block_drawings(blocks: Sequence[Block], colours: Colours) -> tuple[list[Drawing], list[str]]:
+    """What the runs allow, and a line on each figure that is left out."""
     scaled = [(b, o, p) for b in blocks if b.verb == "mdl" for o in ("width", "depth") if (p := scaling_panels(b, o))]
     whole = [(block, model, rows) for block in blocks for model, rows in _with_curves(block).items()]
-    jobs: list[tuple[str, Sequence[str], Callable[[], Figure]]] = []
-    left_out = []
+    jobs = []
     for block in [block for block in blocks if block.verb == "mdl"][:MAX_FIGURES]:
         names = [row.label for row in block.rows[MAX_ROWS:]]
-        jobs.append((f"{block.name}-codelengths", names, lambda b=block: _overview(b, colours)))
+        jobs.append(Drawing(f"{block.name}-codelengths", names, lambda b=block: _overview(b, colours)))
     for block, option, panels in scaled[:MAX_FIGURES]:
         name = f"{block.name}-over-{option}"
-        jobs.append((name, list(panels)[MAX_PANELS:], lambda o=option, p=panels: _scaling(p, o, colours)))
+        jobs.append(Drawing(name, list(panels)[MAX_PANELS:], lambda o=option, p=panels: _scaling(p, o, colours)))
     for block, model, rows in whole[:MAX_FIGURES]:
         names = [row.label for row in rows[MAX_PANELS:]]
-        jobs.append((f"{block.name}-{model}-loss-curves", names, lambda b=block, r=rows: _loss_figure(b, r, colours)))
-    left_out += [f"figure {b.name}-over-{o}: left out" for b, o, _ in scaled[MAX_FIGURES:]]
+        name = f"{block.name}-{model}-loss-curves"
+        jobs.append(Drawing(name, names, lambda b=block, r=rows: _loss_figure(b, r, colours)))
+    left_out = [f"figure {b.name}-over-{o}: left out" for b, o, _ in scaled[MAX_FIGURES:]]
     left_out += [f"figure {block.name}-{model}-loss-curves: left out" for block, model, _ in whole[MAX_FIGURES:]]
-    paths = []
-    for i, (name, hidden, draw) in enumerate(jobs):
-        progress(i, len(jobs))
-        if hidden:
-            left_out.append(f"figure {name}: without {len(hidden)} of its models; report on fewer runs for these")
+    return jobs, left_out
+
+
+def draw_figures(
+    drawings: Sequence[Drawing], directory: Path, progress: Callable[[int, int], None] = lambda *_: None
+) -> tuple[list[Path], list[str]]:
+    """Draw to `figures/<name>.png` and `.pdf`; the files, and a line on each figure that lacks something."""
+    paths, lacking = [], []
+    for i, drawing in enumerate(drawings):
+        progress(i, len(drawings))
+        if drawing.hidden:
+            count = len(drawing.hidden)
+            lacking.append(
+                f"figure {drawing.name}: without {count} of its panels or rows; report on fewer runs for these"
+            )
         with mpl.rc_context(STYLE | _SAVING):
-            figure = draw()
+            figure = drawing.draw()
             for kind in ("png", "pdf"):
-                paths.append(directory / "figures" / f"{name}.{kind}")
+                paths.append(directory / "figures" / f"{drawing.name}.{kind}")
                 with replacing(paths[-1]) as temporary:
                     figure.savefig(temporary, format=kind, dpi=150)
                 figure.set_layout_engine("none")  # keep the layout found: finding it takes a third of the time
-    return paths, left_out
+    return paths, lacking
 
 
 def _with_curves(block: Block) -> dict[str, list[Row]]:

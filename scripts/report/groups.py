@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from mdl.backfire import Backfire, backfire
-from scripts.report.read import Found, Reading, loss_curves, with_drop
+from scripts.report.read import INFORMATION, Found, Reading, loss_curves, with_drop
 from train.compare import Difference, Result, Spread, labels, paired_difference
 from train.job import HOW
 from train.loss_curves import LossCurve
 from train.style import ERASER_COLOURS
 
-_ELSEWHERE = {"dataset": ("root", "gradient_weights"), **HOW}  # options that make no other row
+_ELSEWHERE = {"dataset": ("root", "gradient_weights"), **HOW}  # options that make no other row, nor do a part's
 
 
 @dataclass
@@ -147,15 +147,19 @@ def of_seeds(results: Sequence[Result], seeds: Sequence[int]) -> Result:
 
 
 def arrange(reading: Reading) -> list[Block]:
-    """Runs as blocks of rows and cells; adds to the reading's problems what cannot stand side by side."""
-    parts = [_shared(run) for run in reading.runs]
+    """Runs as blocks of rows and cells; adds to the reading's problems what cannot stand side by side.
+
+    Those that score examples are left to `scripts.report.information`.
+    """
+    runs = [run for run in reading.runs if run.verb != INFORMATION]
+    parts = [_shared(run) for run in runs]
     datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",))
     datasets = [_with_normalisation(label, part["dataset"]) for label, part in zip(datasets, parts, strict=True)]
     by_block: dict[tuple[str, str], list[int]] = {}
-    for i, (run, dataset) in enumerate(zip(reading.runs, datasets, strict=True)):
+    for i, (run, dataset) in enumerate(zip(runs, datasets, strict=True)):
         by_block.setdefault((run.verb, dataset.replace("dataset.", "")), []).append(i)
     return [
-        _block(verb, dataset, [reading.runs[i] for i in members], [parts[i] for i in members], reading.problems)
+        _block(verb, dataset, [runs[i] for i in members], [parts[i] for i in members], reading.problems)
         for (verb, dataset), members in sorted(by_block.items())
     ]
 
@@ -201,11 +205,20 @@ def _add(cell: Cell, run: Found, problems: list[str]) -> None:
 def _shared(run: Found) -> dict[str, Any]:
     """The sections of a configuration that make a row, without what says how and where."""
     sections = ("dataset", "model", "train", "mdl", "dtype")
-    shared = {key: run.config[key] for key in sections if key in run.config}
-    for key, options in _ELSEWHERE.items():
-        if key in shared:
-            shared[key] = {name: value for name, value in shared[key].items() if name not in options}
-    return shared
+    return comparable({key: run.config[key] for key in sections if key in run.config})
+
+
+def comparable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without the options that say how and where: what is left makes a row."""
+    return {key: _without(value, _ELSEWHERE[key]) if key in _ELSEWHERE else value for key, value in config.items()}
+
+
+def _without(section: Mapping[str, Any], options: Sequence[str]) -> dict[str, Any]:
+    return {
+        key: _without(value, options) if isinstance(value, Mapping) else value
+        for key, value in section.items()
+        if key not in options
+    }
 
 
 def eraser_order(eraser: str) -> tuple[int, str]:

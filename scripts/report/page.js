@@ -43,11 +43,15 @@ function filtered() {
   const kept = data.runs.filter((run) => wanted.every(([key, value]) => run[key] === value)
     && (!whole || (whole === "whole") === !run.lacks));
   if (state.sort === null) return kept;
-  const [, text, number] = COLUMNS[state.sort], key = number || text, sign = state.down ? -1 : 1;
+  const [, text, number] = COLUMNS[state.sort];
+  return ordered(kept, number || text, state.down);
+}
+
+function ordered(rows, key, down) { // what has no value comes last either way
+  const sign = down ? -1 : 1, order = new Intl.Collator("en", { numeric: true }).compare;
   const empty = (value) => value === null || value === undefined || value === "";
-  const order = new Intl.Collator("en", { numeric: true }).compare;
-  return kept.map((run) => [key(run), run]).sort(([a], [b]) =>
-    empty(a) || empty(b) ? empty(a) - empty(b) : sign * (typeof a === "number" ? a - b : order(a, b))).map(([, run]) => run);
+  return rows.map((row) => [key(row), row]).sort(([a], [b]) =>
+    empty(a) || empty(b) ? empty(a) - empty(b) : sign * (typeof a === "number" ? a - b : order(a, b))).map(([, row]) => row);
 }
 
 function rowOf(run) {
@@ -69,9 +73,9 @@ function rowOf(run) {
   return row;
 }
 
-function swatch(run) {
+function swatch({ eraser }) {
   const square = make("span", { className: "swatch" });
-  square.style.background = data.colours[run.eraser];
+  square.style.background = data.colours[eraser];
   return square;
 }
 
@@ -182,6 +186,7 @@ function card(run) {
 
 function start() {
   $("unit").textContent = data.unit;
+  $("trained").hidden = !data.runs.length;
   $("summary").textContent = `Built ${data.built} from ${data.roots.join(", ")}. Select rows to see their curves, certificate and configuration.`;
   if (data.problems.length) {
     $("problems").hidden = false;

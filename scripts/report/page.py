@@ -9,6 +9,7 @@ from typing import Any
 from erasure.storage import write_text
 from scripts.report.figures import mean_curve
 from scripts.report.groups import Block, Cell, Row
+from scripts.report.information import Sheet
 from scripts.report.paper import UNIT, paper_number
 from train.compare import Spread
 from train.loss_curves import describe_drop
@@ -18,9 +19,20 @@ _POINTS = 60  # of a loss curve; more cannot be told apart on the page
 
 
 def write_page(
-    blocks: Sequence[Block], colours: Mapping[str, str], problems: Sequence[str], roots: Sequence[Path], path: Path
+    blocks: Sequence[Block],
+    colours: Mapping[str, str],
+    problems: Sequence[str],
+    roots: Sequence[Path],
+    path: Path,
+    sheets: Sequence[Sheet] = (),
+    figures: Mapping[str, Path] | None = None,
 ) -> Path:
-    """index.html: page.html with page.css, page.js and the runs as compact JSON in their places."""
+    """index.html: page.html with page.css, page.js, sheets.js and the runs as compact JSON in their places.
+
+    Args:
+        sheets: further tables.
+        figures: run id -> a figure beside the page, for the sheets' rows.
+    """
     pool = Pool()
     entries = [entry(block, row, eraser, pool) for block in blocks for row in block.rows for eraser in block.erasers]
     data = {
@@ -31,11 +43,19 @@ def write_page(
         "problems": list(problems),
         "pool": pool.sections,
         "runs": entries,
+        "sheets": [
+            _sheet(sheet, {run: str(f.relative_to(path.parent)) for run, f in (figures or {}).items()})
+            for sheet in sheets
+        ],
     }
     # a "</script>" within the data must not end it
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     page = (_HERE / "page.html").read_text(encoding="utf-8")
-    for mark, content in (("/*STYLE*/", _read("page.css")), ("/*CODE*/", _read("page.js")), ("/*DATA*/", text)):
+    for mark, content in (
+        ("/*STYLE*/", _read("page.css")),
+        ("/*CODE*/", _read("page.js") + _read("sheets.js")),
+        ("/*DATA*/", text),
+    ):
         page = page.replace(mark, content, 1)
     write_text(path, page)
     return path
@@ -58,6 +78,20 @@ class Pool:
             self._places[key] = len(self.sections)
             self.sections.append(json.loads(key))
         return self._places[key]
+
+
+def _sheet(sheet: Sheet, links: Mapping[str, str]) -> dict[str, Any]:
+    """A table as the page sorts and filters it; a row whose run has a figure ends with where that is."""
+    figures = [links.get(run, "") for run in sheet.runs]
+    return {
+        "title": sheet.title,
+        "caption": sheet.table.caption,
+        "headings": list(sheet.table.headings),
+        "words": list(sheet.words),
+        "filters": list(sheet.filters),
+        "rows": [list(row) for row in sheet.table.rows],
+        "figures": figures if any(figures) else [],
+    }
 
 
 def entry(block: Block, row: Row, eraser: str, pool: Pool) -> dict[str, Any]:

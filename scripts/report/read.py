@@ -17,10 +17,24 @@ from train.loss_curves import LossCurve, read_loss_curves, sharp_drops
 RUN_FILES = {"config.yaml", "state.json", "result.json"}  # any of them makes a folder a run's
 KEYS = {
     "run_id", "verb", "config", "seeds", "num_classes", "train_size", "parameters", "certificate", "timing",
-    "versions", "final", "sharp_drop",
+    "versions",
 }  # fmt: skip
-VERB_KEYS = {"mdl": {"mdl", "curve", "power_law"}, "train": {"label_entropy_bits", "epochs"}}
-_OPTIONAL = {"sharp_drop"}  # came later
+INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
+VERB_KEYS = {
+    "mdl": {"final", "sharp_drop", "mdl", "curve", "power_law"},
+    "train": {"final", "sharp_drop", "label_entropy_bits", "epochs"},
+    INFORMATION: {
+        "held_out_size",
+        "information",
+        "network",
+        "references",
+        "how",
+        "between_seeds",
+        "groups",
+        "summaries",
+    },
+}
+_OPTIONAL = {"sharp_drop", "summaries"}  # came later
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
 
@@ -123,7 +137,8 @@ def _unfinished(directory: Path) -> Found:
         state = json.loads((directory / "state.json").read_text(encoding="utf-8"))["state"]
     except (OSError, ValueError, KeyError, TypeError):
         state = "unfinished"
-    return Found(directory, config, "mdl" if "mdl" in config else "train", seeds, None, state)
+    verb = next((verb for verb in ("mdl", INFORMATION) if verb in config), "train")
+    return Found(directory, config, verb, seeds, None, state)
 
 
 def check(result: Mapping[str, Any]) -> None:
@@ -142,11 +157,7 @@ def check(result: Mapping[str, Any]) -> None:
     }
     if missing:
         raise UnusableError(f"result.json lacks {', '.join(sorted(missing))}")
-    lists = {f"final.{key}": values for key, values in result["final"].items()}
-    if verb == "mdl":
-        lists |= {f"mdl.{key}": result["mdl"][key] for key in ("bits_per_sample", "total_bits", "paper")}
-        lists |= {f"curve.{p['n']}.ce_test_bits": p["ce_test_bits"] for p in result["curve"]}
-    for name, values in lists.items():
+    for name, values in _lists(result).items():
         if len(values) != len(result["seeds"]):
             raise UnusableError(f"{name} has {len(values)} numbers for {len(result['seeds'])} seeds")
         if not all(math.isfinite(value) for value in values):
@@ -155,6 +166,24 @@ def check(result: Mapping[str, Any]) -> None:
         float(result["certificate"]["train"][name])
     if verb == "mdl":
         _check_units(result)
+
+
+def _lists(result: Mapping[str, Any]) -> Mapping[str, Sequence[float]]:
+    """Everything that has a number per seed, by name."""
+    if result["verb"] == INFORMATION:
+        kept = ("mean_nats", "median_nats")
+        found = {
+            f"information.{name}.{key}": [one[key] for one in scores]
+            for name, scores in result["information"].items()
+            for key in kept
+        }
+        found |= {f"network.{key}": values for key, values in result["network"].items()}
+        return found | {f"groups.{name}.mean_nats": g["mean_nats"] for name, g in (result.get("groups") or {}).items()}
+    lists = {f"final.{key}": values for key, values in result["final"].items()}
+    if result["verb"] == "mdl":
+        lists |= {f"mdl.{key}": result["mdl"][key] for key in ("bits_per_sample", "total_bits", "paper")}
+        lists |= {f"curve.{p['n']}.ce_test_bits": p["ce_test_bits"] for p in result["curve"]}
+    return lists
 
 
 def _check_units(result: Mapping[str, Any]) -> None:
@@ -193,7 +222,9 @@ def remarks(run: Found) -> list[str]:
     """What is odd about a run that can be shown all the same."""
     found = []
     if run.result is None:
-        found.append(f"no result.json: {run.state}, shown as incomplete")
+        found.append(
+            f"no result.json: {run.state}, " + ("not shown" if run.verb == INFORMATION else "shown as incomplete")
+        )
     else:
         unknown = sorted(set(run.result) - KEYS - VERB_KEYS[run.verb])
         if unknown:

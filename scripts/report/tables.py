@@ -63,9 +63,8 @@ def tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in text)
 
 
-def write_tables(blocks: Sequence[Block], directory: Path) -> list[Path]:
+def write_tables(tables: Sequence[Table], directory: Path) -> list[Path]:
     """tables.md with all tables; a .tex and a .csv for each."""
-    tables = [table for block in blocks for table in tables_of(block)]
     paths = [directory / "tables.md"]
     write_text(paths[0], "# Tables\n\n" + "\n".join(table.markdown() for table in tables))
     for table in tables:

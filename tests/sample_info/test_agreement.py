@@ -9,6 +9,7 @@ from torch import Tensor
 
 from erasure.storage import save_tensors
 from sample_info.agreement import agreements
+from sample_info.movement import read_scores
 from train.compare import arrange
 
 
@@ -27,7 +28,9 @@ def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds(tmp_pa
     results = [
         finished(tmp_path, depth, scores, index) for depth, (scores, index) in enumerate([(a, [0, 1, 2]), *others])
     ]
-    (found,) = agreements(arrange(results), tmp_path)  # the last has other examples
+    (found,) = agreements(
+        arrange(results), lambda result: read_scores(tmp_path / result["run_id"])
+    )  # the last has other examples
     assert found.names == [f"d · m (depth={depth})" for depth in range(3)]
     expected = [[-1, 1, -1], [1, -1, -1], [-1, -1, -1]]
     for row, wanted in zip(found.correlation, expected, strict=True):
@@ -36,4 +39,4 @@ def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds(tmp_pa
 
 def test_one_model_is_compared_with_nothing(tmp_path) -> None:
     result = finished(tmp_path, 0, torch.rand(2, 3), [0, 1, 2])
-    assert agreements(arrange([result]), tmp_path) == []
+    assert agreements(arrange([result]), lambda result: read_scores(tmp_path / result["run_id"])) == []

@@ -40,8 +40,8 @@ def column(browser, heading: str) -> list[str]:
 
 
 def press(browser, heading: str) -> None:
-    """Sort by a column."""
-    buttons = browser.find_elements("css selector", "#results thead button")
+    """Sort by a column of the first table in the page, or in a part of it."""
+    buttons = browser.find_elements("css selector", ".sorts thead button")
     next(button for button in buttons if button.text == heading).click()
 
 

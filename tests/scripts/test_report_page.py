@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from scripts.bench_report import write_run, write_runs
+from scripts.bench_report_information import write_information_runs
 from scripts.report.__main__ import eraser_colours
 from scripts.report.groups import arrange
+from scripts.report.information import read_information, sheets
+from scripts.report.information_figures import bring_figures
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
 from tests.scripts.chromium import (
@@ -26,16 +29,19 @@ pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=REASON)
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """120 runs, two rows of them incomplete, repeated in the page to 2,000 lines."""
+    """120 runs, two rows of them incomplete, repeated in the page to 2,000 lines; 120 of sample_info."""
     root = tmp_path_factory.mktemp("report")
     write_runs(root / "runs", 60)
     write_runs(root / "runs", 60, verbs=["train"])
+    write_information_runs(root / "runs", 120)
     half = write_run(root / "runs", eraser="random", seeds=(0, 1))
     (half.directory / "result.json").unlink()
     reading = read_runs([root / "runs"])
-    blocks = arrange(reading)
+    blocks, information = arrange(reading), read_information(reading)
     repeated = blocks * -(-2000 // sum(len(block.rows) * len(block.erasers) for block in blocks))
-    return write_page(repeated, eraser_colours(blocks), reading.problems, [root / "runs"], root / "index.html")
+    colours, figures = eraser_colours(blocks), bring_figures(information, root)[0]
+    page = root / "index.html"
+    return write_page(repeated, colours, reading.problems, [root / "runs"], page, sheets(information), figures)
 
 
 @pytest.fixture
@@ -90,6 +96,37 @@ def test_a_selected_run_shows_curves_certificate_and_configuration(browser) -> N
     assert 'name: "control"' in cards[0].text
     boxes[0].send_keys(" ")
     assert len(browser.find_elements("css selector", "#losses polyline")) == 1
+
+
+def test_sample_information_sorts_filters_and_leads_to_each_runs_figure(browser) -> None:
+    from selenium.webdriver.support.select import Select
+
+    sheets = browser.find_elements("css selector", "#sheets > section")
+    assert [sheet.find_element("css selector", "h3").text for sheet in sheets] == [
+        "Runs", "How scores move between erasers", "Groups of examples", "Summaries",
+    ]  # fmt: skip
+    runs = sheets[0]
+
+    def cells(place: int) -> list[str]:
+        return [cell.text for cell in runs.find_elements("css selector", f"tbody tr > :nth-child({place})")]
+
+    assert runs.find_element("css selector", ".count").text == "120 of 120"
+    assert len(cells(1)) == 100  # the rest on demand
+    runs.find_element("css selector", "button.more").click()
+    assert len(cells(1)) == 120
+    press(runs, "F-SI, mean")
+    up = [float(text.split(" ")[0]) for text in cells(5)]
+    assert up == sorted(up)  # 9e-06 before 1e-05: numbers, not words
+    press(runs, "F-SI, mean")
+    assert [float(text.split(" ")[0]) for text in cells(5)] == sorted(up, reverse=True)
+    Select(runs.find_elements("css selector", "select")[1]).select_by_value("leace")
+    assert set(cells(2)) == {"leace"}
+    assert runs.find_element("css selector", ".count").text == "24 of 120"
+    link = runs.find_element("css selector", "tbody a")
+    natural = "const i = new Image(); i.src = arguments[0]; return i.decode().then(() => i.naturalWidth)"
+    assert browser.execute_script(natural, link.get_attribute("href")) == 440
+    square = runs.find_element("css selector", "tbody .swatch")
+    assert square.value_of_css_property("background-color") == "rgba(0, 114, 178, 1)"
 
 
 @pytest.mark.parametrize("width", [1280, 390])

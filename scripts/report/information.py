@@ -1,0 +1,200 @@
+"""Sample information in the report: tables of runs, groups and summaries, and how scores move between erasers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from torch import Tensor
+
+from erasure.storage import DamagedFileError
+from sample_info.movement import Movement, movements, read_scores
+from sample_info.table import (
+    CAPTION,
+    GROUP_CAPTION,
+    GROUP_HEADINGS,
+    HEADINGS,
+    MOVEMENT_CAPTION,
+    MOVEMENT_HEADINGS,
+    group_lines,
+    movement_cells,
+    run_lines,
+)
+from scripts.report.groups import comparable
+from scripts.report.read import INFORMATION, Found, Reading
+from scripts.report.tables import Table
+from train.compare import Grid, Result, Spread, arrange
+
+_WHO = HEADINGS[:2]  # dataset · model, eraser
+_SUMMARY_CAPTION = (
+    "Test accuracy (%) of the network trained on what is left once examples are removed in the order of their F-SI, by "
+    "the share that was removed (mean ± standard deviation over seeds)."
+)
+
+
+@dataclass(frozen=True)
+class Information:
+    """Finished runs that score examples.
+
+    Attributes:
+        grid: a row per dataset, model and setting, a column per eraser.
+        movements: between the erasers of each row.
+        runs: by run id.
+    """
+
+    grid: Grid
+    movements: Sequence[Movement]
+    runs: Mapping[str, Found]
+
+    def results(self) -> Iterator[tuple[str, str, Result]]:
+        """Row, column and result of every run, in the order of `run_lines`."""
+        for row in self.grid.rows:
+            for column in self.grid.columns:
+                if column in self.grid.cells[row]:
+                    yield row, column, self.grid.cells[row][column]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table that the page shows as one that sorts and filters.
+
+    Attributes:
+        title: above it.
+        table: its text.
+        words: headings of columns that are sorted as text; the others as numbers.
+        filters: headings of columns with a menu.
+        runs: the run of each row, whose figure it links to; empty where a row is not one run's.
+    """
+
+    title: str
+    table: Table
+    words: Sequence[str]
+    filters: Sequence[str]
+    runs: Sequence[str] = ()
+
+
+def read_information(reading: Reading) -> Information:
+    """Arrange the runs; adds to the reading's problems what cannot be shown."""
+    runs = {run.id: run for run in reading.finished if run.verb == INFORMATION}
+    results = [{**run.result, "config": comparable(run.config)} for run in runs.values() if run.result]
+    grid = arrange(results)
+    shown = {result["run_id"] for cells in grid.cells.values() for result in cells.values()}
+    reading.problems += [
+        f"{run.directory}: another run has the same configuration and seeds: left out; "
+        "one of them is of another version of the code"
+        for run in runs.values()
+        if run.id not in shown
+    ]
+
+    def scores(result: Result) -> Mapping[str, Tensor] | None:
+        try:
+            return read_scores(runs[result["run_id"]].directory)
+        except DamagedFileError as error:
+            reading.problems.append(f"{error}: left out of how scores move")
+            return None
+
+    return Information(grid, movements(grid, scores), runs)
+
+
+def sheets(information: Information) -> list[Sheet]:
+    """The tables that there is something for."""
+    runs = list(information.results())
+    possible = (_runs(information, runs), _movements(information), _groups(information.grid, runs), _summaries(runs))
+    return [sheet for sheet in possible if sheet.table.rows]
+
+
+def _runs(information: Information, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
+    table = Table(
+        "sample-info-runs",
+        CAPTION,
+        HEADINGS,
+        run_lines(information.grid),
+        [_who(*run) | _numbers(run[2]) for run in runs],
+    )
+    words = (*_WHO, "classes", "notes")
+    return Sheet("Runs", table, words, words[:3], [result["run_id"] for _, _, result in runs])
+
+
+def _movements(information: Information) -> Sheet:
+    records = [
+        {
+            "dataset_model": m.row,
+            "from": m.before,
+            "to": m.after,
+            "spearman": m.spearman,
+            "median_ratio": m.median_ratio,
+            "top_tenth_overlap": m.overlap,
+        }
+        for m in information.movements
+    ]
+    rows = [movement_cells(m) for m in information.movements]
+    table = Table("sample-info-movement", MOVEMENT_CAPTION, MOVEMENT_HEADINGS, rows, records)
+    return Sheet("How scores move between erasers", table, MOVEMENT_HEADINGS[:3], MOVEMENT_HEADINGS[:3])
+
+
+def _groups(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
+    found = [(run, name, group) for run in runs for name, group in run[2]["groups"].items()]
+    records = []
+    for run, name, group in found:
+        spread = Spread.of(group["mean_nats"])
+        means = {key: _mean(group[key]) for key in ("auroc", "auroc_si")}
+        means |= {"f_si_nats_mean": spread.mean, "f_si_nats_std": spread.std}
+        records.append(_who(*run) | {"group": name, "examples": group["examples"]} | means)
+    return Sheet(
+        "Groups of examples",
+        Table("sample-info-groups", GROUP_CAPTION, GROUP_HEADINGS, group_lines(grid), records),
+        GROUP_HEADINGS[:3],
+        GROUP_HEADINGS[:3],
+        [run[2]["run_id"] for run, _, _ in found],
+    )
+
+
+def _summaries(runs: Sequence[tuple[str, str, Result]]) -> Sheet:
+    found = [(run, order) for run in runs if run[2].get("summaries") for order in run[2]["summaries"]["accuracy"]]
+    fractions = sorted({fraction for run, _ in found for fraction in run[2]["summaries"]["removed"]})
+    rows, records = [], []
+    for run, order in found:
+        summary = run[2]["summaries"]
+        spreads = dict(zip(summary["removed"], accuracy_percent(summary, order), strict=True))
+        cells = [f"{spreads[fraction]:.1f}" if fraction in spreads else "" for fraction in fractions]
+        rows.append([*run[:2], summary["network"], order, *cells])
+        own = _who(*run) | {"network": summary["network"], "order": order}
+        records += [
+            own | {"removed": f, "accuracy_percent_mean": s.mean, "accuracy_percent_std": s.std}
+            for f, s in spreads.items()
+        ]
+    headings = (*_WHO, "trained network", "removed first", *(f"without {fraction:.0%}" for fraction in fractions))
+    return Sheet(
+        "Summaries",
+        Table("sample-info-summaries", _SUMMARY_CAPTION, headings, rows, records),
+        headings[:4],
+        headings[:4],
+        [run[2]["run_id"] for run, _ in found],
+    )
+
+
+def accuracy_percent(summary: Mapping[str, Any], order: str) -> list[Spread]:
+    """Over seeds, one per removed fraction."""
+    return [Spread.of([100 * value for value in column]) for column in zip(*summary["accuracy"][order], strict=True)]
+
+
+def _who(row: str, eraser: str, result: Result) -> dict[str, Any]:
+    return {"dataset_model": row, "eraser": eraser, "run_id": result["run_id"]}
+
+
+def _numbers(result: Result) -> dict[str, Any]:
+    """A run's numbers, unrounded, with units in their names."""
+    information, numbers = result["information"], {"examples": result["train_size"], "seeds": len(result["seeds"])}
+    for name in ("f_si_nats", "si_nats", "si_sgd_nats"):
+        spread = Spread.of([one["mean_nats"] for one in information[name]]) if name in information else None
+        numbers |= {f"{name}_mean": spread and spread.mean, f"{name}_std": spread and spread.std}
+    return numbers | {
+        "f_si_nats_median": mean(one["median_nats"] for one in information["f_si_nats"]),
+        "share_of_top_tenth": mean(one["share_of_top_tenth"] or 0.0 for one in information["f_si_nats"]),
+        "test_accuracy": mean(result["network"]["test_accuracy"]),
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None

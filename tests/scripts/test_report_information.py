@@ -1,0 +1,174 @@
+"""Sample information in the report: its tables, its figures, and what is not there or not whole."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from sample_info.__main__ import VERB
+from sample_info.table import HEADINGS
+from scripts.bench_report import write_run
+from scripts.bench_report_information import write_information_run
+from scripts.report import information_figures
+from scripts.report.__main__ import main
+from scripts.report.information import read_information, sheets
+from scripts.report.read import read_runs
+
+OTHERS = {"groups": {}, "summaries": None}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def report(runs: Path) -> tuple[Path, list[str]]:
+    """The report's folder, and its remarks."""
+    out = runs.parent / "report"
+    assert main([str(runs), "--out", str(out)]) == 0
+    return out, page_data(out)["problems"]
+
+
+def page_data(out: Path) -> dict:
+    page = (out / "index.html").read_text()
+    return json.loads(page.split('id="data">')[1].split("</script>")[0])
+
+
+def records(out: Path, name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader((out / "tables" / f"sample-info-{name}.csv").open()))
+
+
+def test_real_runs_of_the_verb_are_shown_as_the_verb_shows_them(command, tmp_path: Path) -> None:
+    options = ["model.width=32", "sample_info.examples=60", "sample_info.steps=200", "logger.mode=disabled"]
+    outcome = command(VERB, "-m", "eraser=control,leace", *options)
+    assert outcome.code == 0, outcome.err
+    out, problems = report(tmp_path / "runs")
+    assert problems == []
+    (sweep,) = Path("runs/sweeps").glob("*/table.md")
+    lines = sweep.read_text().splitlines()
+    shown = (out / "tables.md").read_text()
+    assert len([line for line in lines if line.startswith("| digits · mlp")]) == 3  # two runs, one movement
+    assert all(line in shown for line in lines if line.startswith("| "))
+    data = page_data(out)
+    runs, movement = data["sheets"]
+    assert runs["headings"] == list(HEADINGS)
+    assert [Image.open(out / figure).size[0] > 1000 for figure in runs["figures"]] == [True, True]
+    assert movement["rows"][0][1:3] == ["control", "leace"]
+    assert Image.open(out / "figures" / "sample-info-movement-1.png").size[0] > 500
+    assert data["runs"] == []
+    page = (out / "index.html").read_text()
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_runs_of_all_verbs_stand_in_one_report_each_in_its_tables(runs) -> None:
+    write_run(runs, dataset="digits", seeds=(0, 1))
+    control, leace = (write_information_run(runs, eraser) for eraser in ("control", "leace"))
+    out, problems = report(runs)
+    assert problems == []
+    data = page_data(out)
+    assert [run["verb"] for run in data["runs"]] == ["mdl"]
+    assert [sheet["title"] for sheet in data["sheets"]] == [
+        "Runs", "How scores move between erasers", "Groups of examples", "Summaries",
+    ]  # fmt: skip
+    assert [row["run_id"] for row in records(out, "runs")] == [control.id, leace.id]
+    assert [row["eraser"] for row in records(out, "runs")] == ["control", "leace"]
+    assert float(records(out, "runs")[1]["f_si_nats_mean"]) == pytest.approx(5e-6, rel=0.1)
+    (moved,) = records(out, "movement")
+    assert 0.3 < float(moved["median_ratio"]) < 0.8  # the made-up scores are halved
+    assert data["colours"]["leace"] == "#0072B2"
+
+
+def test_groups_and_summaries_are_shown_where_there_are_any(runs) -> None:
+    write_information_run(runs, "control")
+    write_information_run(runs, "leace", **OTHERS)
+    earlier = write_information_run(runs, "qleace")
+    result = json.loads((earlier.directory / "result.json").read_text())
+    result["groups"] = {}
+    del result["summaries"]
+    (earlier.directory / "result.json").write_text(json.dumps(result))
+    out, problems = report(runs)
+    assert problems == []
+    groups = records(out, "groups")
+    assert [(row["eraser"], row["group"], row["examples"]) for row in groups] == [
+        ("control", "first half", "500"),
+        ("control", "second half", "500"),
+    ]
+    assert [float(row["f_si_nats_mean"]) for row in groups] == pytest.approx([2e-5, 5e-6])
+    summaries = records(out, "summaries")
+    assert len(summaries) == 3 * 4
+    assert {row["order"] for row in summaries} == {"bottom", "random", "top"}
+    assert [float(r["accuracy_percent_mean"]) for r in summaries if r["order"] == "top"] == pytest.approx(
+        [95, 85, 75, 65]
+    )
+    sheet = next(sheet for sheet in page_data(out)["sheets"] if sheet["title"] == "Summaries")
+    assert sheet["headings"][-4:] == ["without 0%", "without 25%", "without 50%", "without 75%"]
+    assert sheet["rows"][0][3:5] == ["bottom", "95.0 ± 0.0"]
+    assert Image.open(out / "figures" / "sample-info-summaries-1.png").size[0] > 500
+
+
+def test_without_groups_and_summaries_there_are_no_such_tables(runs) -> None:
+    write_information_run(runs, "control", **OTHERS)
+    out, _ = report(runs)
+    assert [sheet["title"] for sheet in page_data(out)["sheets"]] == ["Runs"]
+    assert not list((out / "tables").glob("sample-info-groups*"))
+
+
+def test_a_group_of_all_examples_has_no_auroc(runs) -> None:
+    group = {"examples": 1000, "mean_nats": [1e-5, 2e-5], "auroc": [None, None], "auroc_si": [None, None]}
+    write_information_run(runs, "control", groups={"all": group}, summaries=None)
+    out, _ = report(runs)
+    (row,) = records(out, "groups")
+    assert row["auroc"] == ""
+
+
+def test_what_cannot_be_used_is_named_and_the_rest_is_built(runs) -> None:
+    good = write_information_run(runs, "control")
+    cut = write_information_run(runs, "leace")
+    path = cut.directory / "scores.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+    short = write_information_run(runs, "qleace", network={"train_accuracy": [1.0], "test_accuracy": [1.0]})
+    infinite = write_information_run(runs, "gradient")
+    result = json.loads((infinite.directory / "result.json").read_text())
+    result["information"]["f_si_nats"][1]["mean_nats"] = float("inf")
+    (infinite.directory / "result.json").write_text(json.dumps(result))
+    started = write_information_run(runs, "alf_qleace")
+    (started.directory / "result.json").unlink()
+    out, problems = report(runs)
+    for run, said in (
+        (cut, "left out of how scores move"),
+        (short, "network.train_accuracy has 1 numbers for 2 seeds"),
+        (infinite, "information.f_si_nats.mean_nats holds"),
+        (started, "no result.json: unfinished, not shown"),
+    ):
+        assert [line for line in problems if run.id in line and said in line], (said, problems)
+    assert [row["run_id"] for row in records(out, "runs")] == [good.id, cut.id]
+
+
+def test_where_data_lies_makes_no_other_row_and_a_twin_under_another_id_is_named(runs) -> None:
+    write_information_run(runs, "control")
+    leace = write_information_run(runs, "leace")
+    twin = runs / "sample_info-digits-leace-mlp-0000000000"
+    shutil.copytree(leace.directory, twin)
+    result = json.loads((twin / "result.json").read_text()) | {"run_id": twin.name}
+    result["config"]["dataset"]["root"] = "/elsewhere"
+    result["config"]["sample_info"]["memory_gib"] = 4.0
+    (twin / "result.json").write_text(json.dumps(result))
+    reading = read_runs([runs])
+    information = read_information(reading)
+    assert len(information.grid.rows) == 1
+    assert len(sheets(information)[0].table.rows) == 2
+    assert any("the same configuration and seeds: left out" in line for line in reading.problems)
+
+
+def test_figures_of_very_many_runs_are_left_where_they_are(runs, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(information_figures, "MAX_COPIES", 1)
+    for eraser in ("control", "leace", "qleace"):
+        write_information_run(runs, eraser, **OTHERS)
+    out = runs.parent / "report"
+    assert main([str(runs), "--out", str(out)]) == 0
+    assert "scores.png of 2 runs: left out" in capsys.readouterr().out
+    assert len(list((out / "figures" / "scores").iterdir())) == 1
+    assert [bool(figure) for figure in page_data(out)["sheets"][0]["figures"]] == [True, False, False]
