@@ -99,7 +99,7 @@ def _panel(ax: Axes, movement: Movement, line: str) -> None:
     a, b = movement.first, movement.second
     smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
     a, b = a.clamp(min=smallest), b.clamp(min=smallest)
-    ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line)
+    ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # in the PDF: thousands of points
     ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
     ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
     rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"

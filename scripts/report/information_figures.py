@@ -7,11 +7,12 @@ from matplotlib.figure import Figure
 
 from erasure.storage import replacing
 from sample_info.movement import movement_figure
-from scripts.report.figures import MAX_FIGURES, MAX_PANELS, Colours, Drawing
+from scripts.report.figures import MAX_PANELS, Colours, Drawing
 from scripts.report.information import Information, accuracy_percent
 from train.compare import Result
 from train.style import shared_legend
 
+MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each
 _ORDERS = ("#0072B2", "#D55E00", "#009E73", "#4d4d4d", "#CC79A7", "#E69F00")
 
