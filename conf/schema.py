@@ -123,14 +123,22 @@ def validate(config: Mapping[str, Any], sections: Mapping[str, Callable]) -> dic
     checked = _check("", {key: value for key, value in config.items() if key in common}, common)
     Common(**checked)
     for name in TARGETS:
-        section = config[name]
-        if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
-            raise ConfigError(f"{name}.{missing[0]} is missing: every {name} names itself and its class")
-        types = {"name": str, "_target_": str, **keyword_only(Target(section).schema)}
-        checked[name] = _check(f"{name}.", section, types)
+        checked[name] = validate_target(name, config[name])
     for name, function in sections.items():
         checked[name] = _check(f"{name}.", config[name], keyword_only(function))
     return {key: checked[key] for key in config}
+
+
+def validate_target(name: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a section that names a class in `_target_`; `name` is what messages call it.
+
+    Raises:
+        ConfigError: as above.
+    """
+    if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
+        raise ConfigError(f"{name}.{missing[0]} is missing: every {name} names itself and its class")
+    types = {"name": str, "_target_": str, **keyword_only(Target(section).schema)}
+    return _check(f"{name}.", section, types)
 
 
 def _check(prefix: str, section: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:

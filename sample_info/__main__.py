@@ -10,6 +10,7 @@ from sample_info.problem import load, restricted
 from sample_info.references import REFERENCES
 from sample_info.scoring import score
 from sample_info.settings import SampleInfoSettings
+from sample_info.summary_options import summary_model
 from train.compare import Spread, arrange
 from train.job import Job, carry_out
 from train.logger import LoggerSettings
@@ -28,6 +29,7 @@ def directory(config: Mapping[str, Any]) -> Path:
 def _job(config: Mapping[str, Any]) -> Job:
     settings = SampleInfoSettings(**config["sample_info"])
     require_known(settings.references, REFERENCES)
+    summary_model(config)  # refuses what it does not have
     return restricted(Job.from_config("sample_info", config), settings)
 
 
@@ -39,17 +41,20 @@ def headline(result: Mapping[str, Any]) -> str:
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Table and figures, printed and written to `directory`."""
     from sample_info.movement import draw_movements, movements
+    from sample_info.summary_table import print_summaries, summaries_as_markdown
     from sample_info.table import print_tables, write_tables
 
     grid = arrange(results)
     runs_dir = Path(results[0]["config"]["runs_dir"])
     moved = movements(grid, runs_dir)
     print_tables(grid, moved)
+    print_summaries(grid)
     for result in results:
-        print(f"figure: {runs_dir / result['run_id'] / 'scores.png'}")
+        for name in ("scores.png", "summaries.png") if result["summaries"] else ("scores.png",):
+            print(f"figure: {runs_dir / result['run_id'] / name}")
     if moved:
         print(f"figure: {draw_movements(moved, grid, directory / 'movement.png')}")
-    print(f"table: {write_tables(grid, moved, directory / 'table.md')}")
+    print(f"table: {write_tables(grid, moved, directory / 'table.md', summaries_as_markdown(grid))}")
     print(f"scores: {', '.join(str(runs_dir / result['run_id'] / 'scores.csv') for result in results)}")
 
 

@@ -15,6 +15,8 @@ from sample_info.comparison import auroc
 from sample_info.figure import draw_run
 from sample_info.problem import Examples
 from sample_info.scores import Changes, bits
+from sample_info.summaries import Summaries
+from sample_info.summary_records import log_summaries, summaries_result
 from train.logger import Logger
 
 
@@ -30,6 +32,7 @@ class Scored:
     how: Mapping[str, Any]
     train_accuracy: float
     test_accuracy: float
+    summaries: Summaries
 
 
 def columns(scored: Scored) -> dict[str, Tensor]:
@@ -72,6 +75,8 @@ def log_scores(directory: Path, logger: Logger, examples: Examples, scored: Sequ
     names = list(columns(scored[0]))
     logger.table("scores", _HEADER + names, [row for one in scored for row in _rows(examples, one, names)])
     logger.figure("scores/figure", figure)
+    if examples.settings.summaries:
+        log_summaries(directory, logger, examples, [one.summaries for one in scored])
     for one in scored:
         logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores["f_si_nats"].mean())})
     means = {f"information.{name}.mean": float(s.mean()) for name, s in mean_scores(scored).items()}
@@ -97,6 +102,7 @@ def summary(examples: Examples, scored: Sequence[Scored]) -> dict[str, Any]:
         },
         "references": {name: [one.agreement[name] for one in scored] for name in scored[0].agreement},
         "how": [dict(one.how) for one in scored],
+        "summaries": summaries_result(examples.settings.summary, [one.summaries for one in scored]),
         "mislabelled": int(noisy.sum()),
     }
 

@@ -22,14 +22,14 @@ from sample_info.solvers import ConjugateGradients
 def by_retraining(problem: Problem) -> Changes:
     """Train without each example (or without each of a sample of them), by brute force."""
     found = retrain_without_each(
-        _descent(problem), problem.held_out, _examples(problem), memory_bytes=int(problem.memory_bytes)
+        gradient_descent(problem), problem.held_out, _examples(problem), memory_bytes=int(problem.memory_bytes)
     )
     return _changes(found, len(problem.x))
 
 
 def by_influence(problem: Problem) -> Changes:
     """Influence functions at the weights where training ends, by conjugate gradients on the Gauss-Newton matrix."""
-    descent = _descent(problem)
+    descent = gradient_descent(problem)
     change = descent.train(torch.ones(1, len(problem.x)))
     trained = {name: descent.initial[name] + moved[0] for name, moved in change.items()}
     loss = SquaredLoss(descent.network, trained, descent.x, descent.y)
@@ -44,10 +44,7 @@ def by_influence(problem: Problem) -> Changes:
     return _changes(found, len(problem.x))
 
 
-REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence}
-
-
-def _descent(problem: Problem) -> GradientDescent:
+def gradient_descent(problem: Problem) -> GradientDescent:
     """The problem's training; its learning rate is of the mean loss, `GradientDescent`'s of the sum."""
     linearized = problem.descent
     return GradientDescent.of(
@@ -59,6 +56,9 @@ def _descent(problem: Problem) -> GradientDescent:
         learning_rate=linearized.learning_rate / len(problem.x),
         weight_decay=linearized.weight_decay,
     )
+
+
+REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence}
 
 
 def _examples(problem: Problem) -> Tensor:

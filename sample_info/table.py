@@ -42,20 +42,20 @@ _MOVEMENT_CAPTION = (
 def print_tables(grid: Grid, movements: Sequence[Movement]) -> None:
     """One line per run on stdout; one per pair of erasers if there are several."""
     output = console(min_width=150)
-    output.print(_table(HEADINGS, _lines(grid)))
+    output.print(rich_table(HEADINGS, _lines(grid)))
     output.print(_CAPTION, style="dim", highlight=False)
     if movements:
-        output.print(_table(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements]))
+        output.print(rich_table(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements]))
         output.print(_MOVEMENT_CAPTION, style="dim", highlight=False)
 
 
-def write_tables(grid: Grid, movements: Sequence[Movement], path: Path) -> Path:
+def write_tables(grid: Grid, movements: Sequence[Movement], path: Path, appendix: str = "") -> Path:
     """The same as Markdown."""
-    text = _markdown(HEADINGS, _lines(grid)) + f"\n{_CAPTION}\n"
+    text = markdown(HEADINGS, _lines(grid)) + f"\n{_CAPTION}\n"
     if movements:
-        rows = _markdown(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements])
+        rows = markdown(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements])
         text += f"\n{rows}\n{_MOVEMENT_CAPTION}\n"
-    write_text(path, text)
+    write_text(path, text + appendix)
     return path
 
 
@@ -77,7 +77,7 @@ def _lines(grid: Grid) -> list[list[str]]:
                 [
                     row,
                     column,
-                    _classes(result),
+                    classes_of(result),
                     f"{result['train_size']:,}",
                     f"{Spread.of([one['mean_nats'] for one in f_si]):.2e}",
                     f"{mean(one['median_nats'] for one in f_si):.2e}",
@@ -90,7 +90,8 @@ def _lines(grid: Grid) -> list[list[str]]:
     return lines
 
 
-def _classes(result: Result) -> str:
+def classes_of(result: Result) -> str:
+    """Which classes a run is about."""
     classes = result["config"]["sample_info"]["classes"]
     return f"all {result['num_classes']}" if classes == "all" else ", ".join(map(str, classes))
 
@@ -110,7 +111,8 @@ def _notes(result: Result) -> list[str]:
     return notes
 
 
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+def rich_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+    """A table for the terminal."""
     table = Table(box=box.SIMPLE_HEAD)
     for heading in headings:
         table.add_column(heading)
@@ -119,6 +121,7 @@ def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def _markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table for a page."""
     rows = [headings, ["---"] * len(headings), *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
