@@ -41,7 +41,7 @@ def headline(result: Mapping[str, Any]) -> str:
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Table and figures, printed and written to `directory`."""
     from sample_info.movement import draw_movements, movements
-    from sample_info.summary_table import print_summaries, summaries_as_markdown
+    from sample_info.summary_table import draw_sweep, print_summaries, summaries_as_markdown
     from sample_info.table import print_tables, write_tables
 
     grid = arrange(results)
@@ -54,6 +54,8 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
             print(f"figure: {runs_dir / result['run_id'] / name}")
     if moved:
         print(f"figure: {draw_movements(moved, grid, directory / 'movement.png')}")
+    if (drawn := draw_sweep(grid, directory / "summaries.png")) is not None:
+        print(f"figure: {drawn}")
     print(f"table: {write_tables(grid, moved, directory / 'table.md', summaries_as_markdown(grid))}")
     print(f"scores: {', '.join(str(runs_dir / result['run_id'] / 'scores.csv') for result in results)}")
 

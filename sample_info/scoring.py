@@ -22,7 +22,7 @@ from sample_info.references import REFERENCES
 from sample_info.scores import Changes, functional_information, weight_information
 from sample_info.sgd import at_minimum, sgd_information
 from sample_info.subsets import Subsets
-from sample_info.summaries import require_possible, try_summaries
+from sample_info.summaries import part_of, require_possible, try_summaries
 from train.logger import Logger
 from train.run import Run
 
@@ -62,6 +62,8 @@ def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
 
 def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[float, str], None]) -> Scored:
     settings = examples.settings
+    scoring = 0.1 if settings.summaries and settings.summary_network == "trained" else 0.9  # of the time
+    everything, show = show, part_of(show, 0, scoring)
     show(0.0, "kernel")
     kernels = _kernels(examples, problem, run)
     initial = network_outputs(problem.model, problem.weights, problem.x, batch_size=problem.batch_size)
@@ -83,9 +85,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         how["sgd_directions_floored"] = floored
     references = {name: _reference(name, problem, run) for name in settings.references}
     subsets = Subsets(kernels, initial - problem.y, initial_held_out, problem.descent)
-    summaries = try_summaries(
-        examples, problem, subsets, scores["f_si_nats"], run, lambda done, what: show(0.9 + 0.1 * done, what)
-    )
+    summaries = try_summaries(examples, problem, subsets, scores["f_si_nats"], run, part_of(everything, scoring, 1))
     return Scored(
         seed=problem.seed,
         changes=changes,

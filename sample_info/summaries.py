@@ -36,6 +36,11 @@ class Summaries:
     classes_left: Mapping[str, Sequence[Sequence[int]]]
 
 
+def part_of(show: Show, begin: float, end: float) -> Show:
+    """Progress of a part of the work, from 0 to 1, as progress of the whole."""
+    return lambda done, what: show(begin + (end - begin) * done, what)
+
+
 def require_possible(examples: Examples) -> None:
     """Refuse, before anything is computed, summaries that these examples or this network do not allow.
 

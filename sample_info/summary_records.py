@@ -8,7 +8,7 @@ from typing import Any
 from sample_info.figure import title_of
 from sample_info.problem import Examples
 from sample_info.summaries import Summaries
-from sample_info.summary_figure import draw_summaries
+from sample_info.summary_figure import Panel, draw_summaries
 from sample_info.summary_options import SummaryOptions
 from train.compare import Spread
 from train.logger import Logger
@@ -43,16 +43,30 @@ def spreads(summaries: Mapping[str, Any]) -> dict[str, list[Spread]]:
     return {order: [Spread.of(values) for values in zip(*curves, strict=True)] for order, curves in trials.items()}
 
 
+def panel(summaries: Mapping[str, Any], config: Mapping[str, Any], title: str) -> Panel:
+    """How a run's summaries are drawn."""
+    return Panel(title, network_of(config), summaries["removed"], spreads(summaries))
+
+
+def network_of(config: Mapping[str, Any]) -> str:
+    """Whose accuracy a run's summaries are about, in words."""
+    settings = config["sample_info"]
+    if settings["summary_network"] == "linearized":
+        return "of the linearised network"
+    changed = ", ".join(f"{key}={value}" for key, value in (settings["summary_model"] or {}).items())
+    return f"of the network trained again{f' ({changed})' if changed else ''}"
+
+
 def log_summaries(directory: Path, logger: Logger, examples: Examples, found: Sequence[Summaries]) -> None:
     """Draw summaries.png; log it and every accuracy to W&B."""
     summaries = summaries_result(examples.settings.summary, found)
     assert summaries is not None
-    removed, seeds, rows = summaries["removed"], examples.described["seeds"], []
+    rows = []
     for order, curves in summaries["accuracy"].items():
-        for seed, curve in zip(seeds, curves, strict=True):
-            rows += [[order, seed, fraction, value] for fraction, value in zip(removed, curve, strict=True)]
-    figure = draw_summaries(removed, spreads(summaries), title_of(examples), directory / "summaries.png")
-    logger.figure("summaries/figure", figure)
+        for seed, curve in zip(examples.described["seeds"], curves, strict=True):
+            rows += [[order, seed, removed, value] for removed, value in zip(summaries["removed"], curve, strict=True)]
+    drawn = panel(summaries, examples.job.config, title_of(examples))
+    logger.figure("summaries/figure", draw_summaries([drawn], directory / "summaries.png"))
     logger.table("summaries/accuracy", ["order", "seed", "removed", "accuracy"], rows)
 
 

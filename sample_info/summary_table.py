@@ -1,11 +1,13 @@
 """What `python -m sample_info` shows of summaries: accuracy for every order and fraction removed."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from erasure.progress import console
-from sample_info.summary_records import spreads
-from sample_info.table import classes_of, markdown, rich_table
+from sample_info.summary_figure import draw_summaries
+from sample_info.summary_records import network_of, panel, spreads
+from sample_info.table import Result, markdown, rich_table
 from train.compare import Grid, Spread
 
 _CAPTION = (
@@ -30,24 +32,28 @@ def summaries_as_markdown(grid: Grid) -> str:
     return "".join([*tables, f"\n{_CAPTION}\n"]) if tables else ""
 
 
+def draw_sweep(grid: Grid, path: Path) -> Path | None:
+    """All runs' summaries in one figure; none for fewer than two."""
+    panels = [panel(result["summaries"], result["config"], name) for name, result in _summarised(grid)]
+    return draw_summaries(panels, path) if len(panels) > 1 else None
+
+
 def _tables(grid: Grid) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Title, headings and lines for every run that has summaries."""
+    for name, result in _summarised(grid):
+        found = result["summaries"]
+        title = f"{name}: summaries, accuracy {network_of(result['config'])}"
+        headings = ["removed", *(order.replace("_", " ") for order in found["accuracy"])]
+        yield title, headings, _lines(found, result["num_classes"])
+
+
+def _summarised(grid: Grid) -> Iterator[tuple[str, Result]]:
+    """Runs that have summaries, and what to call them."""
     for row in grid.rows:
         for column in (c for c in grid.columns if c in grid.cells[row]):
             result = grid.cells[row][column]
-            if (found := result["summaries"]) is not None:
-                title = f"{row} · {column} · {classes_of(result)}: summaries, accuracy {_network(result)}"
-                headings = ["removed", *(order.replace("_", " ") for order in found["accuracy"])]
-                yield title, headings, _lines(found, result["num_classes"])
-
-
-def _network(result: Mapping[str, Any]) -> str:
-    """Whose accuracy it is."""
-    if result["summaries"]["network"] == "linearized":
-        return "of the linearised network"
-    other = result["config"]["sample_info"]["summary_model"] or {}
-    changed = ", ".join(f"{key}={value}" for key, value in other.items())
-    return f"of the network trained again{f' ({changed})' if changed else ''}"
+            if result["summaries"] is not None:
+                yield f"{row} · {column}", result
 
 
 def _lines(summaries: Mapping[str, Any], num_classes: int) -> list[list[str]]:

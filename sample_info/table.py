@@ -77,7 +77,7 @@ def _lines(grid: Grid) -> list[list[str]]:
                 [
                     row,
                     column,
-                    classes_of(result),
+                    _classes(result),
                     f"{result['train_size']:,}",
                     f"{Spread.of([one['mean_nats'] for one in f_si]):.2e}",
                     f"{mean(one['median_nats'] for one in f_si):.2e}",
@@ -90,8 +90,7 @@ def _lines(grid: Grid) -> list[list[str]]:
     return lines
 
 
-def classes_of(result: Result) -> str:
-    """Which classes a run is about."""
+def _classes(result: Result) -> str:
     classes = result["config"]["sample_info"]["classes"]
     return f"all {result['num_classes']}" if classes == "all" else ", ".join(map(str, classes))
 
