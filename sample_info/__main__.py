@@ -13,6 +13,7 @@ from sample_info.problem import restricted
 from sample_info.references import REFERENCES
 from sample_info.scoring import score
 from sample_info.settings import SampleInfoSettings
+from sample_info.summary_options import summary_model
 from train.compare import Spread, arrange
 from train.job import Job, carry_out
 from train.logger import LoggerSettings
@@ -32,6 +33,7 @@ def job_of(config: Mapping[str, Any]) -> Job:
     """The job that a configuration describes, on the classes that it names."""
     settings = SampleInfoSettings(**config["sample_info"])
     require_known(settings.references, REFERENCES)
+    summary_model(config)  # refuses what it does not have
     return restricted(Job.from_config("sample_info", config), settings)
 
 
@@ -44,6 +46,7 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from sample_info.agreement import agreements, draw_agreements
     from sample_info.movement import draw_movements, movements, read_scores
+    from sample_info.summary_table import draw_sweep, summary_sections
     from sample_info.table import print_tables, sections, write_tables
 
     grid = arrange(results)
@@ -53,14 +56,17 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
         return read_scores(runs_dir / result["run_id"])
 
     moved, alike = movements(grid, scores), agreements(grid, scores)
-    tables = sections(grid, moved, alike)
+    tables = [*sections(grid, moved, alike), *summary_sections(grid)]
     print_tables(tables)
     for result in results:
-        print(f"figure: {runs_dir / result['run_id'] / 'scores.png'}")
+        for name in ("scores.png", "summaries.png") if result["summaries"] else ("scores.png",):
+            print(f"figure: {runs_dir / result['run_id'] / name}")
     if alike:
         print(f"figure: {draw_agreements(alike, directory / 'agreement.png')}")
     if moved:
         print(f"figure: {draw_movements(moved, grid, directory / 'movement.png')}")
+    if (drawn := draw_sweep(grid, directory / "summaries.png")) is not None:
+        print(f"figure: {drawn}")
     print(f"table: {write_tables(tables, directory / 'table.md')}")
     print(f"scores: {', '.join(str(runs_dir / result['run_id'] / 'scores.csv') for result in results)}")
 

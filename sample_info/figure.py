@@ -39,11 +39,16 @@ def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Pa
             _histogram(ax, values, _parts(examples))
             ax.set(xlabel=f"{NAMES[name]} (nats)", ylabel="examples")
         axes[0].legend(fontsize=9)
-        names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-        figure.suptitle(" · ".join([*names, f"{len(examples.x):,} examples"]))
+        figure.suptitle(title_of(examples))
         _grid(below, examples, scores["f_si_nats"])
         figure.savefig(path, dpi=120)
     return path
+
+
+def title_of(examples: Examples) -> str:
+    """What a run's figures are about."""
+    names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
+    return " · ".join([*names, f"{len(examples.x):,} examples"])
 
 
 def _parts(examples: Examples) -> Mapping[str, Tensor]:

@@ -17,6 +17,8 @@ from sample_info.comparison import auroc, pearson
 from sample_info.figure import draw_run
 from sample_info.problem import Examples
 from sample_info.scores import Changes, bits
+from sample_info.summaries import Summaries
+from sample_info.summary_records import log_summaries, summaries_result
 from train.logger import Logger
 
 
@@ -32,6 +34,7 @@ class Scored:
     how: Mapping[str, Any]
     train_accuracy: float
     test_accuracy: float
+    summaries: Summaries
 
 
 def columns(scored: Scored) -> dict[str, Tensor]:
@@ -79,6 +82,8 @@ def log_scores(directory: Path, logger: Logger, examples: Examples, scored: Sequ
     names = list(columns(scored[0]))
     logger.table("scores", _HEADER + names, [row for one in scored for row in _rows(examples, one, names)])
     logger.figure("scores/figure", figure)
+    if examples.settings.summaries:
+        log_summaries(directory, logger, examples, [one.summaries for one in scored])
     for one in scored:
         logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores["f_si_nats"].mean())})
     means = {f"information.{name}.mean": float(s.mean()) for name, s in mean_scores(scored).items()}
@@ -103,6 +108,7 @@ def summary(examples: Examples, scored: Sequence[Scored]) -> dict[str, Any]:
         "how": [dict(one.how) for one in scored],
         "groups": _groups(examples, scored),
         "between_seeds": _between_seeds([one.scores["f_si_nats"] for one in scored]),
+        "summaries": summaries_result(examples.settings.summary, [one.summaries for one in scored]),
     }
 
 

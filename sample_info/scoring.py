@@ -22,6 +22,8 @@ from sample_info.records import Scored, log_scores, save_scores, summary
 from sample_info.references import REFERENCES
 from sample_info.scores import Changes, functional_information, weight_information
 from sample_info.sgd import at_minimum, sgd_information
+from sample_info.subsets import Subsets
+from sample_info.summaries import part_of, require_possible, try_summaries
 from train.logger import Logger
 from train.run import Run
 
@@ -38,8 +40,13 @@ def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
 
     Returns:
         "information": summaries per seed, see `records.summary`; "network": accuracy of the linearised network per
-        seed; "how": what was computed, per seed; "references": agreement with each, per seed.
+        seed; "how": what was computed, per seed; "references": agreement with each, per seed; "summaries": see
+        `summary_records.summaries_result`.
+
+    Raises:
+        ValueError: summaries that these examples do not allow, or a training that diverges.
     """
+    require_possible(examples)
     seeds = examples.described["seeds"]
     with Display(run.id) as display:
         scored = []
@@ -56,6 +63,8 @@ def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
 
 def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[float, str], None]) -> Scored:
     settings = examples.settings
+    scoring = 0.1 if settings.summaries and settings.summary_network == "trained" else 0.9  # of the time
+    everything, show = show, part_of(show, 0, scoring)
     show(0.0, "kernel")
     kernels = _kernels(examples, problem, run)
     initial = network_outputs(problem.model, problem.weights, problem.x, batch_size=problem.batch_size)
@@ -76,6 +85,8 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
     references = {name: _reference(name, problem, run) for name in settings.references}
+    subsets = Subsets(kernels, initial - problem.y, initial_held_out, problem.descent)
+    summaries = try_summaries(examples, problem, subsets, scores["f_si_nats"], run, part_of(everything, scoring, 1))
     return Scored(
         seed=problem.seed,
         changes=changes,
@@ -85,6 +96,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         how=how,
         train_accuracy=examples.accuracy(trained, examples.given),
         test_accuracy=examples.accuracy(predicted, examples.held_out_labels),
+        summaries=summaries,
     )
 
 

@@ -3,10 +3,11 @@
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sample_info.jacobian import Kind, Projection
 from sample_info.linearized_descent import LinearizedDescent, Time
+from sample_info.summary_options import SummaryNetwork, SummaryOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,11 @@ class SampleInfoSettings:
         projection_size: numbers kept per layer.
         references: names of what to compare with.
         reference_examples: how many examples references leave out, a random sample; None for all.
+        summaries: orders in which examples are dropped, see `sample_info.summarize`.
+        removed: fractions of the examples that are dropped.
+        summary_network: whose accuracy is measured on what is left, "linearized" or "trained".
+        summary_model: options of the trained network that differ from the scored one's.
+        random_draws: of the order "random", averaged.
         batch_size: examples per backward pass.
         memory_gib: for intermediate results.
 
@@ -59,6 +65,11 @@ class SampleInfoSettings:
     projection_size: int
     references: list[str]
     reference_examples: int | None
+    summaries: list[str]
+    removed: list[float]
+    summary_network: SummaryNetwork
+    summary_model: dict[str, Any] | None
+    random_draws: int
     batch_size: int
     memory_gib: float
 
@@ -71,12 +82,9 @@ class SampleInfoSettings:
                 f"sample_info.reference_examples={self.reference_examples}: must be at least 2, or null for all"
             )
         for name, none in (("references", "[]"), ("adversarial", "0")):
-            if getattr(self, name) and (self.steps == "converged" or self.time != "discrete"):
-                raise ValueError(
-                    f"sample_info.{name}={getattr(self, name)}: networks are trained for it step by step, which "
-                    f"sample_info.steps={self.steps}, sample_info.time={self.time} are not: choose a number of steps "
-                    f"and time=discrete, or {name}={none}"
-                )
+            if value := getattr(self, name):
+                self._require_steps(f"sample_info.{name}={value}", f"{name}={none}")
+        self._check_summaries()
         for name in ("sigma", "memory_gib", "epsilon"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"sample_info.{name}={getattr(self, name)}: must be a positive number")
@@ -98,6 +106,30 @@ class SampleInfoSettings:
             self.descent  # noqa: B018
         except ValueError as error:
             raise ValueError(f"sample_info.{error}") from None
+
+    def _require_steps(self, what: str, instead: str) -> None:
+        if self.steps == "converged" or self.time != "discrete":
+            raise ValueError(
+                f"{what}: networks are trained for it step by step, which sample_info.steps={self.steps}, "
+                f"sample_info.time={self.time} are not: choose a number of steps and time=discrete, or {instead}"
+            )
+
+    def _check_summaries(self) -> None:
+        self.summary.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
+        if self.summaries and self.summary_network == "trained":
+            self._require_steps("sample_info.summary_network=trained", "summary_network=linearized")
+        elif self.summary_model is not None:
+            raise ValueError(
+                f"sample_info.summary_model={self.summary_model}: is trained on summaries, so needs "
+                "sample_info.summaries and sample_info.summary_network=trained"
+            )
+
+    @property
+    def summary(self) -> SummaryOptions:
+        """Which summaries are tried."""
+        return SummaryOptions(
+            orders=self.summaries, removed=self.removed, network=self.summary_network, draws=self.random_draws
+        )
 
     @property
     def caps(self) -> dict[str, int]:

@@ -56,7 +56,8 @@ class Section:
 
     headings: Sequence[str]
     lines: Sequence[Sequence[str]]
-    caption: str
+    caption: str = ""
+    title: str = ""
 
 
 def sections(grid: Grid, movements: Sequence[Movement], agreements: Sequence[Agreement]) -> list[Section]:
@@ -76,13 +77,17 @@ def print_tables(shown: Sequence[Section]) -> None:
     """On stdout."""
     output = console(min_width=150)
     for section in shown:
+        if section.title:
+            output.print(section.title)
         output.print(_table(section.headings, section.lines))
-        output.print(section.caption, style="dim", highlight=False)
+        if section.caption:
+            output.print(section.caption, style="dim", highlight=False)
 
 
 def write_tables(shown: Sequence[Section], path: Path) -> Path:
     """The same as Markdown."""
-    write_text(path, "\n".join(f"{_markdown(s.headings, s.lines)}\n{s.caption}\n" for s in shown))
+    parts = (part for s in shown for part in (s.title, _markdown(s.headings, s.lines).rstrip(), s.caption) if part)
+    write_text(path, "\n\n".join(parts) + "\n")
     return path
 
 
@@ -181,5 +186,6 @@ def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
 
 
 def _markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table for a page."""
     rows = [headings, ["---"] * len(headings), *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

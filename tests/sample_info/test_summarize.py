@@ -37,6 +37,19 @@ def test_scoring_once_is_the_whole_fraction() -> None:
     assert torch.equal(bottom_iterative(lambda left: SCORES[left], 5, fraction=1.0), bottom(SCORES))
 
 
+def test_no_scores_are_computed_beyond_the_last_fraction_that_is_wanted() -> None:
+    asked: list[int] = []
+
+    def score(left: Tensor) -> Tensor:
+        asked.append(len(left))
+        return SCORES[left]
+
+    order = bottom_iterative(score, 5, fraction=0.2, until=0.6)
+    assert asked == [5, 4, 3]
+    assert order.tolist() == [1, 3, 2, 0, 4]
+    assert bottom_iterative(score, 5, fraction=0.2, until=0.0).tolist() == [0, 1, 2, 3, 4]
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match=r"fraction=0.0: must lie in \(0, 1\]"):
         bottom_iterative(lambda left: SCORES[left], 5, fraction=0.0)

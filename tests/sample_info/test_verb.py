@@ -45,6 +45,8 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
         assert mean == pytest.approx(float(tensors["weight_change"][s].mean()) / 2)
     assert not torch.equal(tensors["f_si_nats"][0], tensors["f_si_nats"][1])
     assert result["network"]["test_accuracy"][0] > 0.8
+    assert result["summaries"] is None  # none were asked for
+    assert not (directory / "summaries.png").exists()
     assert Image.open(directory / "scores.png").size[0] > 1000
     logged = only_run(directory)
     assert logged.run.run_id == result["run_id"]
