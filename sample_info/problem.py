@@ -18,6 +18,7 @@ from models.layers import Linear
 from sample_info.label_noise import flip_labels
 from sample_info.linearized_descent import LinearizedDescent
 from sample_info.settings import SampleInfoSettings
+from sample_info.trained_weights import TrainedWeights
 from train.data import DeviceImages, to_device
 from train.job import Job, erased
 from train.randomness import generator
@@ -76,6 +77,7 @@ class Examples:
     x: Tensor
     held_out: Tensor
     held_out_labels: Tensor
+    trained: TrainedWeights | None = None  # instead of random initial weights
 
     @property
     def num_outputs(self) -> int:
@@ -115,7 +117,7 @@ class Examples:
         """The training from one initialisation."""
         return Problem(
             model=self.model,
-            weights=initial_weights(self.model, seed, self.settings.readout_gain),
+            weights=initial_weights(self.model, seed, self.settings.readout_gain, self.trained),
             x=self.x,
             y=self.targets(self.given),
             held_out=self.held_out,
@@ -137,13 +139,14 @@ def restricted(job: Job, settings: SampleInfoSettings) -> Job:
 def load(job: Job) -> Examples:
     """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
     settings = SampleInfoSettings(**job.config["sample_info"])
+    trained = None if settings.initial_weights is None else TrainedWeights.read(settings.initial_weights)
     dataset = erased(job)
     data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
     train, test = data["train"], data["test"]
     chosen = _sample(train, settings.examples, settings.subset_seed)
     held_out = _sample(test, settings.held_out, settings.subset_seed)
     labels = train.labels[chosen]
-    return Examples(
+    examples = Examples(
         job=job,
         settings=settings,
         dataset=dataset,
@@ -154,11 +157,17 @@ def load(job: Job) -> Examples:
         x=train.images[chosen],
         held_out=test.images[held_out],
         held_out_labels=test.labels[held_out],
+        trained=trained,
     )
+    if trained is not None:
+        trained.require(examples.model, job.model_identity, job.config["seeds"], readout=settings.readout_gain is None)
+    return examples
 
 
-def initial_weights(model: Classifier, seed: int, readout_gain: float | None) -> dict[str, Tensor]:
-    """w_0, drawn from the seed.
+def initial_weights(
+    model: Classifier, seed: int, readout_gain: float | None, trained: TrainedWeights | None = None
+) -> dict[str, Tensor]:
+    """w_0, drawn from the seed, or as trained from it.
 
     Networks here start with a readout of zeros, at which no other layer has a gradient: a readout of some size makes
     the linearisation see all of them.
@@ -168,6 +177,8 @@ def initial_weights(model: Classifier, seed: int, readout_gain: float | None) ->
     """
     draws = generator(seed, "sample_info", "init")
     model.reset_parameters(draws)
+    if trained is not None:
+        trained.copy_to(model, seed, readout=readout_gain is None)
     if readout_gain is not None:
         readout = getattr(model, "readout", None)
         if not isinstance(readout, Linear):

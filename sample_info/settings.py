@@ -24,7 +24,10 @@ class SampleInfoSettings:
         sigma: standard deviation of the smoothing noise.
         sgd_batch_size: b of the SGD whose steady state smooths the third score; None leaves that score out.
         label_noise: fraction of the examples that get a wrong label.
-        readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws.
+        initial_weights: directory or weights.safetensors of a finished `python -m train` run whose weights, of the same
+            seed, are w_0; None draws them.
+        readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws, or
+            what `initial_weights` has.
         projection: of gradients, see `Projection`; "auto" is exact where that is cheap.
         projection_size: numbers kept per layer.
         references: names of what to compare with.
@@ -47,6 +50,7 @@ class SampleInfoSettings:
     sigma: float
     sgd_batch_size: int | None
     label_noise: float
+    initial_weights: str | None
     readout_gain: float | None
     projection: Literal["auto", "exact", "coordinates", "random"]
     projection_size: int
