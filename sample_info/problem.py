@@ -65,6 +65,7 @@ class Examples:
         x: inputs [n, C, H, W].
         held_out: test inputs [m, C, H, W].
         held_out_labels: [m].
+        trained: weights to start from; None for random ones.
     """
 
     job: Job
@@ -77,7 +78,7 @@ class Examples:
     x: Tensor
     held_out: Tensor
     held_out_labels: Tensor
-    trained: TrainedWeights | None = None  # instead of random initial weights
+    trained: TrainedWeights | None = None
 
     @property
     def num_outputs(self) -> int:

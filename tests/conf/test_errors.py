@@ -38,6 +38,10 @@ CASES = {
     "seeds not a list": (["seeds=5"], "seeds=5: input should be a valid list"),
     "removed option": (["~model.width"], "model.width is missing: set it with model.width=VALUE"),
     "mandatory value": (["dataset=image_folder"], "dataset.root is missing: set it with dataset.root=VALUE"),
+    "mandatory value elsewhere": (
+        ["dataset=image_folder", "dataset.name=${dataset.root}"],
+        "dataset.root is missing: set it with dataset.root=VALUE",
+    ),
     "no such folder": (
         ["dataset=image_folder", "dataset.root=/nowhere"],
         "dataset.root=/nowhere: no folder /nowhere/train; expected images in /nowhere/train/<class>/*.png or *.jpg",
