@@ -19,6 +19,8 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
         return unknown_key(choice, list(error.options), what=f"{group}=")
     if missing := re.search(r"Could not override '([^']+)'", text):
         return _no_such_key(missing.group(1), verb, overrides)
+    if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
+        return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"
     if isinstance(error, OverrideParseException):
         return f"{error.override}: {text}"
     if isinstance(error, (ConfigError, ValueError, OSError)):

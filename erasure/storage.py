@@ -88,20 +88,25 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises:
         DamagedFileError: the file is truncated, not safetensors, or a checksum differs.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise DamagedFileError(f"{path} is not a whole safetensors file ({error})") from error
-    if header.pop(_METADATA_DIGEST, None) != fingerprint(header):
-        raise DamagedFileError(f"{path}: the checksum of its metadata does not match its content")
+    with _opened(path) as (file, header):
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del header[_METADATA_DIGEST]
     for name, tensor in tensors.items():
         if header.pop(_DIGEST + name, None) != digest(tensor):
             raise DamagedFileError(f"{path}: the checksum of '{name}' does not match its content")
     if missing := [key for key in header if key.startswith(_DIGEST)]:
         raise DamagedFileError(f"{path} lacks {', '.join(key.removeprefix(_DIGEST) for key in missing)}")
     return tensors, {name: json.loads(value) for name, value in header.items()}
+
+
+def checksum(path: Path) -> str:
+    """Of all that `save_tensors` wrote, from the file's header alone: `load_tensors` refuses content that differs.
+
+    Raises:
+        DamagedFileError: the file is truncated, not safetensors, or its header was altered.
+    """
+    with _opened(path) as (_, header):
+        return header[_METADATA_DIGEST]
 
 
 def digest(tensor: Tensor) -> str:
@@ -115,6 +120,20 @@ def fingerprint(description: Any, length: int = 16) -> str:
     """Hexadecimal digest of a JSON-like description: equal descriptions, equal digests, on any machine."""
     canonical = json.dumps(description, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:length]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[safe_open, dict[str, str]]]:
+    """A safetensors file, and its header, verified."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = dict(file.metadata() or {})
+            stated = header.pop(_METADATA_DIGEST, None)
+            if stated is None or stated != fingerprint(header):
+                raise DamagedFileError(f"{path}: the checksum of its metadata does not match its content")
+            yield file, header | {_METADATA_DIGEST: stated}
+    except SafetensorError as error:
+        raise DamagedFileError(f"{path} is not a whole safetensors file ({error})") from error
 
 
 def _umask() -> int:

@@ -1,6 +1,7 @@
 """python -m sample_info: how much each training example tells a network that the others do not."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sample_info.references import REFERENCES
 from sample_info.scoring import score
 from sample_info.settings import SampleInfoSettings
 from sample_info.summary_options import summary_model
+from sample_info.trained_weights import checksum_of
 from train.compare import Spread, arrange
 from train.job import Job, carry_out
 from train.logger import LoggerSettings
@@ -34,7 +36,10 @@ def job_of(config: Mapping[str, Any]) -> Job:
     settings = SampleInfoSettings(**config["sample_info"])
     require_known(settings.references, REFERENCES)
     summary_model(config)  # refuses what it does not have
-    return restricted(Job.from_config("sample_info", config), settings)
+    job = restricted(Job.from_config("sample_info", config), settings)
+    if settings.initial_weights is None:
+        return job
+    return replace(job, checksums={"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}})
 
 
 def headline(result: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from sample_info.groups import Groups, capped, groups_of
 from sample_info.label_noise import flip_labels
 from sample_info.problem import Examples
 from sample_info.settings import SampleInfoSettings
+from sample_info.trained_weights import TrainedWeights
 from train.data import to_device
 from train.job import Job, erased
 
@@ -21,6 +22,7 @@ from train.job import Job, erased
 def load(job: Job) -> Examples:
     """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
     settings = SampleInfoSettings(**job.config["sample_info"])
+    trained = None if settings.initial_weights is None else TrainedWeights.read(settings.initial_weights)
     dataset = erased(job)
     data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
     train, test = data["train"], data["test"]
@@ -43,7 +45,10 @@ def load(job: Job) -> Examples:
         x=train.images[chosen.to(job.device)],
         held_out=test.images[held_out.to(job.device)],
         held_out_labels=test.labels[held_out.to(job.device)],
+        trained=trained,
     )
+    if trained is not None:
+        trained.require(examples.model, job.model_identity, job.config["seeds"], readout=settings.readout_gain is None)
     if not settings.adversarial:
         return examples
     x, attacked = _attacked(examples)

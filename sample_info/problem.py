@@ -17,6 +17,7 @@ from sample_info.descent import GradientDescent
 from sample_info.groups import Groups
 from sample_info.linearized_descent import LinearizedDescent
 from sample_info.settings import SampleInfoSettings
+from sample_info.trained_weights import TrainedWeights
 from train.job import Job
 from train.randomness import generator
 
@@ -75,6 +76,7 @@ class Examples:
         x: inputs [n, C, H, W], standardised.
         held_out: test inputs [m, C, H, W].
         held_out_labels: [m].
+        trained: weights to start from; None for random ones.
     """
 
     job: Job
@@ -87,6 +89,7 @@ class Examples:
     x: Tensor
     held_out: Tensor
     held_out_labels: Tensor
+    trained: TrainedWeights | None = None
 
     @property
     def num_outputs(self) -> int:
@@ -137,7 +140,7 @@ class Examples:
         """The training from one initialisation; another one for another purpose."""
         return Problem(
             model=self.model,
-            weights=initial_weights(self.model, seed, self.settings.readout_gain, purpose),
+            weights=initial_weights(self.model, seed, self.settings.readout_gain, self.trained, purpose),
             x=self.x,
             y=self.targets(self.given),
             held_out=self.held_out,
@@ -157,9 +160,13 @@ def restricted(job: Job, settings: SampleInfoSettings) -> Job:
 
 
 def initial_weights(
-    model: Classifier, seed: int, readout_gain: float | None, purpose: str = "init"
+    model: Classifier,
+    seed: int,
+    readout_gain: float | None,
+    trained: TrainedWeights | None = None,
+    purpose: str = "init",
 ) -> dict[str, Tensor]:
-    """w_0, drawn from the seed and the purpose.
+    """w_0, drawn from the seed and the purpose, or as trained from that seed.
 
     Networks here start with a readout of zeros, at which no other layer has a gradient: a readout of some size makes
     the linearisation see all of them.
@@ -169,6 +176,8 @@ def initial_weights(
     """
     draws = generator(seed, "sample_info", purpose)
     model.reset_parameters(draws)
+    if trained is not None:
+        trained.copy_to(model, seed, readout=readout_gain is None)
     if readout_gain is not None:
         readout = getattr(model, "readout", None)
         if not isinstance(readout, Linear):

@@ -29,7 +29,10 @@ class SampleInfoSettings:
         label_noise: fraction of the examples that get a wrong label.
         adversarial: fraction of the examples that are replaced by adversarial ones, see `adversaries`.
         epsilon: how far those are from the originals, in every pixel, on the scale 0..1.
-        readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws.
+        initial_weights: directory or weights.safetensors of a finished `python -m train` run whose weights, of the same
+            seed, are w_0; None draws them.
+        readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws, or
+            what `initial_weights` has.
         projection: of gradients, see `Projection`; "auto" is exact where that is cheap.
         projection_size: numbers kept per layer.
         references: names of what to compare with.
@@ -60,6 +63,7 @@ class SampleInfoSettings:
     label_noise: float
     adversarial: float
     epsilon: float
+    initial_weights: str | None
     readout_gain: float | None
     projection: Literal["auto", "exact", "coordinates", "random"]
     projection_size: int

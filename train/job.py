@@ -5,7 +5,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
@@ -49,11 +49,20 @@ CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eras
 
 @dataclass(frozen=True)
 class Job:
-    """A validated configuration with its parts resolved, before anything is loaded."""
+    """A validated configuration with its parts resolved, before anything is loaded.
+
+    Attributes:
+        verb: what is done.
+        config: all sections.
+        source: the dataset.
+        checksums: by section and option, of files that options name: what they hold is part of a run's identity,
+            where they lie is not.
+    """
 
     verb: str
     config: Mapping[str, Any]
     source: Source
+    checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @functools.cached_property
     def settings(self) -> TrainSettings:
@@ -81,14 +90,21 @@ class Job:
         """
         return pick_device(self.config["device"])
 
+    @property
+    def model_identity(self) -> dict[str, Any]:
+        """What of the model's section determines its numbers."""
+        target = Target(self.config["model"])
+        return dict(target.resolve(Classifier).identity(target.section))
+
     def identity(self, eraser: Mapping[str, Any] | None = None) -> str:
         """This run's id, or that of the same run with another eraser."""
         described = {section: self.config[section] for section in NUMBERS if section in self.config}
         for section, options in HOW.items():
             if section in described:
                 described[section] = {k: v for k, v in described[section].items() if k not in options}
-        model = Target(self.config["model"])
-        described |= {"dataset": self.source.identity(), "model": model.resolve(Classifier).identity(model.section)}
+        for section, named in self.checksums.items():
+            described[section] = {**described[section], **named}
+        described |= {"dataset": self.source.identity(), "model": self.model_identity}
         if eraser is not None:
             described["eraser"] = dict(eraser)
         return run_id(self.verb, described)

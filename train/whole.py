@@ -44,7 +44,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
 
         fitted = engine.fit(orders, show)
     run.require_lease()
-    save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds)})
+    save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds), "model": bench.job.model_identity})
     losses = [row for curve in fitted.curves for row in curve.rows(total)]
     run.save_curves(losses)
     log_loss_curves(logger, losses)

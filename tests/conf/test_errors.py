@@ -50,6 +50,10 @@ CASES = {
         ["dataset=mnist_svhn", "dataset.parts.mnist.root=/nowhere"],
         "dataset mnist is not in /nowhere: fetch it with python -m scripts.prepare dataset=mnist dataset.root=/nowhere",
     ),
+    "mandatory value elsewhere": (
+        ["dataset=image_folder", "dataset.name=${dataset.root}"],
+        "dataset.root is missing: set it with dataset.root=VALUE",
+    ),
     "no such folder": (
         ["dataset=image_folder", "dataset.root=/nowhere"],
         "dataset.root=/nowhere: no folder /nowhere/train; expected images in /nowhere/train/<class>/*.png or *.jpg",

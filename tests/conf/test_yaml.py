@@ -33,6 +33,7 @@ MANDATORY = {
     "arrays": ["dataset.path=/nowhere.npz"],
     "image_folder": ["dataset.root=/nowhere"],
     "hf": ["dataset.path=/nowhere"],
+    "pretrained": ["experiment.trained=/nowhere"],
 }
 
 
@@ -90,14 +91,16 @@ def test_every_experiment_composes_with_every_value_that_it_sweeps_over(experime
     (runs,) = [int(line.split()[1]) for line in header if line.startswith("# ") and " runs" in line]
     assert runs == math.prod(len(values) for values in swept)
     for i in range(max(map(len, swept))):
-        composed(verb, f"+experiment={experiment}", *[values[i % len(values)] for values in swept])
+        overrides = [*MANDATORY.get(experiment, []), *(values[i % len(values)] for values in swept)]
+        composed(verb, f"+experiment={experiment}", *overrides)
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_can_be_had_small(experiment: str) -> None:
     verb, _ = launched((CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines())
     if verb is SAMPLE_INFO:
-        config = composed(verb, f"+experiment={experiment}", "dataset=digits", "sample_info.examples=30")
+        overrides = [*MANDATORY.get(experiment, []), "dataset=digits", "sample_info.examples=30"]
+        config = composed(verb, f"+experiment={experiment}", *overrides)
         assert config["sample_info"]["examples"] == 30
         return
     config = composed(verb, f"+experiment={experiment}", "dataset=digits", "train=quick")

@@ -12,7 +12,15 @@ import pytest
 import torch
 
 from erasure import storage
-from erasure.storage import DamagedFileError, DiskFullError, load_tensors, read_json, save_tensors, write_json
+from erasure.storage import (
+    DamagedFileError,
+    DiskFullError,
+    checksum,
+    load_tensors,
+    read_json,
+    save_tensors,
+    write_json,
+)
 
 
 def test_tensors_and_metadata_come_back(tmp_path: Path) -> None:
@@ -23,6 +31,20 @@ def test_tensors_and_metadata_come_back(tmp_path: Path) -> None:
     for name, tensor in tensors.items():
         assert torch.equal(loaded[name], tensor)
         assert loaded[name].dtype == tensor.dtype
+
+
+def test_a_checksum_is_of_the_content_and_not_of_the_place(tmp_path: Path) -> None:
+    def stored(name: str, value: float, **metadata: int) -> str:
+        save_tensors(tmp_path / name, {"a": torch.tensor([value]), "b": torch.ones(2)}, metadata)
+        return checksum(tmp_path / name)
+
+    same = stored("x", 1.0, seed=0)
+    assert stored("y", 1.0, seed=0) == same
+    assert stored("x", 1.0 + 1e-6, seed=0) != same
+    assert stored("x", 1.0, seed=1) != same
+    (tmp_path / "y").write_bytes((tmp_path / "y").read_bytes().replace(b"seed", b"sead"))
+    with pytest.raises(DamagedFileError, match="checksum of its metadata"):
+        checksum(tmp_path / "y")
 
 
 def test_files_are_as_readable_as_the_umask_says(tmp_path: Path) -> None:
