@@ -75,7 +75,7 @@ class SampleInfoSettings:
                 f"sample_info.reference_examples={self.reference_examples}: must be at least 2, or null for all"
             )
         if self.references:
-            self._require_steps(f"sample_info.references={self.references}", "references=[]")
+            self._require_steps(f"sample_info.references={self.references}: they train", "references=[]")
         self._check_summaries()
         for name in ("sigma", "memory_gib"):
             if not 0 < getattr(self, name) < math.inf:
@@ -99,14 +99,14 @@ class SampleInfoSettings:
     def _require_steps(self, what: str, instead: str) -> None:
         if self.steps == "converged" or self.time != "discrete":
             raise ValueError(
-                f"{what}: trains step by step, which sample_info.steps={self.steps}, sample_info.time={self.time} do "
+                f"{what} step by step, which sample_info.steps={self.steps}, sample_info.time={self.time} do "
                 f"not: choose a number of steps and time=discrete, or {instead}"
             )
 
     def _check_summaries(self) -> None:
         self.summary.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
         if self.summaries and self.summary_network == "trained":
-            self._require_steps("sample_info.summary_network=trained", "summary_network=linearized")
+            self._require_steps("sample_info.summary_network=trained: it trains", "summary_network=linearized")
         elif self.summary_model is not None:
             raise ValueError(
                 f"sample_info.summary_model={self.summary_model}: is trained on summaries, so needs "
