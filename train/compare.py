@@ -99,9 +99,14 @@ def labels(descriptions: Sequence[Mapping[str, Any]], named: Sequence[str]) -> l
     written = []
     for name, own in zip(names, flat, strict=True):
         varying = [k for k in own if len(seen[name][k]) > 1 or holders[name, k] < counts[name]]
-        options = ", ".join(f"{_PLAIN.sub('', key)}={own[key]}" for key in varying)
+        options = ", ".join(f"{_PLAIN.sub('', key)}={_written(own[key])}" for key in varying)
         written.append(f"{name} ({options})" if options else name)
     return written
+
+
+def _written(value: Any) -> Any:
+    """10, not 10.0, where an option may be a fraction."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
