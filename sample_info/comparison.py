@@ -39,6 +39,15 @@ def agreement(ours: Changes, theirs: Changes) -> dict[str, Any]:
     return found
 
 
+def agreements_of(ours: Changes, references: Mapping[str, Changes]) -> dict[str, Any]:
+    """Agreement of our scores with each reference, and of the others with retraining ("influence with retraining")."""
+    found = {name: agreement(ours, reference) for name, reference in references.items()}
+    if (truth := references.get("retraining")) is not None:
+        others = {name: reference for name, reference in references.items() if name != "retraining"}
+        found |= {f"{name} with retraining": agreement(reference, truth) for name, reference in others.items()}
+    return found
+
+
 def pearson(a: Tensor, b: Tensor) -> float | None:
     """Linear correlation of two [n]; None where one of them does not vary, or n < 2."""
     if len(a) < 2 or not (float(a.std()) > 0 and float(b.std()) > 0):

@@ -11,7 +11,7 @@ from torch import Tensor
 from erasure.progress import Display
 from erasure.storage import DamagedFileError, load_tensors, save_tensors
 from models.classifier import count_parameters
-from sample_info.comparison import agreement
+from sample_info.comparison import agreements_of
 from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import Kind, network_outputs
 from sample_info.leave_one_out import LeaveOneOut, examples_to_leave_out
@@ -92,7 +92,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         changes=changes,
         scores=scores,
         references=references,
-        agreement={name: agreement(changes, reference) for name, reference in references.items()},
+        agreement=agreements_of(changes, references),
         how=how,
         train_accuracy=examples.accuracy(trained, examples.given),
         test_accuracy=examples.accuracy(predicted, examples.held_out_labels),

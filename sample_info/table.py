@@ -1,6 +1,6 @@
 """The tables that `python -m sample_info` shows: runs, groups of examples, movements, agreement."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -39,6 +39,20 @@ GROUP_CAPTION = (
     "Groups of examples (± standard deviation over seeds). AUROC: the probability that an example of the group scores "
     "above one of the others; 0.5 is chance."
 )
+REFERENCE_HEADINGS = (
+    "dataset · model",
+    "eraser",
+    "compared",
+    "examples",
+    "weights",
+    "predictions",
+    "rank, weights",
+    "rank, predictions",
+)
+REFERENCE_CAPTION = (
+    "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
+    "predictions (± standard deviation over seeds). Ours, unless it says otherwise, with a reference."
+)
 MOVEMENT_HEADINGS = ("dataset · model", "from", "to", "rank correlation", "median ratio", "still in the top tenth")
 MOVEMENT_CAPTION = (
     "F-SI example by example, mean over seeds: Spearman's rank correlation, the median of the ratio of the second to "
@@ -48,6 +62,7 @@ _AGREEMENT_CAPTION = (
     "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; on the diagonal between the "
     "seeds of one run."
 )
+_CHANGES = ("weight", "prediction")
 
 
 @dataclass(frozen=True)
@@ -61,10 +76,11 @@ class Section:
 
 
 def sections(grid: Grid, movements: Sequence[Movement], agreements: Sequence[Agreement]) -> list[Section]:
-    """One line per run; then one per group, per pair of erasers, per run that is compared with others, if any."""
+    """One line per run; then, if any, one per group, reference, pair of erasers, run that is compared with others."""
     found = [
         Section(HEADINGS, run_lines(grid), CAPTION),
         Section(GROUP_HEADINGS, group_lines(grid), GROUP_CAPTION),
+        Section(REFERENCE_HEADINGS, reference_lines(grid), REFERENCE_CAPTION),
         Section(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements], MOVEMENT_CAPTION),
     ]
     for agreement in agreements:
@@ -116,7 +132,7 @@ def group_lines(grid: Grid) -> list[list[str]]:
             name,
             f"{group['examples']:,}",
             f"{Spread.of(group['mean_nats']):.2e}",
-            *(_auroc(group[key]) for key in ("auroc", "auroc_si")),
+            *(_mean(group[key]) for key in ("auroc", "auroc_si")),
         ]
         for row in grid.rows
         for column in grid.columns
@@ -125,7 +141,25 @@ def group_lines(grid: Grid) -> list[list[str]]:
     ]
 
 
-def _auroc(values: Sequence[float | None]) -> str:
+def reference_lines(grid: Grid) -> list[list[str]]:
+    """A line per run and comparison."""
+    return [
+        [
+            row,
+            column,
+            name,
+            f"{agreements[0]['examples']:,}",
+            *(_mean(a[kind][how] for a in agreements) for how in ("pearson", "spearman") for kind in _CHANGES),
+        ]
+        for row in grid.rows
+        for column in grid.columns
+        if column in grid.cells[row]
+        for name, agreements in grid.cells[row][column]["references"].items()
+    ]
+
+
+def _mean(values: Iterable[float | None]) -> str:
+    """Of what is known, over seeds."""
     known = [value for value in values if value is not None]
     return f"{Spread.of(known):.3f}" if known else ""
 
@@ -163,14 +197,10 @@ def _classes(result: Result) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    """How alike seeds are, correlation with references, the score with SGD's noise."""
+    """How alike seeds are, the score with SGD's noise."""
     information, notes = result["information"], []
     if result["between_seeds"] is not None:
         notes.append(f"between seeds: r = {result['between_seeds']['pearson']:.2f}")
-    for name, agreements in result["references"].items():
-        for kind in ("weight", "prediction"):
-            values = [a[kind]["pearson"] for a in agreements if a[kind]["pearson"] is not None]
-            notes.append(f"{name}, {kind}s: r = {mean(values):.3f}" if values else f"{name}, {kind}s: no variation")
     if "si_sgd_nats" in information:
         notes.append(f"SI with SGD's noise {mean(one['mean_nats'] for one in information['si_sgd_nats']):.2e}")
     return notes

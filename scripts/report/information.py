@@ -16,8 +16,11 @@ from sample_info.table import (
     HEADINGS,
     MOVEMENT_CAPTION,
     MOVEMENT_HEADINGS,
+    REFERENCE_CAPTION,
+    REFERENCE_HEADINGS,
     group_lines,
     movement_cells,
+    reference_lines,
     run_lines,
 )
 from scripts.report.groups import comparable
@@ -99,7 +102,13 @@ def read_information(reading: Reading) -> Information:
 def sheets(information: Information) -> list[Sheet]:
     """The tables that there is something for."""
     runs = list(information.results())
-    possible = (_runs(information, runs), _movements(information), _groups(information.grid, runs), _summaries(runs))
+    possible = (
+        _runs(information, runs),
+        _references(information.grid, runs),
+        _movements(information),
+        _groups(information.grid, runs),
+        _summaries(runs),
+    )
     return [sheet for sheet in possible if sheet.table.rows]
 
 
@@ -113,6 +122,21 @@ def _runs(information: Information, runs: Sequence[tuple[str, str, Result]]) -> 
     )
     words = (*_WHO, "classes", "notes")
     return Sheet("Runs", table, words, words[:3], [result["run_id"] for _, _, result in runs])
+
+
+def _references(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
+    found = [(run, name, seeds) for run in runs for name, seeds in run[2]["references"].items()]
+    records = []
+    for run, name, seeds in found:
+        correlations = {
+            f"{kind}_{how}": _mean([one[kind][how] for one in seeds])
+            for how in ("pearson", "spearman")
+            for kind in ("weight", "prediction")
+        }
+        records.append(_who(*run) | {"compared": name, "examples": seeds[0]["examples"]} | correlations)
+    table = Table("sample-info-references", REFERENCE_CAPTION, REFERENCE_HEADINGS, reference_lines(grid), records)
+    words = REFERENCE_HEADINGS[:3]
+    return Sheet("Scores and references", table, words, words, [run[2]["run_id"] for run, _, _ in found])
 
 
 def _movements(information: Information) -> Sheet:

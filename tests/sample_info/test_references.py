@@ -24,7 +24,9 @@ def test_scores_agree_with_retraining_and_better_than_influence_functions(comman
         retraining, influence = (found[name][0][kind]["pearson"] for name in ("retraining", "influence"))
         assert 0.95 < retraining <= 1
         assert influence < retraining
+        assert found["influence with retraining"][0][kind]["pearson"] < retraining
     assert found["retraining"][0]["examples"] == 40
+    assert "influence with retraining" in outcome.out
 
 
 def test_a_sample_of_examples_may_be_left_out(command) -> None:

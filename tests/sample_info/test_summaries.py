@@ -197,7 +197,10 @@ def test_bad_input_is_one_line_before_anything_is_loaded(command, override, said
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["sample_info.steps=converged"], "sample_info.summary_network=trained: networks are trained for it step by step"),
+        (
+            ["sample_info.steps=converged"],
+            "sample_info.summary_network=trained: networks are trained for it step by step",
+        ),
         (["sample_info.summary_model={dept: 2}"], "unknown key sample_info.summary_model.dept: did you mean depth?"),
         (["sample_info.summary_model={depth: two}"], "sample_info.summary_model.depth=two"),
         (["sample_info.summary_model={_target_: models.mlp.MPL}"], "_target_=models.mlp.MPL: cannot be imported"),

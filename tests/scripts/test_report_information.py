@@ -116,6 +116,20 @@ def test_without_groups_and_summaries_there_are_no_such_tables(runs) -> None:
     assert not list((out / "tables").glob("sample-info-groups*"))
 
 
+def test_agreement_with_references_is_a_table_of_its_own(runs) -> None:
+    both = {"pearson": 0.9, "spearman": 0.8}
+    seeds = [{"examples": 30, "weight": both, "prediction": {"pearson": 0.7, "spearman": None}} for _ in range(2)]
+    write_information_run(runs, "control", references={"retraining": seeds})
+    out, problems = report(runs)
+    assert problems == []
+    (row,) = records(out, "references")
+    assert (row["compared"], row["examples"]) == ("retraining", "30")
+    assert float(row["weight_pearson"]) == pytest.approx(0.9)
+    assert float(row["prediction_pearson"]) == pytest.approx(0.7)
+    assert row["prediction_spearman"] == ""
+    assert "Scores and references" in [sheet["title"] for sheet in page_data(out)["sheets"]]
+
+
 def test_a_group_of_all_examples_has_no_auroc(runs) -> None:
     group = {"examples": 1000, "mean_nats": [1e-5, 2e-5], "auroc": [None, None], "auroc_si": [None, None]}
     write_information_run(runs, "control", groups={"all": group}, summaries=None)
