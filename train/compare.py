@@ -90,18 +90,25 @@ def labels(descriptions: Sequence[Mapping[str, Any]], named: Sequence[str]) -> l
     """A label for each description: the names of its `named` parts, and the options that vary among namesakes."""
     flat = [_flatten(description) for description in descriptions]
     names = [" · ".join(f[f"{part}.name"] for part in named) for f in flat]
-    seen: dict[str, dict[str, set[str]]] = {}  # name -> option -> its values
+    seen: dict[tuple[str, str], Counter[str]] = {}  # name and option -> how often it has each value
     for name, own in zip(names, flat, strict=True):
         for key, value in own.items():
-            seen.setdefault(name, {}).setdefault(key, set()).add(repr(value))
+            seen.setdefault((name, key), Counter())[repr(value)] += 1
     counts = Counter(names)
-    holders = Counter((name, key) for name, own in zip(names, flat, strict=True) for key in own)
     written = []
     for name, own in zip(names, flat, strict=True):
-        varying = [k for k in own if len(seen[name][k]) > 1 or holders[name, k] < counts[name]]
+        varying = [k for k, v in own.items() if _tells(k, repr(v), seen[name, k], counts[name])]
         options = ", ".join(f"{_PLAIN.sub('', key)}={_written(own[key])}" for key in varying)
         written.append(f"{name} ({options})" if options else name)
     return written
+
+
+def _tells(key: str, value: str, seen: Counter[str], namesakes: int) -> bool:
+    """Whether an option is part of a label: not if all have the same; of sample_info's many, not what most have."""
+    most, count = seen.most_common(1)[0]
+    if count == namesakes:
+        return False
+    return not (key.startswith("sample_info.") and value == most and 2 * count > namesakes)
 
 
 def _written(value: Any) -> Any:

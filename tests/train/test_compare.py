@@ -2,7 +2,7 @@
 
 import pytest
 
-from train.compare import Spread, arrange, paired_difference
+from train.compare import Spread, arrange, labels, paired_difference
 
 
 def result(eraser: dict | None = None, model: dict | None = None, **config):
@@ -54,3 +54,10 @@ def test_spread() -> None:
     assert f"{Spread.of([1.0, 3.0])}" == "2.000 ± 1.414"
     assert f"{Spread.of([1.0, 3.0]):.1f}" == "2.0 ± 1.4"
     assert f"{Spread.of([1.0]):.2f}" == "1.00"
+
+
+def test_labels_leave_out_what_most_runs_share_of_sample_infos_options() -> None:
+    settings = [(300, 0.0), (300, 0.1), (300, 0.0), (1000, 0.0)]
+    runs = [{"model": {"name": "mlp"}, "sample_info": {"examples": n, "noise": noise}} for n, noise in settings]
+    assert labels(runs, ("model",)) == ["mlp", "mlp (noise=0.1)", "mlp", "mlp (examples=1000)"]
+    assert labels(runs[1:3], ("model",)) == ["mlp (noise=0.1)", "mlp (noise=0)"]
