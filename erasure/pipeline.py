@@ -117,12 +117,18 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
     )
 
 
-def positions(source: Source, cache: Cache) -> dict[str, Tensor]:
+def whole_images(source: Source, cache: Cache) -> RawImages:
+    """The images of the whole dataset, also where `source` has some of its classes only."""
+    return raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
+
+
+def positions(source: Source, raw: RawImages) -> dict[str, Tensor]:
     """For each split, where its images stand in the dataset's own training or test images, [n] int64.
 
-    They number the whole dataset also where `source` has some of its classes only.
+    Args:
+        source: the dataset, or some of its classes.
+        raw: `whole_images`, which the positions number.
     """
-    raw = raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
 
     def numbered(part: LabelledImages) -> LabelledImages:
         return LabelledImages(torch.arange(len(part)), part.labels)

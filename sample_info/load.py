@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from erasure.cache import Cache
-from erasure.classes import ClassSubset
-from erasure.pipeline import positions, raw_images
+from erasure.pipeline import positions, whole_images
 from erasure.source import stratified_split
 from sample_info.adversarial import adversaries
 from sample_info.groups import Groups, capped, groups_of
@@ -58,9 +57,8 @@ def load(job: Job) -> Examples:
 
 def _origin(job: Job) -> tuple[Tensor, Groups | None]:
     """Where training images stand in the whole dataset, and what kinds there are of them."""
-    cache = Cache(job.config["cache_dir"])
-    index = positions(job.source, cache)["train"]
-    whole = raw_images(job.source.base if isinstance(job.source, ClassSubset) else job.source, cache)
+    whole = whole_images(job.source, Cache(job.config["cache_dir"]))
+    index = positions(job.source, whole)["train"]
     return index, groups_of(job.source, whole, index)
 
 
@@ -83,10 +81,10 @@ def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
 def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
     """Inputs of which some are adversarial, and which."""
     settings, problem = examples.settings, examples.problem(examples.described["seeds"][0], "adversary")
-    stored = examples.stored(examples.x)
+    training, stored = problem.training, examples.stored(examples.x)
     x, attacked = adversaries(
-        lambda weights, x: problem.training.network(weights, examples.standardised(x)),
-        problem.training.trained(),
+        lambda weights, x: training.network(weights, examples.standardised(x)),
+        training.trained(),
         stored,
         problem.y.to(stored.dtype),
         count=round(settings.adversarial * len(stored)),

@@ -6,7 +6,7 @@ from erasure.cache import Cache
 from erasure.classes import ClassSubset
 from erasure.datasets.digits import Digits
 from erasure.erasers.leace import LeaceEraser
-from erasure.pipeline import erased_dataset, positions
+from erasure.pipeline import erased_dataset, positions, whole_images
 
 
 def test_a_subset_holds_its_classes_relabelled_in_their_order(
@@ -51,7 +51,7 @@ def test_its_identity_is_its_own(digits_source: Digits) -> None:
 def test_positions_lead_back_to_the_datasets_own_images(digits_source, digits, classes, tmp_path) -> None:
     source = digits_source if classes is None else ClassSubset.of(digits_source, classes)
     dataset = erased_dataset(source, LeaceEraser, {"rank_tolerance": 1e-10}, dtype=torch.float64, cache=Cache(tmp_path))
-    everything = positions(source, Cache(tmp_path))
+    everything = positions(source, whole_images(source, Cache(tmp_path)))
     for name, part in dataset.splits.items():
         z = digits[1][everything[name]]
         expected = z if classes is None else torch.tensor([classes.index(int(label)) for label in z])

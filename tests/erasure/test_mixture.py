@@ -20,7 +20,7 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.datasets.mixture import Mixture
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
-from erasure.pipeline import positions, raw_images, raw_key
+from erasure.pipeline import positions, raw_images, raw_key, whole_images
 from erasure.source import MissingDataError, Source, splits
 from erasure.storage import load_tensors, save_tensors
 from mdl.__main__ import VERB as MDL
@@ -203,7 +203,7 @@ def test_some_classes_of_a_mixture_know_their_parts(mnist_and_svhn, classes, tmp
     expected = {name: sum(int((labels == c).sum()) for c in classes) for name, labels in of_part.items()}
     assert dict(raw.parts) == expected
     assert sum(raw.parts.values()) == len(raw.train)
-    places = positions(subset, cache)["train"]  # in the whole mixture: its parts group them
+    places = positions(subset, whole_images(subset, cache))["train"]  # in the whole mixture: its parts group them
     assert int((places < 60).sum()) + int((places >= 60).sum()) == len(places)
     assert int(places.max()) >= 60
 

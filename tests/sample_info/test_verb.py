@@ -11,10 +11,11 @@ from PIL import Image
 
 from erasure.storage import load_tensors, read_json
 from sample_info import references, scoring
-from sample_info.__main__ import VERB
+from sample_info.__main__ import VERB, job_of
 from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import jacobian, network_outputs
 from sample_info.leave_one_out import LeaveOneOut
+from sample_info.load import load
 from tests.wandb_file import only_run
 
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.steps=500"]
@@ -151,6 +152,13 @@ def test_adversarial_examples_are_a_group(command) -> None:
     assert outcome.code == 0, outcome.err
     _, result = the_run()
     assert {name: group["examples"] for name, group in result["groups"].items()} == {"original": 54, "adversarial": 6}
+    config = result["config"]
+    attacked = load(job_of(config))
+    plain = load(job_of({**config, "sample_info": {**config["sample_info"], "adversarial": 0.0}}))
+    moved = (attacked.stored(attacked.x) - plain.stored(plain.x)).abs().flatten(1).amax(1)
+    assert attacked.groups is not None
+    assert torch.equal(moved > 0, attacked.groups.masks()["adversarial"])
+    assert 0.25 < moved.max() <= 0.3 + 1e-6
 
 
 def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
