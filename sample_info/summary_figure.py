@@ -33,19 +33,24 @@ class Panel:
 
 
 def draw_summaries(panels: Sequence[Panel], path: Path) -> Path:
-    """A panel per run, in it a line per order and a band of a standard deviation to either side."""
+    """The figure of `summaries_figure` on disk."""
     with mpl.rc_context(STYLE):
-        wide = min(3, len(panels))
-        tall = -(-len(panels) // wide)
-        figure = Figure(figsize=(4.2 * wide + 1.2, 3.4 * tall + 0.8), layout="constrained")
-        axes = figure.subplots(tall, wide, squeeze=False).flatten().tolist()
-        for ax, panel in zip(axes, panels, strict=False):
-            _draw(ax, panel)
-        for ax in axes[len(panels) :]:
-            ax.set_visible(False)
-        shared_legend(figure, axes[: len(panels)])
-        figure.savefig(path, dpi=110)
+        summaries_figure(panels).savefig(path, dpi=110)
     return path
+
+
+def summaries_figure(panels: Sequence[Panel]) -> Figure:
+    """A panel per run, in it a line per order and a band of a standard deviation to either side."""
+    wide = min(3, len(panels))
+    tall = -(-len(panels) // wide)
+    figure = Figure(figsize=(4.2 * wide + 1.2, 3.4 * tall + 0.8), layout="constrained")
+    axes = figure.subplots(tall, wide, squeeze=False).flatten().tolist()
+    for ax, panel in zip(axes, panels, strict=False):
+        _draw(ax, panel)
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    shared_legend(figure, axes[: len(panels)])
+    return figure
 
 
 def _draw(ax: Axes, panel: Panel) -> None:
@@ -57,7 +62,7 @@ def _draw(ax: Axes, panel: Panel) -> None:
         low, high = ([m + sign * s for m, s in zip(mean, std, strict=True)] for sign in (-1, 1))
         ax.fill_between(percent, low, high, color=colour, alpha=0.15, linewidth=0)
     ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-    ax.set_title(panel.title, fontsize=10)
+    ax.set_title(panel.title, fontsize=10, wrap=True)
     ax.set_xlabel("training examples removed (%)")
     ax.set_ylabel(f"test accuracy (%)\n{panel.network}", fontsize=10)
 

@@ -49,11 +49,11 @@ def _lines(summaries: Mapping[str, Any], num_classes: int) -> list[list[str]]:
     for order, accuracy in spreads(summaries).items():
         fewest = [min(seeds) for seeds in zip(*summaries["classes_left"][order], strict=True)]
         for line, spread, classes in zip(lines, accuracy, fewest, strict=True):
-            line.append(_percent(spread) + ("" if classes == num_classes else " *"))
+            line.append(percent(spread) + ("" if classes == num_classes else " *"))
     return lines
 
 
-def _percent(accuracy: Spread) -> str:
+def percent(accuracy: Spread) -> str:
     """Of a share between 0 and 1."""
     std = None if accuracy.std is None else 100 * accuracy.std
     return f"{Spread(100 * accuracy.mean, std):.1f}"

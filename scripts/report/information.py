@@ -9,6 +9,8 @@ from torch import Tensor
 
 from erasure.storage import DamagedFileError
 from sample_info.movement import Movement, movements, read_scores
+from sample_info.summary_records import network_of, spreads
+from sample_info.summary_table import percent
 from sample_info.table import (
     CAPTION,
     GROUP_CAPTION,
@@ -30,8 +32,8 @@ from train.compare import Grid, Result, Spread, arrange
 
 _WHO = HEADINGS[:2]  # dataset · model, eraser
 _SUMMARY_CAPTION = (
-    "Test accuracy (%) of the network trained on what is left once examples are removed in the order of their F-SI, by "
-    "the share that was removed (mean ± standard deviation over seeds)."
+    "Test accuracy (%) once a share of the examples is removed in the order of their F-SI (mean over seeds ± standard "
+    "deviation over seeds and, for the random order, draws)."
 )
 
 
@@ -174,20 +176,17 @@ def _groups(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
 
 
 def _summaries(runs: Sequence[tuple[str, str, Result]]) -> Sheet:
-    found = [(run, order) for run in runs if run[2].get("summaries") for order in run[2]["summaries"]["accuracy"]]
+    found = [(run, order) for run in runs if run[2]["summaries"] for order in run[2]["summaries"]["accuracy"]]
     fractions = sorted({fraction for run, _ in found for fraction in run[2]["summaries"]["removed"]})
     rows, records = [], []
     for run, order in found:
         summary = run[2]["summaries"]
-        spreads = dict(zip(summary["removed"], accuracy_percent(summary, order), strict=True))
-        cells = [f"{spreads[fraction]:.1f}" if fraction in spreads else "" for fraction in fractions]
-        rows.append([*run[:2], summary["network"], order, *cells])
+        accuracy = dict(zip(summary["removed"], spreads(summary)[order], strict=True))
+        cells = [percent(accuracy[fraction]) if fraction in accuracy else "" for fraction in fractions]
+        rows.append([*run[:2], network_of(run[2]["config"]), order, *cells])
         own = _who(*run) | {"network": summary["network"], "order": order}
-        records += [
-            own | {"removed": f, "accuracy_percent_mean": s.mean, "accuracy_percent_std": s.std}
-            for f, s in spreads.items()
-        ]
-    headings = (*_WHO, "trained network", "removed first", *(f"without {fraction:.0%}" for fraction in fractions))
+        records += [own | {"removed": f, "accuracy_mean": s.mean, "accuracy_std": s.std} for f, s in accuracy.items()]
+    headings = (*_WHO, "accuracy", "removed first", *(f"without {fraction:.0%}" for fraction in fractions))
     return Sheet(
         "Summaries",
         Table("sample-info-summaries", _SUMMARY_CAPTION, headings, rows, records),
@@ -195,11 +194,6 @@ def _summaries(runs: Sequence[tuple[str, str, Result]]) -> Sheet:
         headings[:4],
         [run[2]["run_id"] for run, _ in found],
     )
-
-
-def accuracy_percent(summary: Mapping[str, Any], order: str) -> list[Spread]:
-    """Over seeds, one per removed fraction."""
-    return [Spread.of([100 * value for value in column]) for column in zip(*summary["accuracy"][order], strict=True)]
 
 
 def _who(row: str, eraser: str, result: Result) -> dict[str, Any]:

@@ -7,21 +7,21 @@ from matplotlib.figure import Figure
 
 from erasure.storage import replacing
 from sample_info.movement import movement_figure
+from sample_info.summary_figure import summaries_figure
+from sample_info.summary_records import panel
 from scripts.report.figures import MAX_PANELS, Colours, Drawing
-from scripts.report.information import Information, accuracy_percent
+from scripts.report.information import Information
 from train.compare import Result
-from train.style import shared_legend
 
 MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each
-_ORDERS = ("#0072B2", "#D55E00", "#009E73", "#4d4d4d", "#CC79A7", "#E69F00")
 
 
 def information_drawings(information: Information, colours: Colours) -> tuple[list[Drawing], list[str]]:
     """A figure of movements per row and one of summaries per run; and a line on those that there are too many of."""
     rows = list(dict.fromkeys(movement.row for movement in information.movements))
     moved = [(row, [m for m in information.movements if m.row == row]) for row in rows[:MAX_FIGURES]]
-    summed = [run for run in information.results() if run[2].get("summaries")]
+    summed = [run for run in information.results() if run[2]["summaries"]]
     drawings: list[Drawing] = [
         Drawing(
             f"sample-info-movement-{i + 1}",
@@ -40,21 +40,8 @@ def information_drawings(information: Information, colours: Colours) -> tuple[li
 
 
 def _summaries(row: str, eraser: str, result: Result) -> Figure:
-    """Accuracy over the share of examples that was removed, a line per order, bands of a standard deviation."""
-    summary = result["summaries"]
-    figure = Figure(figsize=(6.2, 4.4), layout="constrained")
-    ax = figure.add_subplot()
-    removed = [100 * fraction for fraction in summary["removed"]]
-    for i, order in enumerate(summary["accuracy"]):
-        spreads = accuracy_percent(summary, order)
-        low, high = ([s.mean + sign * (s.std or 0.0) for s in spreads] for sign in (-1, 1))
-        line = _ORDERS[i % len(_ORDERS)]
-        ax.plot(removed, [s.mean for s in spreads], marker="o", markersize=4, color=line, label=order)
-        ax.fill_between(removed, low, high, color=line, alpha=0.18, linewidth=0)
-    ax.set(xlabel="examples removed (%)", ylabel=f"test accuracy of {summary['network']} (%)")
-    ax.set_title(f"{row} · {eraser}", fontsize=10, wrap=True)
-    shared_legend(figure, [ax])
-    return figure
+    """As the run's own, under its name in the report."""
+    return summaries_figure([panel(result["summaries"], result["config"], f"{row} · {eraser}")])
 
 
 def bring_figures(information: Information, directory: Path) -> tuple[dict[str, Path], list[str]]:

@@ -34,7 +34,7 @@ VERB_KEYS = {
         "summaries",
     },
 }
-_OPTIONAL = {"sharp_drop", "summaries"}  # came later
+_OPTIONAL = {"sharp_drop"}  # came later
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
 
@@ -178,7 +178,7 @@ def _lists(result: Mapping[str, Any]) -> Mapping[str, Sequence[float]]:
             for key in kept
         }
         found |= {f"network.{key}": values for key, values in result["network"].items()}
-        return found | {f"groups.{name}.mean_nats": g["mean_nats"] for name, g in (result.get("groups") or {}).items()}
+        return found | {f"groups.{name}.mean_nats": g["mean_nats"] for name, g in result["groups"].items()}
     lists = {f"final.{key}": values for key, values in result["final"].items()}
     if result["verb"] == "mdl":
         lists |= {f"mdl.{key}": result["mdl"][key] for key in ("bits_per_sample", "total_bits", "paper")}
