@@ -50,8 +50,8 @@ def agreements(grid: Grid, scores: Callable[[Result], Mapping[str, Tensor] | Non
     Where erasers alone differ, `movements` says more.
     """
     by_examples: dict[str, list[_Scored]] = {}
-    for row, column in product(grid.rows, grid.columns):
-        if (result := grid.cells[row].get(column)) and (tensors := scores(result)):
+    for row, column, result in grid.runs():
+        if tensors := scores(result):
             name = f"{row} · {column}" if len(grid.columns) > 1 else row
             one = _Scored(row, name, dict(zip(result["seeds"], tensors["f_si_nats"], strict=True)))
             examples = [tensors[key].tolist() for key in ("index", "given_label")]

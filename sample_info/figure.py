@@ -1,4 +1,4 @@
-"""What scores look like: their histogram by class, and the images at both ends."""
+"""What scores look like: their histogram by group or class, and the images at both ends."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -37,11 +37,9 @@ def _section(name: str, result: Result) -> Section:
 
 def _summarised(grid: Grid) -> Iterator[tuple[str, Result]]:
     """Runs that have summaries, and what to call them."""
-    for row in grid.rows:
-        for column in (c for c in grid.columns if c in grid.cells[row]):
-            result = grid.cells[row][column]
-            if result["summaries"] is not None:
-                yield f"{row} · {column}", result
+    for row, column, result in grid.runs():
+        if result["summaries"] is not None:
+            yield f"{row} · {column}", result
 
 
 def _lines(summaries: Mapping[str, Any], num_classes: int) -> list[list[str]]:

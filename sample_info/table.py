@@ -134,10 +134,8 @@ def group_lines(grid: Grid) -> list[list[str]]:
             f"{Spread.of(group['mean_nats']):.2e}",
             *(_mean(group[key]) for key in ("auroc", "auroc_si")),
         ]
-        for row in grid.rows
-        for column in grid.columns
-        if column in grid.cells[row]
-        for name, group in grid.cells[row][column]["groups"].items()
+        for row, column, result in grid.runs()
+        for name, group in result["groups"].items()
     ]
 
 
@@ -151,10 +149,8 @@ def reference_lines(grid: Grid) -> list[list[str]]:
             f"{agreements[0]['examples']:,}",
             *(_mean(a[kind][how] for a in agreements) for how in ("pearson", "spearman") for kind in _CHANGES),
         ]
-        for row in grid.rows
-        for column in grid.columns
-        if column in grid.cells[row]
-        for name, agreements in grid.cells[row][column]["references"].items()
+        for row, column, result in grid.runs()
+        for name, agreements in result["references"].items()
     ]
 
 
@@ -167,25 +163,23 @@ def _mean(values: Iterable[float | None]) -> str:
 def run_lines(grid: Grid) -> list[list[str]]:
     """The first table's lines, row by row of the grid."""
     lines = []
-    for row in grid.rows:
-        for column in (c for c in grid.columns if c in grid.cells[row]):
-            result = grid.cells[row][column]
-            f_si, si = (result["information"][name] for name in ("f_si_nats", "si_nats"))
-            shares = [one["share_of_top_tenth"] or 0.0 for one in f_si]
-            lines.append(
-                [
-                    row,
-                    column,
-                    _classes(result),
-                    f"{result['train_size']:,}",
-                    f"{Spread.of([one['mean_nats'] for one in f_si]):.2e}",
-                    f"{mean(one['median_nats'] for one in f_si):.2e}",
-                    f"{mean(shares):.0%}",
-                    f"{Spread.of([one['mean_nats'] for one in si]):.2e}",
-                    f"{100 * mean(result['network']['test_accuracy']):.1f} %",
-                    "; ".join(_notes(result)),
-                ]
-            )
+    for row, column, result in grid.runs():
+        f_si, si = (result["information"][name] for name in ("f_si_nats", "si_nats"))
+        shares = [one["share_of_top_tenth"] or 0.0 for one in f_si]
+        lines.append(
+            [
+                row,
+                column,
+                _classes(result),
+                f"{result['train_size']:,}",
+                f"{Spread.of([one['mean_nats'] for one in f_si]):.2e}",
+                f"{mean(one['median_nats'] for one in f_si):.2e}",
+                f"{mean(shares):.0%}",
+                f"{Spread.of([one['mean_nats'] for one in si]):.2e}",
+                f"{100 * mean(result['network']['test_accuracy']):.1f} %",
+                "; ".join(_notes(result)),
+            ]
+        )
     return lines
 
 

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
@@ -66,6 +66,13 @@ class Grid:
     rows: Sequence[str]
     columns: Sequence[str]
     cells: Mapping[str, Mapping[str, Result]]
+
+    def runs(self) -> Iterator[tuple[str, str, Result]]:
+        """Row, column and result of every run, row by row."""
+        for row in self.rows:
+            for column in self.columns:
+                if column in self.cells[row]:
+                    yield row, column, self.cells[row][column]
 
     def control(self, row: str) -> Result | None:
         """The row's control run, if it is there."""

@@ -1,6 +1,6 @@
 """Sample information in the report: tables of runs, groups and summaries, and how scores move between erasers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
@@ -51,13 +51,6 @@ class Information:
     movements: Sequence[Movement]
     runs: Mapping[str, Found]
 
-    def results(self) -> Iterator[tuple[str, str, Result]]:
-        """Row, column and result of every run, in the order of `run_lines`."""
-        for row in self.grid.rows:
-            for column in self.grid.columns:
-                if column in self.grid.cells[row]:
-                    yield row, column, self.grid.cells[row][column]
-
 
 @dataclass(frozen=True)
 class Sheet:
@@ -103,7 +96,7 @@ def read_information(reading: Reading) -> Information:
 
 def sheets(information: Information) -> list[Sheet]:
     """The tables that there is something for."""
-    runs = list(information.results())
+    runs = list(information.grid.runs())
     possible = (
         _runs(information, runs),
         _references(information.grid, runs),

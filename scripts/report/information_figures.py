@@ -21,7 +21,7 @@ def information_drawings(information: Information, colours: Colours) -> tuple[li
     """A figure of movements per row and one of summaries per run; and a line on those that there are too many of."""
     rows = list(dict.fromkeys(movement.row for movement in information.movements))
     moved = [(row, [m for m in information.movements if m.row == row]) for row in rows[:MAX_FIGURES]]
-    summed = [run for run in information.results() if run[2]["summaries"]]
+    summed = [run for run in information.grid.runs() if run[2]["summaries"]]
     drawings: list[Drawing] = [
         Drawing(
             f"sample-info-movement-{i + 1}",
@@ -50,7 +50,9 @@ def bring_figures(information: Information, directory: Path) -> tuple[dict[str, 
     Returns:
         Run id -> the copy, below `directory`; and a line if there are more than MAX_COPIES.
     """
-    found = [(result["run_id"], path) for _, _, result in information.results() if (path := _own(information, result))]
+    found = [
+        (result["run_id"], path) for _, _, result in information.grid.runs() if (path := _own(information, result))
+    ]
     copies = {}
     for run_id, path in found[:MAX_COPIES]:
         copies[run_id] = directory / "figures" / "scores" / f"{run_id}.png"
