@@ -20,8 +20,6 @@ from sample_info.comparison import pearson
 from train.compare import Grid, Result
 from train.style import STYLE
 
-MOST = 24  # runs side by side
-
 
 @dataclass(frozen=True)
 class Agreement:
@@ -56,7 +54,7 @@ def agreements(grid: Grid, scores: Callable[[Result], Mapping[str, Tensor] | Non
             one = _Scored(row, name, dict(zip(result["seeds"], tensors["f_si_nats"], strict=True)))
             examples = [tensors[key].tolist() for key in ("index", "given_label")]
             by_examples.setdefault(json.dumps([result["config"]["dataset"], examples]), []).append(one)
-    several = (alike[:MOST] for alike in by_examples.values() if len({one.row for one in alike}) > 1)
+    several = (alike for alike in by_examples.values() if len({one.row for one in alike}) > 1)
     return [
         Agreement([one.name for one in alike], [[_correlation(a, b) for b in alike] for a in alike])
         for alike in several
