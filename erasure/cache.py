@@ -12,7 +12,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from erasure.lease import DEFAULT_STALE_AFTER_S, Lease
-from erasure.storage import DamagedFileError, load_tensors, save_tensors
+from erasure.storage import DamagedFileError, load_tensors, remove, save_tensors
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Cache:
         with contextlib.suppress(FileNotFoundError, DamagedFileError):
             entry = load_tensors(path)
             if lease.path.exists() and lease.try_acquire():  # its builder was killed as soon as it was stored
+                self._tidy(key, lease)
                 lease.release()
             return entry
         self.root.mkdir(parents=True, exist_ok=True)
@@ -72,7 +73,7 @@ class Cache:
     def _tidy(self, key: str, lease: Lease) -> None:
         """Delete what builders left that were killed, and those who were killed while they took a lease over."""
         for leftover in self.root.glob(f".{glob.escape(self.path(key).name)}.*.tmp"):
-            leftover.unlink(missing_ok=True)
+            remove(leftover)
         for aside in self.root.glob(f"{glob.escape(lease.path.name)}.*"):
             with contextlib.suppress(FileNotFoundError):
                 # a fresh one may be a lease that is about to be put back
@@ -86,14 +87,15 @@ class Cache:
             kind = _kind(path)
             if kind is not None:
                 with contextlib.suppress(FileNotFoundError):
-                    status = path.stat()
-                    found.append(CachedFile(path, kind, status.st_size, status.st_mtime))
+                    parts = [part.stat() for part in (path.rglob("*") if path.is_dir() else (path,))]
+                    written = max((part.st_mtime for part in parts), default=path.stat().st_mtime)
+                    found.append(CachedFile(path, kind, sum(part.st_size for part in parts), written))
         yield from sorted(found, key=lambda file: -file.size_bytes)
 
 
 @dataclass(frozen=True)
 class CachedFile:
-    """A file in the cache: a whole entry, one set aside as damaged, or what a killed builder left."""
+    """A file in the cache: a whole entry, one set aside as damaged, or the folder that a killed builder left."""
 
     path: Path
     kind: Kind

@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,20 +30,23 @@ class DiskFullError(OSError):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it is flushed to disk and takes `path`'s place.
+    """Yield a path in a folder `.NAME.*.tmp` beside `path`; on success it is flushed to disk and takes `path`'s place.
+
+    The folder holds all that a killed writer leaves: safetensors writes to a temporary file of its own, beside the
+    one that it is asked for, whose name does not say what it is part of.
 
     Raises:
         DiskFullError: no space is left; `path` is as it was.
+        FileNotFoundError: somebody has deleted the folder meanwhile; `path` is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
+    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+    temporary = folder / path.name
     try:
         yield temporary
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp and safetensors leave 0600: useless in a shared cache
+        temporary.chmod(0o666 & ~_umask())  # safetensors leaves 0600: useless in a shared cache
         temporary.replace(path)
         _sync_directory(path.parent)
     except (OSError, SafetensorError) as error:
@@ -50,9 +54,19 @@ def replacing(path: Path) -> Iterator[Path]:
             raise DiskFullError(
                 errno.ENOSPC, f"no space left on disk for {path}: free some, or move cache_dir and runs_dir"
             ) from error
+        if not folder.exists():
+            raise FileNotFoundError(errno.ENOENT, "deleted while it was written", str(folder)) from error
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        remove(folder)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, or a folder with all that is in it; one that is gone already is as good."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from erasure.cache import Cache, CachedFile
 from erasure.progress import console
+from erasure.storage import remove
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("nothing deleted")
             return 1
         for file in files:
-            file.path.unlink(missing_ok=True)
+            remove(file.path)
         print(f"deleted {len(files)} files, {size(sum(file.size_bytes for file in files))}")
     return 0
 

@@ -140,8 +140,8 @@ class Place:
         return found
 
     def orphans(self) -> list[Path]:
-        """Files that a sweep of finished runs does not consist of."""
-        runs = [path for path in self.runs.rglob("*") if path.is_file() and path.name not in LEFT]
+        """Files and folders that a sweep of finished runs does not consist of."""
+        runs = [path for path in self.runs.glob("*/*") if path.name not in LEFT]
         return runs + [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
 
     def _start(self, task: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from erasure.storage import DamagedFileError, load_tensors, save_tensors
+from erasure.storage import DamagedFileError, load_tensors, remove, save_tensors
 from train.interruption import Interruption
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Checkpoints:
     def delete(self, prefix: str) -> None:
         """Delete checkpoints whose names start like this, and what was left of unfinished writes of them."""
         for path in self.directory.glob(f"*checkpoint-{prefix}*"):
-            path.unlink(missing_ok=True)
+            remove(path)
 
     def before_step(self, name: str, state: Callable[[], State], interruption: Interruption) -> Callable[[], None]:
         """What a training calls before every step: saves its state when due, and when a signal has arrived."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from erasure.lease import Lease, LeaseLostError
-from erasure.storage import fingerprint, read_json, write_json, write_text
+from erasure.storage import fingerprint, read_json, remove, write_json, write_text
 
 LOCK = "run.lock"
 _LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
@@ -94,7 +94,7 @@ class Run:
     def _delete_leftovers(self) -> None:
         for path in self.directory.iterdir():
             if leftover(path.name) and path.name != LOCK:
-                path.unlink(missing_ok=True)
+                remove(path)
 
     def fail(self, error: BaseException) -> None:
         """Note why the run ended early: failed, or interrupted and ready to be continued."""

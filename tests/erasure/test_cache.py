@@ -146,7 +146,7 @@ def build_until_killed(cache: Path, point: str) -> None:
 
     def half(tensors: dict, path: Path, metadata: dict) -> None:
         real(tensors, path, metadata)
-        os.truncate(path, 1000)
+        os.truncate(path.rename(path.with_name(".tmpPEVl13")), 1000)  # where safetensors writes before it renames
         die()
 
     if point == "mid-write":
@@ -160,7 +160,7 @@ def build_until_killed(cache: Path, point: str) -> None:
 
 @pytest.mark.parametrize(
     ("point", "leftovers", "rebuilt"),
-    [("mid-build", 0, True), ("mid-write", 1, True), ("before-rename", 1, True), ("after-rename", 0, False)],
+    [("mid-build", 0, True), ("mid-write", 1, True), ("before-rename", 1, True), ("after-rename", 1, False)],
 )
 def test_a_killed_builder_leaves_nothing_to_take_for_whole(
     tmp_path: Path, point: str, leftovers: int, rebuilt: bool
@@ -172,29 +172,43 @@ def test_a_killed_builder_leaves_nothing_to_take_for_whole(
     assert builder.exitcode == -signal.SIGKILL
     cache = Cache(tmp_path, lease_s=NEVER_S)
     assert (tmp_path / "key.lock").exists()  # the kill struck inside
-    assert [file.kind for file in cache.files()] == ["leftover"] * leftovers + ["entry"] * (not rebuilt)
+    assert sorted(file.kind for file in cache.files()) == ["entry"] * (not rebuilt) + ["leftover"] * leftovers
     tensors, _ = cache.fetch("key", lambda: entry(2))
     assert torch.equal(tensors["a"], entry(2 if rebuilt else 1)[0]["a"])
     assert torch.equal(load_tensors(tmp_path / NAME)[0]["a"], tensors["a"])
-    if rebuilt:
-        assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
 def test_leftovers_of_this_entry_are_removed_and_no_others(tmp_path: Path) -> None:
     mine, others = tmp_path / f".{NAME}.ab12.tmp", tmp_path / ".other.safetensors.ab12.tmp"
     for path in (mine, others):
-        path.write_bytes(b"half")
+        path.mkdir()
+        (path / ".tmpPEVl13").write_bytes(b"half")
     cache = Cache(tmp_path)
-    assert {file.path for file in cache.files() if file.kind == "leftover"} == {mine, others}
+    assert {(file.path, file.size_bytes) for file in cache.files() if file.kind == "leftover"} == {
+        (mine, 4),
+        (others, 4),
+    }
     cache.fetch("key", lambda: entry(1))
     assert {path.name for path in tmp_path.iterdir()} == {NAME, others.name}
 
 
+@pytest.mark.parametrize("before_writing", [True, False])
 def test_a_builder_taken_for_dead_still_has_what_it_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, before_writing: bool
 ) -> None:
-    """Stopped while it wrote, it wakes up to find its file removed by a builder that is still at work."""
-    monkeypatch.setattr(storage.os, "fsync", lambda _: [path.unlink() for path in tmp_path.glob("*.tmp")])
+    """Stopped while it stored, it wakes up to find its file removed by a builder that is still at work."""
+
+    def remove(*_: object) -> None:
+        for path in tmp_path.glob("*.tmp"):
+            storage.remove(path)
+
+    def removed(tensors: dict, path: Path, metadata: dict) -> None:
+        remove()
+        save_file(tensors, path, metadata)
+
+    save_file = storage.save_file
+    monkeypatch.setattr(storage, "save_file", removed) if before_writing else monkeypatch.setattr(os, "fsync", remove)
     with caplog.at_level(logging.WARNING):
         tensors, _ = Cache(tmp_path).fetch("key", lambda: entry(1))
     assert torch.equal(tensors["a"], entry(1)[0]["a"])

@@ -77,7 +77,8 @@ def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_pat
     run = Run(tmp_path, "x")
     run.start("a: 1\n")
     run.finish({"run_id": "x"})
-    for name in ("part-10.json", "checkpoint-10-0.3.safetensors", ".result.json.ab.tmp", f"{LOCK}.taken"):
+    (run.directory / ".result.json.ab.tmp").mkdir()
+    for name in ("part-10.json", "checkpoint-10-0.3.safetensors", ".result.json.ab.tmp/x", f"{LOCK}.taken"):
         (run.directory / name).touch()
     gone = {"token": "x", "host": os.uname().nodename, "pid": 2**22 + 1}
     (run.directory / LOCK).write_text(json.dumps(gone))
