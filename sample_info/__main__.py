@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from conf import cli
 from sample_info.comparison import require_known
 from sample_info.load import load
@@ -49,20 +47,21 @@ def headline(result: Mapping[str, Any]) -> str:
 
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
-    from sample_info.agreement import agreements, draw_agreements
-    from sample_info.movement import draw_movements, movements, read_scores
+    from sample_info.agreement import agreements, draw_agreements, few_enough
+    from sample_info.movement import draw_movements, movements
+    from sample_info.run_scores import read_scores
     from sample_info.summary_table import draw_sweep, summary_sections
     from sample_info.table import print_tables, sections, write_tables
 
     grid = arrange(results)
     runs_dir = Path(results[0]["config"]["runs_dir"])
-
-    def scores(result: Mapping[str, Any]) -> Mapping[str, Tensor] | None:
-        return read_scores(runs_dir / result["run_id"])
-
-    moved, alike = movements(grid, scores), agreements(grid, scores)
+    stored = {result["run_id"]: read_scores(runs_dir / result["run_id"]) for result in results}
+    moved = movements(grid, lambda result: stored[result["run_id"]])
+    alike, left_out = few_enough(agreements(grid, lambda result: stored[result["run_id"]]))
     tables = [*sections(grid, moved, alike), *summary_sections(grid)]
     print_tables(tables)
+    for line in left_out:
+        print(line)
     for result in results:
         for name in ("scores.png", "summaries.png") if result["summaries"] else ("scores.png",):
             print(f"figure: {runs_dir / result['run_id'] / name}")

@@ -3,8 +3,8 @@
 Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
@@ -16,73 +16,97 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from erasure.storage import digest, fingerprint
 from sample_info.comparison import pearson
+from sample_info.run_scores import RunScores, ScoresOf
 from train.compare import Grid, Result
 from train.style import STYLE
+
+MAX_RUNS = 30  # in a matrix that is shown
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Correlations of F-SI over the same examples.
+    """Correlations of F-SI over the same examples after the same eraser.
 
     Attributes:
-        names: of R runs.
+        eraser: its label.
+        names: of R runs, by dataset, model and options.
         correlation: Pearson's, [R][R], seed by seed, mean over seeds; on the diagonal between seeds, None for one seed
             and for scores that do not vary.
     """
 
+    eraser: str
     names: Sequence[str]
     correlation: Sequence[Sequence[float | None]]
 
 
-@dataclass(frozen=True)
-class _Scored:
-    row: str
-    name: str
-    f_si: dict[int, Tensor]  # by seed, [n]
+def agreements(grid: Grid, scores: ScoresOf) -> list[Agreement]:
+    """One for each eraser and set of examples that several models, or several ways of training, were scored on.
 
-
-def agreements(grid: Grid, scores: Callable[[Result], Mapping[str, Tensor] | None]) -> list[Agreement]:
-    """One for each set of examples that several models, or several ways of training, were scored on.
-
-    Where erasers alone differ, `movements` says more.
+    How scores differ between erasers is what `movements` says.
     """
-    by_examples: dict[str, list[_Scored]] = {}
+    alike: dict[tuple[str, ...], tuple[list[str], list[dict[int, Tensor]]]] = {}
     for row, column, result in grid.runs():
-        if tensors := scores(result):
-            name = f"{row} · {column}" if len(grid.columns) > 1 else row
-            one = _Scored(row, name, dict(zip(result["seeds"], tensors["f_si_nats"], strict=True)))
-            examples = [tensors[key].tolist() for key in ("index", "given_label")]
-            by_examples.setdefault(json.dumps([result["config"]["dataset"], examples]), []).append(one)
-    several = (alike for alike in by_examples.values() if len({one.row for one in alike}) > 1)
-    return [
-        Agreement([one.name for one in alike], [[_correlation(a, b) for b in alike] for a in alike])
-        for alike in several
+        if (stored := scores(result)) is not None:
+            names, f_si = alike.setdefault((column, *_examples(result, stored)), ([], []))
+            names.append(row)
+            f_si.append(dict(zip(result["seeds"], stored.f_si_nats.double(), strict=True)))
+    return [Agreement(key[0], names, _correlations(f_si)) for key, (names, f_si) in alike.items() if len(names) > 1]
+
+
+def few_enough(found: Sequence[Agreement]) -> tuple[list[Agreement], list[str]]:
+    """Those that can be shown, and a line on each that has too many runs."""
+    shown = [one for one in found if len(one.names) <= MAX_RUNS]
+    lines = [
+        f"agreement of {len(one.names):,} runs ({one.eraser}, {one.names[0]}, …): left out, being more than {MAX_RUNS}"
+        for one in found
+        if len(one.names) > MAX_RUNS
     ]
+    return shown, lines
 
 
-def _correlation(a: _Scored, b: _Scored) -> float | None:
-    if a is b:
-        pairs = list(combinations(a.f_si.values(), 2))
-    else:
-        pairs = [(a.f_si[seed], b.f_si[seed]) for seed in a.f_si if seed in b.f_si]
-    values = [value for first, second in pairs if (value := pearson(first, second)) is not None]
-    return mean(values) if values else None
+def _examples(result: Result, stored: RunScores) -> tuple[str, str, str]:
+    """What tells one set of labelled examples from another."""
+    return fingerprint(result["config"]["dataset"]), digest(stored.index), digest(stored.given_label)
+
+
+def _correlations(f_si: Sequence[dict[int, Tensor]]) -> list[list[float | None]]:
+    """Between runs, scores [n] by seed each, as `Agreement` has them."""
+    total = torch.zeros(len(f_si), len(f_si), dtype=torch.float64)
+    times = torch.zeros_like(total)
+    for seed in sorted({seed for own in f_si for seed in own}):
+        have = torch.tensor([i for i, own in enumerate(f_si) if seed in own])
+        together = torch.stack([f_si[i][seed] for i in have.tolist()]).corrcoef().reshape(len(have), len(have))
+        total[have[:, None], have] += together.nan_to_num()
+        times[have[:, None], have] += ~together.isnan()
+    means = (total / times).tolist()  # NaN where nothing was compared
+    found = [[None if math.isnan(value) else value for value in row] for row in means]
+    for i, own in enumerate(f_si):
+        pairs = (pearson(a, b) for a, b in combinations(own.values(), 2))
+        between = [value for value in pairs if value is not None]
+        found[i][i] = mean(between) if between else None
+    return found
 
 
 def draw_agreements(found: Sequence[Agreement], path: Path) -> Path:
+    """Draw `agreement_figure` to a file."""
+    with mpl.rc_context(STYLE):
+        agreement_figure(found).savefig(path)
+    return path
+
+
+def agreement_figure(found: Sequence[Agreement]) -> Figure:
     """A matrix of correlations for each, every number written into its cell."""
     sizes = [len(one.names) for one in found]
     longest = max(len(name) for one in found for name in one.names)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(1.4 + 0.085 * longest + 0.7 * max(sizes), 0.8 * len(found) + 0.6 * sum(sizes)))
-        figure.set_layout_engine("constrained")
-        axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=sizes)[:, 0]
-        for ax, one in zip(axes, found, strict=True):
-            _draw_matrix(ax, one)
-        axes[0].set_title("correlation of F-SI; diagonal: between seeds", fontsize=10)
-        figure.savefig(path)
-    return path
+    figure = Figure(figsize=(1.4 + 0.085 * longest + 0.7 * max(sizes), 0.8 * len(found) + 0.6 * sum(sizes)))
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=sizes)[:, 0]
+    for ax, one in zip(axes, found, strict=True):
+        _draw_matrix(ax, one)
+        ax.set_title(f"{one.eraser}: correlation of F-SI; diagonal: between seeds", fontsize=10)
+    return figure
 
 
 def _draw_matrix(ax: Axes, found: Agreement) -> None:

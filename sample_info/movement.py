@@ -1,6 +1,6 @@
 """Information under erasure: how each example's score moves from one eraser to another."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from erasure.storage import load_tensors
 from sample_info.comparison import spearman
-from train.compare import Grid, Result
+from sample_info.run_scores import ScoresOf
+from train.compare import Grid
 from train.style import STYLE, colour
 
 
@@ -54,28 +54,17 @@ class Movement:
         return len(tops[0] & tops[1]) / tenth
 
 
-def movements(grid: Grid, scores: Callable[[Result], Mapping[str, Tensor] | None]) -> list[Movement]:
+def movements(grid: Grid, scores: ScoresOf) -> list[Movement]:
     """For each row, every pair of erasers, the control first; runs without scores (None) are left out."""
     found = []
     for row in grid.rows:
         own = {column: scores(grid.cells[row][column]) for column in grid.columns if column in grid.cells[row]}
-        tensors_of = {column: tensors for column, tensors in own.items() if tensors is not None}
-        for before, after in combinations(tensors_of, 2):
-            a, b = tensors_of[before], tensors_of[after]
-            if torch.equal(a["index"], b["index"]):
-                first, second = (tensors["f_si_nats"].mean(0) for tensors in (a, b))
-                found.append(Movement(row, before, after, first, second, a["label"]))
+        stored = {column: one for column, one in own.items() if one is not None}
+        for before, after in combinations(stored, 2):
+            a, b = stored[before], stored[after]
+            if torch.equal(a.index, b.index):
+                found.append(Movement(row, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0), a.label))
     return found
-
-
-def read_scores(directory: Path) -> Mapping[str, Tensor] | None:
-    """A run's scores by name, a row per seed; None where it has stored none.
-
-    Raises:
-        DamagedFileError: they are not what was stored.
-    """
-    path = directory / "scores.safetensors"
-    return load_tensors(path)[0] if path.exists() else None
 
 
 def draw_movements(found: list[Movement], grid: Grid, path: Path) -> Path:

@@ -58,9 +58,10 @@ MOVEMENT_CAPTION = (
     "F-SI example by example, mean over seeds: Spearman's rank correlation, the median of the ratio of the second to "
     "the first, and the share of the first's most informative tenth that is in the second's."
 )
-_AGREEMENT_CAPTION = (
-    "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; on the diagonal between the "
-    "seeds of one run."
+AGREEMENT_HEADINGS = ("eraser", "run", "another run", "correlation")
+AGREEMENT_CAPTION = (
+    "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; of a run with itself: "
+    "between its seeds."
 )
 _CHANGES = ("weight", "prediction")
 
@@ -84,8 +85,8 @@ def sections(grid: Grid, movements: Sequence[Movement], agreements: Sequence[Agr
         Section(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements], MOVEMENT_CAPTION),
     ]
     for agreement in agreements:
-        headings = ["", "run", *(str(j + 1) for j in range(len(agreement.names)))]
-        found.append(Section(headings, agreement_lines(agreement), _AGREEMENT_CAPTION))
+        headings = ["", agreement.eraser, *(str(j + 1) for j in range(len(agreement.names)))]
+        found.append(Section(headings, agreement_lines(agreement), AGREEMENT_CAPTION))
     return [section for section in found if section.lines]
 
 

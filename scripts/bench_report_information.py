@@ -23,11 +23,11 @@ _SIZE_PX = (440, 290)  # of noise, which takes as many bytes as a run's own figu
 
 
 def write_information_runs(root: Path, count: int) -> list[Run]:
-    """`count` runs: eraser fastest, then seeds of the subset, width, classes."""
-    choices = itertools.product(("all", [4, 9]), (256, 512, 1024), range(200), _ERASERS)
+    """`count` runs: eraser fastest, then width, seeds of the subset, classes."""
+    choices = itertools.product(("all", [4, 9]), range(200), (256, 512, 1024), _ERASERS)
     return [
         write_information_run(root, eraser, width=width, classes=classes, subset_seed=subset_seed)
-        for classes, width, subset_seed, eraser in itertools.islice(choices, count)
+        for classes, subset_seed, width, eraser in itertools.islice(choices, count)
     ]
 
 
@@ -82,7 +82,7 @@ def write_information_run(
         "versions": {"python": "3.11", "device": "cpu", "erasure-mdl": "0.1.0", "torch": "2.11"},
     }
     run.directory.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(_scores(root, eraser, len(seeds)), run.directory / "scores.safetensors")
+    shutil.copyfile(_scores(root, eraser, len(seeds), subset_seed), run.directory / "scores.safetensors")
     shutil.copyfile(_figure(root), run.directory / "scores.png")
     (run.directory / "config.yaml").write_text(json.dumps(config))
     (run.directory / "result.json").write_text(json.dumps(result | changes))
@@ -106,15 +106,17 @@ def _summary(mean_nats: float) -> dict[str, Any]:
     }
 
 
-def _scores(root: Path, eraser: str, seeds: int) -> Path:
-    """One file of scores per eraser, to be copied: writing one safely takes far longer than that."""
-    path = root / ".made-up" / f"{eraser}-{seeds}.safetensors"
+def _scores(root: Path, eraser: str, seeds: int, subset_seed: int) -> Path:
+    """One file of scores per eraser and subset, to be copied: writing one safely takes far longer than that."""
+    path = root / ".made-up" / f"{eraser}-{seeds}-{subset_seed}.safetensors"
     if not path.exists():
         generator = torch.Generator().manual_seed(_ERASERS.index(eraser))
         base = torch.randn(_EXAMPLES, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
         noise = torch.randn(seeds, _EXAMPLES, generator=generator, dtype=torch.float64)
         f_si = 1e-5 * _SHRUNK[eraser] * (base + 0.5 * noise).exp()
-        about = {"index": torch.arange(_EXAMPLES), "label": torch.arange(_EXAMPLES) % 10}
+        labels = torch.arange(_EXAMPLES) % 10
+        index = torch.arange(_EXAMPLES) + _EXAMPLES * subset_seed
+        about = {"index": index, "label": labels, "given_label": labels.clone()}
         save_tensors(path, about | {"f_si_nats": f_si, "si_nats": 100 * f_si}, {"seeds": list(range(seeds))})
     return path
 

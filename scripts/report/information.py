@@ -1,17 +1,20 @@
-"""Sample information in the report: tables of runs, groups and summaries, and how scores move between erasers."""
+"""Sample information in the report: tables of runs, groups and summaries, and how scores move and agree."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from statistics import mean
 from typing import Any
 
-from torch import Tensor
-
 from erasure.storage import DamagedFileError
-from sample_info.movement import Movement, movements, read_scores
+from sample_info.agreement import Agreement, agreements, few_enough
+from sample_info.movement import Movement, movements
+from sample_info.run_scores import RunScores, read_scores
 from sample_info.summary_records import network_of, spreads
 from sample_info.summary_table import percent
 from sample_info.table import (
+    AGREEMENT_CAPTION,
+    AGREEMENT_HEADINGS,
     CAPTION,
     GROUP_CAPTION,
     GROUP_HEADINGS,
@@ -44,11 +47,13 @@ class Information:
     Attributes:
         grid: a row per dataset, model and setting, a column per eraser.
         movements: between the erasers of each row.
+        agreements: between the rows of each eraser.
         runs: by run id.
     """
 
     grid: Grid
     movements: Sequence[Movement]
+    agreements: Sequence[Agreement]
     runs: Mapping[str, Found]
 
 
@@ -84,14 +89,19 @@ def read_information(reading: Reading) -> Information:
         if run.id not in shown
     ]
 
-    def scores(result: Result) -> Mapping[str, Tensor] | None:
-        try:
-            return read_scores(runs[result["run_id"]].directory)
-        except DamagedFileError as error:
-            reading.problems.append(f"{error}: left out of how scores move")
-            return None
+    stored = {run_id: _scores(runs[run_id], reading.problems) for run_id in shown}
+    moved = movements(grid, lambda result: stored[result["run_id"]])
+    alike, left_out = few_enough(agreements(grid, lambda result: stored[result["run_id"]]))
+    reading.problems += left_out
+    return Information(grid, moved, alike, runs)
 
-    return Information(grid, movements(grid, scores), runs)
+
+def _scores(run: Found, problems: list[str]) -> RunScores | None:
+    try:
+        return read_scores(run.directory)
+    except DamagedFileError as error:
+        problems.append(f"{error}: left out of how scores move and agree")
+        return None
 
 
 def sheets(information: Information) -> list[Sheet]:
@@ -101,6 +111,7 @@ def sheets(information: Information) -> list[Sheet]:
         _runs(information, runs),
         _references(information.grid, runs),
         _movements(information),
+        _agreements(information),
         _groups(information.grid, runs),
         _summaries(runs),
     )
@@ -149,6 +160,21 @@ def _movements(information: Information) -> Sheet:
     rows = [movement_cells(m) for m in information.movements]
     table = Table("sample-info-movement", MOVEMENT_CAPTION, MOVEMENT_HEADINGS, rows, records)
     return Sheet("How scores move between erasers", table, MOVEMENT_HEADINGS[:3], MOVEMENT_HEADINGS[:3])
+
+
+def _agreements(information: Information) -> Sheet:
+    found = [
+        (one.eraser, one.names[i], one.names[j], value)
+        for one in information.agreements
+        for i, j in combinations_with_replacement(range(len(one.names)), 2)
+        if (value := one.correlation[i][j]) is not None
+    ]
+    records: list[dict[str, Any]] = [
+        {"eraser": eraser, "run": one, "another_run": other, "pearson": value} for eraser, one, other, value in found
+    ]
+    rows = [[*names, f"{value:.2f}"] for *names, value in found]
+    table = Table("sample-info-agreement", AGREEMENT_CAPTION, AGREEMENT_HEADINGS, rows, records)
+    return Sheet("Agreement between networks", table, AGREEMENT_HEADINGS[:3], AGREEMENT_HEADINGS[:3])
 
 
 def _groups(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:

@@ -1,4 +1,4 @@
-"""Sample information's figures: how scores move, accuracy of summaries, and each run's own, brought along."""
+"""Sample information's figures: how scores move and agree, accuracy of summaries, each run's own, brought along."""
 
 import shutil
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from erasure.storage import replacing
+from sample_info.agreement import agreement_figure
 from sample_info.movement import movement_figure
 from sample_info.summary_figure import summaries_figure
 from sample_info.summary_records import panel
@@ -18,7 +19,7 @@ MAX_COPIES = 200  # of runs' own figures, some 100 KB each
 
 
 def information_drawings(information: Information, colours: Colours) -> tuple[list[Drawing], list[str]]:
-    """A figure of movements per row and one of summaries per run; and a line on those that there are too many of."""
+    """Figures of movements by row, agreement by eraser, summaries by run; and lines on what there is too much of."""
     rows = list(dict.fromkeys(movement.row for movement in information.movements))
     moved = [(row, [m for m in information.movements if m.row == row]) for row in rows[:MAX_FIGURES]]
     summed = [run for run in information.grid.runs() if run[2]["summaries"]]
@@ -34,7 +35,12 @@ def information_drawings(information: Information, colours: Colours) -> tuple[li
         Drawing(f"sample-info-summaries-{i + 1}", [], lambda run=run: _summaries(*run))
         for i, run in enumerate(summed[:MAX_FIGURES])
     ]
-    hidden = {"movement": len(rows) - MAX_FIGURES, "summaries": len(summed) - MAX_FIGURES}
+    drawings += [
+        Drawing(f"sample-info-agreement-{i + 1}", [], lambda one=one: agreement_figure([one]))
+        for i, one in enumerate(information.agreements[:MAX_FIGURES])
+    ]
+    drawn = {"movement": rows, "summaries": summed, "agreement": information.agreements}
+    hidden = {kind: len(all_of_them) - MAX_FIGURES for kind, all_of_them in drawn.items()}
     left_out = [f"figures sample-info-{kind}: {count} left out" for kind, count in hidden.items() if count > 0]
     return drawings, left_out
 

@@ -125,6 +125,21 @@ def test_agreement_with_references_is_a_table_of_its_own(runs) -> None:
     assert "Scores and references" in [sheet["title"] for sheet in page_data(out)["sheets"]]
 
 
+def test_networks_that_scored_the_same_examples_are_compared(runs) -> None:
+    for width in (256, 512):
+        write_information_run(runs, "control", width=width)
+    out, problems = report(runs)
+    assert problems == []
+    found = records(out, "agreement")
+    assert [row["run"] == row["another_run"] for row in found] == [True, False, True]
+    within, between, _ = (float(row["pearson"]) for row in found)
+    assert 0 < within < 1
+    assert between == pytest.approx(1)  # made-up scores depend on the eraser alone
+    sheet = next(sheet for sheet in page_data(out)["sheets"] if sheet["title"] == "Agreement between networks")
+    assert sheet["rows"][1][3] == "1.00"
+    assert Image.open(out / "figures" / "sample-info-agreement-1.png").size[0] > 300
+
+
 def test_a_group_of_all_examples_has_no_auroc(runs) -> None:
     group = {"examples": 1000, "mean_nats": [1e-5, 2e-5], "auroc": [None, None], "auroc_si": [None, None]}
     write_information_run(runs, "control", groups={"all": group}, summaries=None)
