@@ -100,12 +100,13 @@ def agreement_figure(found: Sequence[Agreement]) -> Figure:
     """A matrix of correlations for each, every number written into its cell."""
     sizes = [len(one.names) for one in found]
     longest = max(len(name) for one in found for name in one.names)
-    figure = Figure(figsize=(1.4 + 0.085 * longest + 0.7 * max(sizes), 0.8 * len(found) + 0.6 * sum(sizes)))
-    figure.set_layout_engine("constrained")
+    width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(sizes))  # inches; names stand beside the matrix, in full
+    figure = Figure(figsize=(width, 0.5 + 0.7 * len(found) + 0.6 * sum(sizes)), layout="constrained")
     axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=sizes)[:, 0]
     for ax, one in zip(axes, found, strict=True):
         _draw_matrix(ax, one)
-        ax.set_title(f"{one.eraser}: correlation of F-SI; diagonal: between seeds", fontsize=10)
+        ax.set_title(one.eraser, fontsize=10)
+    figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
     return figure
 
 
