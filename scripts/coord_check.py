@@ -124,7 +124,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--steps={options.steps}: must be at least 1")
     if options.widths and len(set(options.widths)) < 4:
         parser.error(f"--widths={options.widths}: needs at least 4 different widths")
-    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     architectures = [Architecture.parse(text) for text in options.model]
     results: dict[tuple[str, Parametrization], Measured] = {}
     with Display("coordinate check") as display:
@@ -188,4 +187,5 @@ def draw(names: Sequence[str], results: dict[tuple[str, Parametrization], Measur
 
 
 if __name__ == "__main__":
+    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     raise SystemExit(main())

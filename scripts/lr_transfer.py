@@ -85,7 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", nargs="+", default=DEFAULT, help="such as mlp:depth=4 (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("lr_transfer.png"), help="figure (default: %(default)s)")
     options = parser.parse_args(arguments)
-    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     architectures = [Architecture.parse(text) for text in options.model]
     for architecture in architectures:
         if architecture.name not in STUDIES:
@@ -159,4 +158,5 @@ def draw(names: Sequence[str], results: Mapping[tuple[str, Parametrization], Los
 
 
 if __name__ == "__main__":
+    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     raise SystemExit(main())
