@@ -3,6 +3,8 @@
 Cook 1977; Koh & Liang 2017, equation 1; the baseline of Harutyunyan et al. 2021, table 1.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,8 @@ from erasure.progress import Display
 from sample_info.curvature import SquaredLoss
 from sample_info.leave_one_out import LeaveOneOut, check_targets, mean_square
 from sample_info.solvers import Solver
+
+_AT_ONCE = 16  # examples whose systems are solved together at most: what an interruption loses
 
 
 def influence(
@@ -22,7 +26,25 @@ def influence(
     memory_bytes: int = 2**31,
     title: str = "influence",
 ) -> LeaveOneOut:
-    """Predicted changes: w_-i - w ≈ H⁻¹ ∇ ½‖f_w(x_i) - y_i‖², and of predictions, J(x) (w_-i - w).
+    """All that `influence_parts` yields, joined; arguments and errors are its own."""
+    parts = influence_parts(
+        loss, x_test, solver, examples, weight_decay=weight_decay, memory_bytes=memory_bytes, title=title
+    )
+    return LeaveOneOut.joined([*parts])
+
+
+@torch.no_grad()
+def influence_parts(
+    loss: SquaredLoss,
+    x_test: Tensor,
+    solver: Solver,
+    examples: Tensor | None = None,
+    *,
+    weight_decay: float = 0.0,
+    memory_bytes: int = 2**31,
+    title: str = "influence",
+) -> Iterator[LeaveOneOut]:
+    """Predicted changes: w_-i - w ≈ H⁻¹ ∇ ½‖f_w(x_i) - y_i‖², and of predictions, J(x) (w_-i - w); a few at a time.
 
     H is the curvature of the summed loss over all training examples, plus λ. The formula assumes that w is a
     minimum; at weights that are still in training it says something else than retraining does.
@@ -43,12 +65,10 @@ def influence(
     examples = torch.arange(len(loss.x)) if examples is None else examples.cpu()
     outputs = loss.y.numel() * loss.x[:1].numel() // max(1, loss.y.shape[1])  # a guess at what activations take
     row_bytes = loss.y.element_size() * (8 * loss.num_parameters + 2 * outputs)
-    parts = examples.split(max(1, memory_bytes // row_bytes))
-    weight_change, prediction_change = [], []
-    with Display(title) as display, torch.no_grad():
+    parts = examples.split(min(_AT_ONCE, max(1, memory_bytes // row_bytes)))
+    with Display(title) as display:
         for i, part in enumerate(parts):
             display.update(i / len(parts), f"{len(part)} examples at once")
             change = solver.solve(loss, weight_decay, loss.gradients(part))
-            weight_change.append(change.double().square().sum(1).cpu())
-            prediction_change.append(mean_square(loss.change_of_outputs(change, x_test)))
-    return LeaveOneOut(examples, torch.cat(weight_change), torch.cat(prediction_change))
+            weight_change = change.double().square().sum(1).cpu()
+            yield LeaveOneOut(part, weight_change, mean_square(loss.change_of_outputs(change, x_test)))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sample_info.comparison import Reference
 from sample_info.curvature import SquaredLoss
-from sample_info.influence import influence
+from sample_info.influence import influence_parts
 from sample_info.leave_one_out import LeaveOneOut
 from sample_info.problem import Problem
 from sample_info.retraining import retrained_stacks
@@ -26,7 +26,7 @@ def by_influence(problem: Problem, examples: Tensor) -> Iterator[LeaveOneOut]:
     """Influence functions at the weights where training ends, by conjugate gradients on the Gauss-Newton matrix."""
     descent = problem.training
     loss = SquaredLoss(descent.network, descent.trained(), descent.x, descent.y)
-    yield influence(
+    return influence_parts(
         loss,
         problem.held_out,
         ConjugateGradients(),

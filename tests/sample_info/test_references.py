@@ -9,7 +9,9 @@ from torch import Tensor
 
 from erasure.storage import load_tensors, read_json
 from sample_info.__main__ import VERB
+from sample_info.curvature import SquaredLoss
 from sample_info.descent import GradientDescent
+from sample_info.solvers import ConjugateGradients
 
 SMALL = ["model.width=256", "sample_info.examples=40", "sample_info.held_out=50", "sample_info.steps=300"]
 TINY = ["model.width=16", "sample_info.examples=20", "sample_info.held_out=20", "sample_info.steps=30"]
@@ -69,7 +71,7 @@ def test_an_interrupted_reference_loses_one_stack_at_most(command, monkeypatch: 
     interrupt_at = -1
     assert launched("same", small) == (0, [0, 6])
     assert launched("other", smaller) == (0, [0, 4, 2])  # stacks of another size, of what is left
-    undisturbed, same, other = (changes_by_retraining(name) for name in ("whole", "same", "other"))
+    undisturbed, same, other = (changes_by("retraining", name) for name in ("whole", "same", "other"))
     for name, values in undisturbed.items():
         assert torch.equal(same[name], values)
         assert torch.equal(other[name][:, :14], values[:, :14])
@@ -77,7 +79,32 @@ def test_an_interrupted_reference_loses_one_stack_at_most(command, monkeypatch: 
     assert not list(Path("same").glob("*/part-*"))
 
 
-def changes_by_retraining(directory: str) -> dict[str, Tensor]:
+def test_interrupted_influence_functions_lose_one_part_at_most(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    solve, parts = ConjugateGradients.solve, []
+
+    def counted(solver: ConjugateGradients, loss: SquaredLoss, weight_decay: float, gradients: Tensor) -> Tensor:
+        if len(parts) == interrupt_at:
+            raise KeyboardInterrupt
+        parts.append(len(gradients))
+        return solve(solver, loss, weight_decay, gradients)
+
+    def launched(directory: str) -> tuple[int, list[int]]:
+        parts.clear()
+        options = [*TINY, "sample_info.references=[influence]", "logger.mode=disabled", f"runs_dir={directory}"]
+        return command(VERB, *options).code, parts.copy()
+
+    monkeypatch.setattr(ConjugateGradients, "solve", counted)
+    interrupt_at = -1
+    assert launched("whole") == (0, [16, 4])
+    interrupt_at = 1
+    assert launched("interrupted") == (130, [16])
+    interrupt_at = -1
+    assert launched("interrupted") == (0, [4])
+    undisturbed, continued = (changes_by("influence", directory) for directory in ("whole", "interrupted"))
+    assert all(torch.equal(continued[name], values) for name, values in undisturbed.items())
+
+
+def changes_by(reference: str, directory: str) -> dict[str, Tensor]:
     """Both changes, [1, n] each, of the one run in a directory."""
     (path,) = Path(directory).glob("*/scores.safetensors")
-    return {name: values for name, values in load_tensors(path)[0].items() if name.startswith("retraining_")}
+    return {name: values for name, values in load_tensors(path)[0].items() if name.startswith(f"{reference}_")}
