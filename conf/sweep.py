@@ -19,17 +19,19 @@ class Sweep:
     Attributes:
         current: the sweep that this process drives, if any.
         job: composed configuration -> run directory, for the verb of this process; raises ConfigError.
+        planned_run: the id that this process's job was submitted under, if it was.
     """
 
     current: ClassVar["Sweep | None"] = None
     job: ClassVar[Callable[[DictConfig], Path] | None] = None
+    planned_run: ClassVar[str | None] = None
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     @classmethod
     def forget(cls) -> None:
-        cls.current = cls.job = None
+        cls.current = cls.job = cls.planned_run = None
 
     @property
     def name(self) -> str:

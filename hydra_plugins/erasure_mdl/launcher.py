@@ -38,18 +38,22 @@ class _Array(BaseSubmititLauncher):
             if done := _done(run):
                 sweep.record(number, {"overrides": list(overrides)} | done)
             else:
-                left.append((list(overrides), "hydra.sweep.dir", number, str(number), Singleton.get_state()))
+                left.append((run.name, list(overrides), "hydra.sweep.dir", number, str(number), Singleton.get_state()))
         log.info("%d of %d runs have finished before, or run already", len(runs) - len(left), len(runs))
         if left:
             self._wait(self._submit(left))
         return []  # results are on disk
 
-    def __call__(self, *arguments: Any) -> None:  # type: ignore[override]
-        """In the task: one job. A failure ends the task as failed, so that the cluster's own records say so."""
+    def __call__(self, run: str, *arguments: Any) -> None:  # type: ignore[override]
+        """In the task: one job, planned as the run of this id.
+
+        A failure ends the task as failed, so that the cluster's own records say so.
+        """
         from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
 
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
         requeue_on_signals()
+        Sweep.planned_run = run
         returned = super().__call__(*arguments)
         _ = returned.return_value  # raises what the job raised
 

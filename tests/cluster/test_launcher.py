@@ -52,6 +52,23 @@ def test_bad_input_anywhere_in_the_sweep_is_refused_before_anything_is_submitted
     assert "train.batch_size=0: must be at least 1; nothing was submitted" in line
 
 
+def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, local_array, monkeypatch) -> None:
+    submit = local_array._submit
+
+    def edited(launcher, left):
+        monkeypatch.setenv("DIGITS", "other")
+        return submit(launcher, left)
+
+    monkeypatch.setenv("DIGITS", "some")
+    monkeypatch.setattr(local_array, "_submit", edited)
+    outcome = command(MDL, *DEBUG, *TINY, "dataset.name=${oc.env:DIGITS}")
+    assert outcome.code == 2
+    assert Sweep.current is not None
+    (plan,) = read_json(Sweep.current.directory / "plan.json")
+    assert f"was submitted as {Path(plan['run']).name}: its configuration or data has changed" in outcome.err
+    assert not list(Path("runs").glob("mdl-*"))
+
+
 def test_where_there_is_no_slurm_it_says_so_in_one_line(command, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome = command(MDL, "-m", "hydra/launcher=slurm", *TINY)
