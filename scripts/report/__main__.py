@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from erasure.progress import Display
-from scripts.report.figures import block_drawings, draw_figures
+from scripts.report.drawing import draw_figures
+from scripts.report.figures import block_drawings
 from scripts.report.grids import draw_grids
 from scripts.report.groups import Block, arrange, eraser_order
-from scripts.report.information import read_information, sheets
+from scripts.report.information import read_information
 from scripts.report.information_figures import bring_figures, information_drawings
+from scripts.report.information_sheets import sheets
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
 from scripts.report.tables import tables_of, write_tables

@@ -1,42 +1,27 @@
-"""The report's figures: codelengths, also over width and depth, what erasure adds to them, loss curves. PNG and PDF."""
+"""The report's figures: codelengths, also over width and depth, what erasure adds to them, loss curves."""
 
 import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from conf.groups import keys as read_keys
-from erasure.storage import replacing
+from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.groups import Block, Cell, Row
 from scripts.report.read import KNOWN
 from train.loss_curves import LossCurve
-from train.style import STYLE, chance_line, shared_legend
+from train.style import chance_line, shared_legend
 
-MAX_PANELS = 6  # of one figure; more would be too small to print
 MAX_ROWS = 24  # models in an overview
 MAX_FIGURES = 8  # of one kind; a figure takes a second
-_SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins
-Colours = Mapping[str, str]
 
 keys = functools.cache(read_keys)
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure to draw: the name of its files, what it has no room for, and how."""
-
-    name: str
-    hidden: Sequence[str]
-    draw: Callable[[], Figure]
 
 
 def block_drawings(blocks: Sequence[Block], colours: Colours) -> tuple[list[Drawing], list[str]]:
@@ -57,28 +42,6 @@ def block_drawings(blocks: Sequence[Block], colours: Colours) -> tuple[list[Draw
     left_out = [f"figure {b.name}-over-{o}: left out" for b, o, _ in scaled[MAX_FIGURES:]]
     left_out += [f"figure {block.name}-{model}-loss-curves: left out" for block, model, _ in whole[MAX_FIGURES:]]
     return jobs, left_out
-
-
-def draw_figures(
-    drawings: Sequence[Drawing], directory: Path, progress: Callable[[int, int], None] = lambda *_: None
-) -> tuple[list[Path], list[str]]:
-    """Draw to `figures/<name>.png` and `.pdf`; the files, and a line on each figure that lacks something."""
-    paths, lacking = [], []
-    for i, drawing in enumerate(drawings):
-        progress(i, len(drawings))
-        if drawing.hidden:
-            count = len(drawing.hidden)
-            lacking.append(
-                f"figure {drawing.name}: without {count} of its panels or rows; report on fewer runs for these"
-            )
-        with mpl.rc_context(STYLE | _SAVING):
-            figure = drawing.draw()
-            for kind in ("png", "pdf"):
-                paths.append(directory / "figures" / f"{drawing.name}.{kind}")
-                with replacing(paths[-1]) as temporary:
-                    figure.savefig(temporary, format=kind, dpi=150)
-                figure.set_layout_engine("none")  # keep the layout found: finding it takes a third of the time
-    return paths, lacking
 
 
 def _with_curves(block: Block) -> dict[str, list[Row]]:

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from mdl.backfire import Backfire, backfire
-from scripts.report.read import INFORMATION, Found, Reading, loss_curves, with_drop
+from scripts.report.check import INFORMATION
+from scripts.report.read import Found, Reading, loss_curves, with_drop
 from train.compare import Difference, Result, Spread, labels, paired_difference
 from train.job import HOW
 from train.loss_curves import LossCurve

@@ -10,7 +10,7 @@ from sample_info.agreement import agreement_figure
 from sample_info.movement import movement_figure
 from sample_info.summary_figure import summaries_figure
 from sample_info.summary_records import panel
-from scripts.report.figures import MAX_PANELS, Colours, Drawing
+from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.information import Information
 from train.compare import Result
 

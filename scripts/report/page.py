@@ -9,7 +9,7 @@ from typing import Any
 from erasure.storage import write_text
 from scripts.report.figures import mean_curve
 from scripts.report.groups import Block, Cell, Row
-from scripts.report.information import Sheet
+from scripts.report.information_sheets import Sheet
 from scripts.report.paper import UNIT, paper_number
 from train.compare import Spread
 from train.loss_curves import describe_drop

@@ -14,7 +14,8 @@ from scripts.bench_report import write_run
 from scripts.bench_report_information import write_information_run
 from scripts.report import information_figures
 from scripts.report.__main__ import main
-from scripts.report.information import read_information, sheets
+from scripts.report.information import read_information
+from scripts.report.information_sheets import sheets
 from scripts.report.read import read_runs
 
 OTHERS = {"groups": {}, "summaries": None}

@@ -9,8 +9,9 @@ from scripts.bench_report import write_run, write_runs
 from scripts.bench_report_information import write_information_runs
 from scripts.report.__main__ import eraser_colours
 from scripts.report.groups import arrange
-from scripts.report.information import read_information, sheets
+from scripts.report.information import read_information
 from scripts.report.information_figures import bring_figures
+from scripts.report.information_sheets import sheets
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
 from tests.scripts.chromium import (

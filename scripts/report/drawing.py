@@ -1,0 +1,46 @@
+"""Figures of a report as files, PNG and PDF, and what they have no room for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from erasure.storage import replacing
+from train.style import STYLE
+
+MAX_PANELS = 6  # of one figure; more would be too small to print
+_SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins
+Colours = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure to draw: the name of its files, what it has no room for, and how."""
+
+    name: str
+    hidden: Sequence[str]
+    draw: Callable[[], Figure]
+
+
+def draw_figures(
+    drawings: Sequence[Drawing], directory: Path, progress: Callable[[int, int], None] = lambda *_: None
+) -> tuple[list[Path], list[str]]:
+    """Draw to `figures/<name>.png` and `.pdf`; the files, and a line on each figure that lacks something."""
+    paths, lacking = [], []
+    for i, drawing in enumerate(drawings):
+        progress(i, len(drawings))
+        if drawing.hidden:
+            count = len(drawing.hidden)
+            lacking.append(
+                f"figure {drawing.name}: without {count} of its panels or rows; report on fewer runs for these"
+            )
+        with mpl.rc_context(STYLE | _SAVING):
+            figure = drawing.draw()
+            for kind in ("png", "pdf"):
+                paths.append(directory / "figures" / f"{drawing.name}.{kind}")
+                with replacing(paths[-1]) as temporary:
+                    figure.savefig(temporary, format=kind, dpi=150)
+                figure.set_layout_engine("none")  # keep the layout found: finding it takes a third of the time
+    return paths, lacking
