@@ -85,7 +85,7 @@ class LinearizedDynamics:
         """a - a_-i for each of the `examples` [b], as columns [n k, b]; rows i hold a itself, as a_-i has none."""
         return self._solver.differences(examples.to(self.kernel.device)).neg_()
 
-    def changes(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Tensor, Tensor]:
+    def changes(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What leaving each of the `examples` [b] out changes.
 
         Args:
@@ -93,12 +93,15 @@ class LinearizedDynamics:
             held_out_kernel: Θ(x, X), [m k, n k], of m held-out inputs.
 
         Returns:
-            ‖w - w_-i‖² and the mean over held-out inputs of ‖f(x) - f_-i(x)‖², both [b].
+            ‖w - w_-i‖² and the mean over held-out inputs of ‖f(x) - f_-i(x)‖², both [b]; and of the example itself
+            f(x_i) - f_-i(x_i), [b, k].
         """
         d = self.differences(examples)
-        weights = (d * (self.kernel @ d)).sum(0)
+        moved = self.kernel @ d
+        weights = (d * moved).sum(0)
         predictions = (held_out_kernel @ d).square().sum(0) * (self.k / len(held_out_kernel))
-        return weights.clamp(min=0), predictions
+        own = moved.view(self.n, self.k, -1)[examples, :, torch.arange(len(examples))]
+        return weights.clamp(min=0), predictions, own
 
     def blocks(self, memory_bytes: float) -> list[Tensor]:
         """Examples in blocks whose `changes` fit into so much memory; at least one example each."""

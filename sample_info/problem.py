@@ -131,10 +131,13 @@ class Examples:
             return labels.double()[:, None]  # as in the paper's released code
         return torch.nn.functional.one_hot(labels, self.num_outputs).double()
 
+    def decisions(self, outputs: Tensor) -> Tensor:
+        """The labels [n] that outputs [n, k] decide for."""
+        return (outputs[:, 0] > 0.5).long() if self.num_outputs == 1 else outputs.argmax(1)
+
     def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
         """Share of outputs [n, k] that decide for the right label."""
-        decided = (outputs[:, 0] > 0.5).long() if self.num_outputs == 1 else outputs.argmax(1)
-        return float((decided == labels).double().mean())
+        return float((self.decisions(outputs) == labels).double().mean())
 
     def problem(self, seed: int, purpose: str = "init") -> Problem:
         """The training from one initialisation; another one for another purpose."""

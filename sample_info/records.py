@@ -32,6 +32,7 @@ class Scored:
     references: Mapping[str, Changes]
     agreement: Mapping[str, Any]
     how: Mapping[str, Any]
+    left_out_correct: Tensor  # whether the network trained without an example finds the label that it was given
     train_accuracy: float
     test_accuracy: float
     summaries: Summaries
@@ -40,6 +41,7 @@ class Scored:
 def columns(scored: Scored) -> dict[str, Tensor]:
     """A seed's numbers per example by name, [n] each; units in the names."""
     named = {"weight_change": scored.changes.weight, "prediction_change": scored.changes.prediction, **scored.scores}
+    named["left_out_correct"] = scored.left_out_correct.long()
     for name, changes in scored.references.items():
         named |= {f"{name}_weight_change": changes.weight, f"{name}_prediction_change": changes.prediction}
     return named
@@ -103,6 +105,7 @@ def summary(examples: Examples, scored: Sequence[Scored]) -> dict[str, Any]:
         "network": {
             "train_accuracy": [one.train_accuracy for one in scored],
             "test_accuracy": [one.test_accuracy for one in scored],
+            "left_out_accuracy": [float(one.left_out_correct.double().mean()) for one in scored],
         },
         "references": {name: [one.agreement[name] for one in scored] for name in scored[0].agreement},
         "how": [dict(one.how) for one in scored],

@@ -37,7 +37,7 @@ class Changes:
 def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:
     """What leaving out each example changes in the linearised network, in column blocks that fit into memory."""
     blocks = [dynamics.changes(block, held_out_kernel) for block in dynamics.blocks(memory_bytes)]
-    weight, prediction = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+    weight, prediction, _ = (torch.cat(parts) for parts in zip(*blocks, strict=True))
     return Changes(weight, prediction)
 
 

@@ -30,6 +30,7 @@ from train.run import Run
 log = logging.getLogger(__name__)
 
 _FEW_PARAMETERS = 200_000  # below which exact Jacobians are cheap
+_PARTS = ("weight", "prediction", "own")  # of `LinearizedDynamics.changes`
 _WORTH_KEEPING_S = 10.0  # a kernel that took longer is stored while the run is unfinished
 
 
@@ -40,8 +41,8 @@ def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
 
     Returns:
         "information": summaries per seed, see `records.summary`; "network": accuracy of the linearised network per
-        seed; "how": what was computed, per seed; "references": agreement with each, per seed; "summaries": see
-        `summary_records.summaries_result`.
+        seed, on training and test examples and on those that are left out; "how": what was computed, per seed;
+        "references": agreement with each, per seed; "summaries": see `summary_records.summaries_result`.
 
     Raises:
         ValueError: summaries that these examples do not allow, or a training that diverges.
@@ -70,7 +71,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
     initial = network_outputs(problem.model, problem.weights, problem.x, batch_size=problem.batch_size)
     show(0.5, "training")
     dynamics = LinearizedDynamics(kernels.train, initial - problem.y, problem.descent)
-    changes = _changes(dynamics, kernels.held_out, problem, run, show)
+    changes, own = _changes(dynamics, kernels.held_out, problem, run, show)
     trained = dynamics.predictions(initial, kernels.train)
     initial_held_out = network_outputs(problem.model, problem.weights, problem.held_out, batch_size=problem.batch_size)
     predicted = dynamics.predictions(initial_held_out, kernels.held_out)
@@ -94,6 +95,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         references=references,
         agreement=agreements_of(changes, references),
         how=how,
+        left_out_correct=(examples.decisions(trained - own.to(trained)) == examples.given).cpu(),
         train_accuracy=examples.accuracy(trained, examples.given),
         test_accuracy=examples.accuracy(predicted, examples.held_out_labels),
         summaries=summaries,
@@ -134,8 +136,8 @@ def _kind(problem: Problem) -> Kind:
 
 def _changes(
     dynamics: LinearizedDynamics, held_out: Tensor, problem: Problem, run: Run, show: Callable[[float, str], None]
-) -> Changes:
-    """Leave-one-out changes, block by block; blocks of an interrupted run are read back."""
+) -> tuple[Changes, Tensor]:
+    """Leave-one-out changes, and f(x_i) - f_-i(x_i) [n, k], by blocks; those of an interrupted run are read back."""
     parts: list[Mapping[str, Any]] = []
     blocks = dynamics.blocks(problem.memory_bytes)
     for j, block in enumerate(blocks):
@@ -143,16 +145,15 @@ def _changes(
         name = f"changes-{problem.seed}-{int(block[0])}-{int(block[-1])}"
         part = run.part(name)
         if part is None:
-            weight, prediction = dynamics.changes(block, held_out)
-            part = {"weight": weight.tolist(), "prediction": prediction.tolist()}
+            changes = dynamics.changes(block, held_out)
+            part = {key: values.tolist() for key, values in zip(_PARTS, changes, strict=True)}
             if len(blocks) > 1:
                 run.save_part(name, part)
         parts.append(part)
-    weight, prediction = (
-        torch.tensor([value for part in parts for value in part[key]], dtype=torch.float64)
-        for key in ("weight", "prediction")
+    weight, prediction, own = (
+        torch.tensor([value for part in parts for value in part[key]], dtype=torch.float64) for key in _PARTS
     )
-    return Changes(weight, prediction)
+    return Changes(weight, prediction), own
 
 
 def _reference(name: str, problem: Problem, run: Run) -> Changes:

@@ -27,12 +27,14 @@ HEADINGS = (
     "top tenth",
     "SI, mean",
     "accuracy",
+    "left out",
     "notes",
 )
 CAPTION = (
     "F-SI: what an example tells the network's predictions that the others do not, SI: what it tells the weights, in "
     "nats at noise sigma, mean over examples (± standard deviation over seeds); top tenth: the share of all F-SI that "
-    "the most informative tenth has; accuracy: of the linearised network on test examples. docs/sample_info.md."
+    "the most informative tenth has; accuracy: of the linearised network on test examples; left out: on each training "
+    "example, once trained without it. docs/sample_info.md."
 )
 GROUP_HEADINGS = ("dataset · model", "eraser", "group", "examples", "F-SI, mean", "AUROC, F-SI", "AUROC, SI")
 GROUP_CAPTION = (
@@ -177,11 +179,16 @@ def run_lines(grid: Grid) -> list[list[str]]:
                 f"{mean(one['median_nats'] for one in f_si):.2e}",
                 f"{mean(shares):.0%}",
                 f"{Spread.of([one['mean_nats'] for one in si]):.2e}",
-                f"{100 * mean(result['network']['test_accuracy']):.1f} %",
+                *(_percent(result["network"].get(key)) for key in ("test_accuracy", "left_out_accuracy")),
                 "; ".join(_notes(result)),
             ]
         )
     return lines
+
+
+def _percent(accuracy: Sequence[float] | None) -> str:
+    """Mean over seeds; nothing for runs that are older than the number."""
+    return f"{100 * mean(accuracy):.1f} %" if accuracy else ""
 
 
 def _classes(result: Result) -> str:

@@ -61,7 +61,10 @@ def write_information_run(
             name: [_summary(scale * _SHRUNK[eraser] * draw.uniform(0.9, 1.1)) for _ in seeds]
             for name, scale in (("f_si_nats", 1e-5), ("si_nats", 1e-3))
         },
-        "network": {"train_accuracy": [0.98 for _ in seeds], "test_accuracy": [0.95 for _ in seeds]},
+        "network": {
+            f"{of}_accuracy": [share for _ in seeds]
+            for of, share in (("train", 0.98), ("test", 0.95), ("left_out", 0.9))
+        },
         "references": {},
         "how": [{"kernel": "exact"} for _ in seeds],
         "between_seeds": {"pearson": 0.4, "std": None},

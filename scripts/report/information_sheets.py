@@ -179,6 +179,7 @@ def _numbers(result: Result) -> dict[str, Any]:
         "f_si_nats_median": mean(one["median_nats"] for one in information["f_si_nats"]),
         "share_of_top_tenth": mean(one["share_of_top_tenth"] or 0.0 for one in information["f_si_nats"]),
         "test_accuracy": mean(result["network"]["test_accuracy"]),
+        "left_out_accuracy": _mean(result["network"].get("left_out_accuracy", ())),
     }
 
 

@@ -62,7 +62,8 @@ def test_weights_and_predictions_are_those_of_gradient_descent(k: int, name: str
 
     kept = torch.arange(len(net.x)) != 4
     without = change - descended(j[kept], (initial - net.y)[kept], descent, len(net.x))
-    weight, prediction = dynamics.changes(torch.tensor([4]), held_out_kernel)
+    weight, prediction, own = dynamics.changes(torch.tensor([4]), held_out_kernel)
+    torch.testing.assert_close(own[0], j[4] @ without)
     assert float(weight) == pytest.approx(float(without @ without), rel=1e-9)
     assert float(prediction) == pytest.approx(float((j_held_out @ without).square().sum(1).mean()), rel=1e-9)
 
@@ -76,7 +77,7 @@ def test_all_systems_at_once_are_each_system_alone(method: Method, k: int, name:
     torch.testing.assert_close(
         dynamics.coefficients, reference_dynamics.coefficients(kernel, residual, DESCENTS[name]), rtol=1e-8, atol=1e-10
     )
-    fast = torch.stack(dynamics.changes(torch.arange(20), held_out_kernel), 1)
+    fast = torch.stack(dynamics.changes(torch.arange(20), held_out_kernel)[:2], 1)
     slow = torch.tensor(
         [reference_dynamics.change_without(i, kernel, held_out_kernel, residual, DESCENTS[name]) for i in range(20)],
         dtype=torch.float64,
@@ -100,24 +101,43 @@ def test_scores_depend_on_no_block_size_and_agree_with_the_reference(
     kernel, held_out_kernel, residual = some_kernels(n, k, seed=seed)
     descent = LinearizedDescent(learning_rate=0.02, steps=steps, weight_decay=weight_decay, time=time)
     dynamics = LinearizedDynamics(kernel, residual, descent, method=method)
-    whole = torch.stack(dynamics.changes(torch.arange(n), held_out_kernel))
-    blocks = [torch.stack(dynamics.changes(part, held_out_kernel)) for part in torch.arange(n).split(block)]
-    torch.testing.assert_close(torch.cat(blocks, 1), whole, rtol=1e-10, atol=0)
+    *whole, own = dynamics.changes(torch.arange(n), held_out_kernel)
+    *blocks, own_blocks = zip(
+        *(dynamics.changes(part, held_out_kernel) for part in torch.arange(n).split(block)), strict=True
+    )
+    whole, blocks = torch.stack(whole), torch.stack([torch.cat(parts) for parts in blocks])
+    torch.testing.assert_close(blocks, whole, rtol=1e-10, atol=0)
+    torch.testing.assert_close(torch.cat(own_blocks), own)
     slow = reference_dynamics.change_without(n - 1, kernel, held_out_kernel, residual, descent)
     torch.testing.assert_close(whole[:, -1], torch.tensor(slow, dtype=torch.float64), rtol=1e-8, atol=1e-18)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_what_it_predicts_for_an_example_left_out_is_what_ridge_regression_cross_validates(k: int) -> None:
+    """Allen's PRESS: with outputs of 0 at w_0, y_i - f_-i(x_i) = (A⁻¹)_ii⁻¹ (A⁻¹ y)_i at the minimum."""
+    kernel, held_out_kernel, residual = some_kernels(12, k)
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS["converged, decay"])
+    inverse = torch.linalg.inv(kernel + DESCENTS["converged, decay"].weight_decay * torch.eye(12 * k))
+    y, blocks = -residual, inverse.view(12, k, 12, k)
+    press = torch.stack(
+        [torch.linalg.solve(blocks[i, :, i], (inverse @ y.flatten()).view(12, k)[i]) for i in range(12)]
+    )
+    *_, own = dynamics.changes(torch.arange(12), held_out_kernel)
+    left_out = dynamics.predictions(torch.zeros(12, k), kernel) - own
+    torch.testing.assert_close(y - left_out, press)
 
 
 def test_an_example_that_the_network_already_fits_changes_nothing_and_a_copy_shares_its_information() -> None:
     kernel, held_out_kernel, residual = some_kernels(10, 1)
     fitted = residual.clone()
     a = LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]).coefficients
-    weight, _ = LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]).changes(torch.arange(10), held_out_kernel)
+    weight, *_ = LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]).changes(torch.arange(10), held_out_kernel)
     assert bool((weight > 0).all())
     assert bool((a != 0).all())
     apart = kernel.clone()  # example 0 shares nothing with the others, and its residual is zero
     apart[0, 1:] = apart[1:, 0] = 0
     fitted[0] = 0
-    weight, prediction = LinearizedDynamics(apart, fitted, DESCENTS["discrete"]).changes(
+    weight, prediction, _ = LinearizedDynamics(apart, fitted, DESCENTS["discrete"]).changes(
         torch.arange(10), held_out_kernel
     )
     assert float(weight[0]) == 0
@@ -125,8 +145,8 @@ def test_an_example_that_the_network_already_fits_changes_nothing_and_a_copy_sha
     twins = torch.tensor([0, *range(10)])  # a copy of example 0: without one of them, the other is left
     doubled = LinearizedDynamics(kernel[twins][:, twins], residual[twins], DESCENTS["continuous"])
     single = LinearizedDynamics(kernel, residual, DESCENTS["continuous"])
-    both, _ = doubled.changes(torch.tensor([0]), held_out_kernel[:, twins])
-    alone, _ = single.changes(torch.tensor([0]), held_out_kernel)
+    both, *_ = doubled.changes(torch.tensor([0]), held_out_kernel[:, twins])
+    alone, *_ = single.changes(torch.tensor([0]), held_out_kernel)
     assert float(both) < 0.5 * float(alone)
 
 
