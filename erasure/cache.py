@@ -49,7 +49,8 @@ class Cache:
         with contextlib.suppress(FileNotFoundError, DamagedFileError):
             entry = load_tensors(path)
             if lease.path.exists() and lease.try_acquire():  # its builder was killed as soon as it was stored
-                self._tidy(key, lease)
+                with contextlib.suppress(OSError):
+                    self._tidy(key, lease)
                 lease.release()
             return entry
         self.root.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from erasure.fetch import FetchError
 from erasure.lease import Lease
 from erasure.source import MissingDataError
-from erasure.storage import write_text
+from erasure.storage import remove, write_text
 
 SUMS = "SHA256SUMS"  # in the format of `sha256sum`, written after the last file has come
 
@@ -36,7 +36,8 @@ def fetch_repository(repository: str, revision: str | None, folder: Path) -> Non
         published = HfApi().dataset_info(repository, revision=revision, files_metadata=True)
         snapshot_download(repository, repo_type="dataset", revision=published.sha, local_dir=partial)
         shutil.rmtree(partial / ".cache", ignore_errors=True)  # the library's notes on the download
-        (partial / SUMS).unlink(missing_ok=True)  # of a folder under repair
+        for old in (partial / SUMS, *partial.glob(f".{SUMS}.*.tmp")):  # of a folder under repair, of a killed writer
+            remove(old)
         sums = checksums(partial)
         for file in published.siblings or []:
             expected = file.lfs.sha256 if file.lfs else None

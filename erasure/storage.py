@@ -39,14 +39,16 @@ def replacing(path: Path) -> Iterator[Path]:
         DiskFullError: no space is left; `path` is as it was.
         FileNotFoundError: somebody has deleted the folder meanwhile; `path` is as it was.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
-    temporary = folder / path.name
+    folder = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        folder.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would keep others from deleting what we leave
+        temporary = folder / path.name
         yield temporary
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())  # safetensors leaves 0600: useless in a shared cache
+        temporary.chmod(0o666 & ~_umask())  # safetensors' 0600 is useless in a shared cache
         temporary.replace(path)
         _sync_directory(path.parent)
     except (OSError, SafetensorError) as error:
@@ -54,11 +56,12 @@ def replacing(path: Path) -> Iterator[Path]:
             raise DiskFullError(
                 errno.ENOSPC, f"no space left on disk for {path}: free some, or move cache_dir and runs_dir"
             ) from error
-        if not folder.exists():
+        if folder is not None and not folder.exists():
             raise FileNotFoundError(errno.ENOENT, "deleted while it was written", str(folder)) from error
         raise
     finally:
-        remove(folder)
+        if folder is not None:
+            remove(folder)
 
 
 def remove(path: Path) -> None:

@@ -62,6 +62,7 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     print_tables(tables)
     for line in left_out:
         print(line)
+    print(f"table: {write_tables(tables, directory / 'table.md')}")
     for result in results:
         for name in ("scores.png", "summaries.png") if result["summaries"] else ("scores.png",):
             print(f"figure: {runs_dir / result['run_id'] / name}")
@@ -71,7 +72,6 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
         print(f"figure: {draw_movements(moved, grid, directory / 'movement.png')}")
     if (drawn := draw_sweep(grid, directory / "summaries.png")) is not None:
         print(f"figure: {drawn}")
-    print(f"table: {write_tables(tables, directory / 'table.md')}")
     print(f"scores: {', '.join(str(runs_dir / result['run_id'] / 'scores.csv') for result in results)}")
 
 

@@ -22,7 +22,7 @@ from sample_info.run_scores import RunScores, ScoresOf
 from train.compare import Grid, Result
 from train.style import STYLE
 
-MAX_RUNS = 30  # in a matrix that is shown
+MAX_RUNS, MAX_MATRICES = 30, 12  # that are shown: runs in a matrix, matrices
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,16 @@ def agreements(grid: Grid, scores: ScoresOf) -> list[Agreement]:
 
 
 def few_enough(found: Sequence[Agreement]) -> tuple[list[Agreement], list[str]]:
-    """Those that can be shown, and a line on each that has too many runs."""
+    """Those that can be shown, and lines on those that have too many runs, or are too many themselves."""
     shown = [one for one in found if len(one.names) <= MAX_RUNS]
     lines = [
         f"agreement of {len(one.names):,} runs ({one.eraser}, {one.names[0]}, …): left out, being more than {MAX_RUNS}"
         for one in found
         if len(one.names) > MAX_RUNS
     ]
-    return shown, lines
+    if (more := len(shown) - MAX_MATRICES) > 0:
+        lines.append(f"agreement on {more:,} more erasers and sets of examples: left out")
+    return shown[:MAX_MATRICES], lines
 
 
 def _examples(result: Result, stored: RunScores) -> tuple[str, str, str]:

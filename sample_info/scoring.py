@@ -142,7 +142,7 @@ def _changes(
     blocks = dynamics.blocks(problem.memory_bytes)
     for j, block in enumerate(blocks):
         show(0.5 + 0.4 * j / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
-        name = f"changes-{problem.seed}-{int(block[0])}-{int(block[-1])}"
+        name = f"left-out-{problem.seed}-{int(block[0])}-{int(block[-1])}"
         part = run.part(name)
         if part is None:
             changes = dynamics.changes(block, held_out)

@@ -1,6 +1,7 @@
 """What all tests share: the digits, small settings, the command line in-process."""
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,14 @@ hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis_settings.load_profile("repeatable")
 
 REPOSITORY = Path(__file__).parent.parent
+_AT_ONCE = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+
+def pytest_configure() -> None:
+    """Share the cores between the tests that run at once, and the processes that they start."""
+    threads = max(1, torch.get_num_threads() // _AT_ONCE)
+    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
 @pytest.fixture(scope="session")

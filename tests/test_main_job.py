@@ -143,7 +143,7 @@ def test_the_theorem_seen_by_train(command) -> None:
 
 
 def test_the_last_training_of_mdl_is_that_of_train(command) -> None:
-    quick = ["train=quick", "train.max_epochs=5", "seeds=[2,5]", "logger.mode=disabled"]
+    quick = ["train=quick", "train.max_epochs=5", "train.stack=all", "seeds=[2,5]", "logger.mode=disabled"]
     command(MDL, "mdl=quick", *quick)
     command(TRAIN, *quick)
     by_verb = {r["verb"]: r for r in (read_json(path) for path in Path("runs").glob("*/result.json"))}

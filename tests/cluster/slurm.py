@@ -17,7 +17,9 @@ NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 
 
 def reason_to_skip() -> str:
-    """Why there is no cluster to test with; empty if there is one."""
+    """Why there is no cluster to test with; empty if there is one, and it is not shared with other tests."""
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        return "needs the cluster to itself: pytest -n 0 tests/cluster/test_slurm.py, after .ci/slurm start"
     status = subprocess.run([SCRIPT, "status"], capture_output=True, text=True, check=False)
     return "" if status.returncode == 0 else "no SLURM runs here: start one with .ci/slurm start (as root, on Debian)"
 

@@ -228,14 +228,21 @@ def test_whole_entries_need_no_lease(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("umask", "file_mode", "folder_mode"), [(0o002, 0o664, 0o775), (0o022, 0o644, 0o755), (0o077, 0o600, 0o700)]
 )
-def test_a_cache_is_as_open_as_the_umask_says(tmp_path: Path, umask: int, file_mode: int, folder_mode: int) -> None:
+def test_a_cache_is_as_open_as_the_umask_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, file_mode: int, folder_mode: int
+) -> None:
     root = tmp_path / "cache"
-    modes = {}
+    modes, save_file = {}, storage.save_file
 
     def build() -> Entry:
         modes["lock"] = stat.S_IMODE((root / "key.lock").stat().st_mode)
         return entry(1)
 
+    def save(tensors: dict, path: Path, metadata: dict) -> None:
+        modes["folder"] = stat.S_IMODE(path.parent.stat().st_mode)
+        save_file(tensors, path, metadata)
+
+    monkeypatch.setattr(storage, "save_file", save)
     before = os.umask(umask)
     try:
         Cache(root).fetch("key", build)
@@ -243,7 +250,7 @@ def test_a_cache_is_as_open_as_the_umask_says(tmp_path: Path, umask: int, file_m
     finally:
         os.umask(before)
     modes["entry"] = stat.S_IMODE((root / NAME).stat().st_mode)
-    assert modes == {"lock": file_mode, "entry": file_mode}
+    assert modes == {"lock": file_mode, "entry": file_mode, "folder": folder_mode}
     assert stat.S_IMODE(root.stat().st_mode) == folder_mode
 
 

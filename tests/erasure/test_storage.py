@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -96,14 +97,17 @@ def test_broken_json_names_the_file_and_nan_is_not_written(tmp_path: Path) -> No
     assert not (tmp_path / "other.json").exists()
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("function", ["os.fsync", "tempfile.mkdtemp"])
+def test_a_full_disk_leaves_the_old_file_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
     path = tmp_path / "x.json"
     write_json(path, 1)
 
-    def full(_: int) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(storage.os, "fsync", full)
+    monkeypatch.setattr(f"erasure.storage.{function}", full)
     with pytest.raises(DiskFullError, match=r"no space left on disk for .*x\.json: free some"):
         write_json(path, 2)
     assert read_json(path) == 1

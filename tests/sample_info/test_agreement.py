@@ -56,6 +56,12 @@ def test_one_model_is_compared_with_nothing() -> None:
     assert found_in(finished(0, torch.rand(2, 3), [0, 1, 2])) == []
 
 
+def test_too_many_matrices_are_counted() -> None:
+    shown, (line,) = few_enough([Agreement(f"random (seed={i})", ["a", "b"], []) for i in range(15)])
+    assert [one.eraser for one in shown] == [f"random (seed={i})" for i in range(12)]
+    assert line == "agreement on 3 more erasers and sets of examples: left out"
+
+
 def test_too_many_to_be_shown_are_named() -> None:
     few, many = Agreement("leace", ["a", "b"], []), Agreement("control", ["a"] * 31, [])
     shown, (line,) = few_enough([few, many])
