@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class Movement:
     second: Tensor
     labels: Tensor
 
-    @property
+    @cached_property
     def spearman(self) -> float | None:
         """Rank correlation."""
         return spearman(self.first, self.second)
