@@ -16,23 +16,6 @@ from sample_info.solvers import Solver
 _AT_ONCE = 16  # examples whose systems are solved together at most: what an interruption loses
 
 
-def influence(
-    loss: SquaredLoss,
-    x_test: Tensor,
-    solver: Solver,
-    examples: Tensor | None = None,
-    *,
-    weight_decay: float = 0.0,
-    memory_bytes: int = 2**31,
-    title: str = "influence",
-) -> LeaveOneOut:
-    """All that `influence_parts` yields, joined; arguments and errors are its own."""
-    parts = influence_parts(
-        loss, x_test, solver, examples, weight_decay=weight_decay, memory_bytes=memory_bytes, title=title
-    )
-    return LeaveOneOut.joined([*parts])
-
-
 @torch.no_grad()
 def influence_parts(
     loss: SquaredLoss,

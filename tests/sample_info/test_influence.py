@@ -9,12 +9,18 @@ from torch import Tensor
 from torch.func import hessian, jacrev
 
 from sample_info.curvature import SquaredLoss
-from sample_info.influence import influence
+from sample_info.influence import influence_parts
+from sample_info.leave_one_out import LeaveOneOut
 from sample_info.retraining import retrain_without_each
 from sample_info.solvers import ConjugateGradients, Lissa, conjugate_gradients
 from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem
 
 DECAY = 0.5
+
+
+def influence(*arguments: Any, **options: Any) -> LeaveOneOut:
+    """All parts as one."""
+    return LeaveOneOut.joined([*influence_parts(*arguments, **options)])
 
 
 def trained_linear() -> tuple[SquaredLoss, Tensor]:
