@@ -104,7 +104,7 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
         if not sweep and hydra_config.sweeper.get("params"):
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
         checked = validate(plain(config), verb.sections)
-        if Sweep.planned_run not in (None, now := verb.directory(checked).name):
+        if Sweep.planned_run is not None and (now := verb.directory(checked).name) != Sweep.planned_run:
             raise ConfigError(
                 f"{now} was submitted as {Sweep.planned_run}: its configuration or data has changed meanwhile; "
                 "undo that, or launch the sweep again"

@@ -5,8 +5,8 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,10 @@ def replacing(path: Path) -> Iterator[Path]:
         DiskFullError: no space is left; `path` is as it was.
         FileNotFoundError: somebody has deleted the folder meanwhile; `path` is as it was.
     """
-    folder = None
+    folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = folder / path.name
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
-        folder.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would keep others from deleting what we leave
-        temporary = folder / path.name
+        folder.mkdir(parents=True)  # as open as the umask says: others may have to delete what we leave
         yield temporary
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
@@ -56,12 +54,11 @@ def replacing(path: Path) -> Iterator[Path]:
             raise DiskFullError(
                 errno.ENOSPC, f"no space left on disk for {path}: free some, or move cache_dir and runs_dir"
             ) from error
-        if folder is not None and not folder.exists():
+        if isinstance(error, SafetensorError) and not folder.exists():
             raise FileNotFoundError(errno.ENOENT, "deleted while it was written", str(folder)) from error
         raise
     finally:
-        if folder is not None:
-            remove(folder)
+        remove(folder)
 
 
 def remove(path: Path) -> None:

@@ -26,7 +26,6 @@ class Movement:
         row: dataset and model.
         before, after: the erasers.
         first, second: scores in nats, averaged over seeds, [n] each.
-        labels: of the examples, [n].
     """
 
     row: str
@@ -34,7 +33,6 @@ class Movement:
     after: str
     first: Tensor
     second: Tensor
-    labels: Tensor
 
     @cached_property
     def spearman(self) -> float | None:
@@ -64,7 +62,7 @@ def movements(grid: Grid, scores: ScoresOf) -> list[Movement]:
         for before, after in combinations(stored, 2):
             a, b = stored[before], stored[after]
             if torch.equal(a.index, b.index):
-                found.append(Movement(row, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0), a.label))
+                found.append(Movement(row, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
     return found
 
 

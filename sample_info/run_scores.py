@@ -16,12 +16,11 @@ class RunScores:
 
     Attributes:
         index: of the examples, in the training split, [n].
-        label, given_label: true ones, and those that the network was given, [n] each.
+        given_label: the labels that the network was given, [n].
         f_si_nats: a row per seed, [S, n].
     """
 
     index: Tensor
-    label: Tensor
     given_label: Tensor
     f_si_nats: Tensor
 
@@ -39,4 +38,4 @@ def read_scores(directory: Path) -> RunScores | None:
     if not path.exists():
         return None
     stored, _ = load_tensors(path)
-    return RunScores(*(stored[name] for name in ("index", "label", "given_label", "f_si_nats")))
+    return RunScores(*(stored[name] for name in ("index", "given_label", "f_si_nats")))

@@ -232,11 +232,14 @@ def test_a_damaged_hub_dataset_is_noticed_and_repaired(tmp_path: Path, monkeypat
     with pytest.raises(MissingDataError, match=r"00001-of-00002\.parquet is damaged .*: fetch it again with python -m"):
         cifarnet.load()
     shard.unlink()
+    killed = tmp_path / "data" / "EleutherAI--cifarnet" / ".SHA256SUMS.ab12.tmp"
+    killed.mkdir()
     with pytest.raises(MissingDataError, match=r"00001-of-00002\.parquet is missing: fetch it again with python -m"):
         cifarnet.load()
     server.fetched.clear()
     cifarnet.fetch()
     assert server.fetched == [name]
+    assert not killed.exists()
     assert len(cifarnet.load().train) == 30
     assert cifarnet.identity() == before
 

@@ -97,7 +97,7 @@ def test_broken_json_names_the_file_and_nan_is_not_written(tmp_path: Path) -> No
     assert not (tmp_path / "other.json").exists()
 
 
-@pytest.mark.parametrize("function", ["os.fsync", "tempfile.mkdtemp"])
+@pytest.mark.parametrize("function", ["os.fsync", "Path.mkdir"])
 def test_a_full_disk_leaves_the_old_file_and_no_litter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:

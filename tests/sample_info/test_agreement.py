@@ -16,8 +16,7 @@ A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "control", first_seed: int = 0) -> Any:
     """A run's result, with its scores inside."""
     parts = {"dataset": {"name": "d"}, "eraser": {"name": eraser}, "model": {"name": "m", "depth": depth}}
-    nothing = torch.zeros(len(index), dtype=torch.int64)
-    stored = RunScores(torch.tensor(index), nothing, nothing, scores)
+    stored = RunScores(torch.tensor(index), torch.zeros(len(index), dtype=torch.int64), scores)
     seeds = [first_seed + i for i in range(len(scores))]
     return {"run_id": f"run-{depth}", "seeds": seeds, "config": parts, "scores": stored}
 

@@ -2,8 +2,9 @@
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import jacobian, network_outputs
 from sample_info.leave_one_out import LeaveOneOut
 from sample_info.load import load
+from sample_info.ntk import ntk
+from sample_info.reference_dynamics import coefficients
 from tests.wandb_file import only_run
 
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.steps=500"]
@@ -47,6 +50,8 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
         assert mean == pytest.approx(float(tensors["weight_change"][s].mean()) / 2)
     assert not torch.equal(tensors["f_si_nats"][0], tensors["f_si_nats"][1])
     assert result["network"]["test_accuracy"][0] > 0.8
+    assert tensors["left_out_correct"].tolist() == [left_out_correct(result["config"], seed) for seed in (0, 1)]
+    assert result["network"]["left_out_accuracy"] == tensors["left_out_correct"].double().mean(1).tolist()
     assert result["summaries"] is None  # none were asked for
     assert not (directory / "summaries.png").exists()
     assert Image.open(directory / "scores.png").size[0] > 1000
@@ -60,6 +65,20 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     again = command(VERB, *SMALL, "seeds=[0,1]")
     assert again.code == 0, again.err
     assert "notes" in again.out
+
+
+def left_out_correct(config: Mapping[str, Any], seed: int) -> list[int]:
+    """Whether each example's label is found without it: one linearised network after another."""
+    examples = load(job_of(config))
+    problem = examples.problem(seed)
+    kernel = ntk(problem.model, problem.weights, problem.x, problem.held_out).train
+    initial = network_outputs(problem.model, problem.weights, problem.x)
+    found = []
+    for i in range(len(initial)):
+        kept = torch.arange(len(initial)) != i
+        without = coefficients(kernel[kept][:, kept], (initial - problem.y)[kept], problem.descent, len(initial))
+        found.append(int(examples.decisions(initial[[i]] + kernel[i, kept] @ without) == examples.given[i]))
+    return found
 
 
 def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_path) -> None:
