@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from train.compare import Difference, paired_difference
-from train.loss_curves import LossCurve, crossing, crossing_epoch, recorded_drop
+from train.compare import Difference
+from train.loss_curves import LossCurve, crossing, crossing_epoch
 
 Result = Mapping[str, Any]
 Curves = Mapping[int, LossCurve]
@@ -19,44 +19,34 @@ class Backfire:
     """An erased run beside the control that shares its dataset, model, training, sizes and seeds.
 
     Attributes:
-        gap: final loss on the test split minus the control's, in bits per label, paired by seed.
+        gap: final loss on the test split minus the control's, in bits per label, as its table has it.
         size: training examples from which the mean test loss stays below the control's; None if it ends above,
             or if only one size was trained.
         epoch: of the training on the whole dataset, from which the mean validation loss stays below the
             control's (`crossing_epoch`); None if it ends above, or without curves.
-        drop_bits: the run's own sharpest fall, mean over seeds (`sharp_drop`); None if it was not recorded.
-        drop_epoch: at which it began, mean over the seeds that fell; None if none did.
     """
 
     gap: Difference
     size: int | None
     epoch: int | None
-    drop_bits: float | None
-    drop_epoch: float | None
 
     @property
     def backfires(self) -> bool:
-        """Below the control by more than two standard errors."""
-        return self.gap.significant and self.gap.mean < 0
+        return self.gap.below
 
 
 def backfire(
-    erased: Result, control: Result, curves: Curves | None = None, control_curves: Curves | None = None
+    erased: Result, control: Result, gap: Difference, curves: Curves | None = None, control_curves: Curves | None = None
 ) -> Backfire:
     """Compare two finished runs of one verb; loss curves of the whole dataset by seed, where they are at hand.
 
     Raises:
-        ValueError: the runs have different seeds, or were trained on different sizes.
+        ValueError: the runs were trained on different sizes.
     """
-    if erased["seeds"] != control["seeds"]:
-        raise ValueError(f"{erased['run_id']} has seeds {erased['seeds']}, its control {control['seeds']}")
-    bits, epoch = recorded_drop(erased)
     return Backfire(
-        gap=paired_difference(erased["final"]["loss_bits"], control["final"]["loss_bits"]),
+        gap=gap,
         size=crossing_size(erased.get("curve", ()), control.get("curve", ())),
         epoch=crossing_epoch([*curves.values()], [*control_curves.values()]) if curves and control_curves else None,
-        drop_bits=bits,
-        drop_epoch=epoch,
     )
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from mdl.table import versus
+from mdl.table import MEASURES
 from train.compare import Grid
 from train.style import STYLE, chance_line, colour, shared_legend
 
@@ -69,7 +69,7 @@ def _differences(ax: Axes, grid: Grid) -> None:
             run, control = grid.cells[row].get(column), grid.control(row)
             if run is None or control is None:
                 continue
-            difference = versus(run, control)
+            difference = MEASURES["code"](run, control)
             error = difference.standard_error or 0.0
             y = i + (j - (len(columns) - 1) / 2) * height
             ax.barh(

@@ -12,6 +12,7 @@ from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import online_code_bits, paper_units
 from mdl.powerlaw import fit_power_law
 from train.engine import Engine
+from train.example_bits import save_test_bits
 from train.job import Bench
 from train.logger import Logger, log_loss_curves
 from train.loss_curves import sharp_drops
@@ -49,7 +50,7 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
                     done = work.share(i, report.mean_epochs)
                     display.update(done, f"chunk {i + 1}/{len(sizes)} (n = {n:,}) {report}")
 
-                part = train_size(bench, engine, orders[:, :n], orders[:, n:following], show)
+                part = train_size(bench, run, engine, orders[:, :n], orders[:, n:following], show)
                 run.save_part(str(n), part)
                 engine.finished(n)
             work.finish(i, max(part["point"]["epochs"]))
@@ -63,7 +64,7 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
 
 
 def train_size(
-    bench: Bench, engine: Engine, known: Tensor, following: Tensor, show: Callable[[EpochReport], None]
+    bench: Bench, run: Run, engine: Engine, known: Tensor, following: Tensor, show: Callable[[EpochReport], None]
 ) -> dict[str, Any]:
     """Train every seed on its `known` examples [S, n] and score it on those that follow [S, m], m >= 0.
 
@@ -76,7 +77,8 @@ def train_size(
     everything = torch.arange(len(test), device=known.device)
     test_bits, test_accuracy = fitted.score(test.plain, everything, batch)
     train_bits, _ = fitted.score(train.plain, known, batch)
-    # the last size has nothing left to predict
+    if not following.numel():  # the last size, which has nothing left to predict
+        save_test_bits(run, bench.seeds, fitted.example_bits(test.plain, everything, batch))
     next_bits = fitted.score(train.plain, following, batch)[0].tolist() if following.numel() else None
     point = {
         "n": known.shape[1],

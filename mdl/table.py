@@ -3,7 +3,8 @@
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,55 +13,95 @@ from rich.table import Table
 
 from erasure.progress import console
 from erasure.storage import write_text
-from mdl.backfire import backfire
-from train.compare import Difference, Grid, Spread, paired_difference
+from mdl.backfire import Backfire, backfire
+from train.compare import (
+    DIFFERENCES,
+    Difference,
+    Grid,
+    Measure,
+    Spread,
+    difference_record,
+    differences,
+    paired_difference,
+)
+from train.example_bits import final_difference
 from train.loss_curves import DROP_WINDOW_EPOCHS, curves_of, describe_drop, recorded_drop
 
-_LINES = (
-    "bits per label",
-    "Δ to control",
-    "final loss, correct",
-    "Δ of final loss",
-    "below control",
-    "sharpest fall",
-    "gaps left",
+MEASURES: Mapping[str, Measure] = {
+    "code": lambda result, control: paired_difference(*(r["mdl"]["bits_per_sample"] for r in (result, control))),
+    "loss": final_difference,
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A run, and how it stands to its row's control; the differences are None for the control itself."""
+
+    result: Mapping[str, Any]
+    code: Difference | None
+    found: Backfire | None
+
+
+def cells_of(grid: Grid) -> dict[tuple[str, str], Cell]:
+    """By row and column, every run of a table."""
+    found, cells = differences(grid, MEASURES), {}
+    for row, column, result in grid.runs():
+        code, gap, control = found.get((row, column, "code")), found.get((row, column, "loss")), grid.control(row)
+        cells[row, column] = Cell(result, code, None)
+        if gap is not None and control is not None:
+            crossed = backfire(result, control, gap, curves_of(result), curves_of(control))
+            cells[row, column] = Cell(result, code, crossed)
+    return cells
+
+
+def _loss(cell: Cell) -> str:
+    loss, accuracy = (Spread.of(cell.result["final"][key]).mean for key in ("loss_bits", "accuracy"))
+    return f"{loss:.3f}, {100 * accuracy:.1f} %"
+
+
+def _below(cell: Cell) -> str:
+    if cell.found is None:
+        return ""
+    where = "no" if cell.found.size is None else f"from n = {cell.found.size:,}"
+    return f"{where}, backfires" if cell.found.backfires else where
+
+
+def _gaps(cell: Cell) -> str:
+    certificate = cell.result["certificate"]["train"]
+    return f"{certificate['mean_gap']:.0e}, {certificate['covariance_gap']:.0e}"
+
+
+_LINES: Sequence[tuple[str, str, Callable[[Cell], str]]] = (  # name, what it means, text
+    (
+        "bits per label",
+        "prequential codelength, mean ± standard deviation over seeds (a model at chance needs log2 k)",
+        lambda cell: f"{Spread.of(cell.result['mdl']['bits_per_sample'])}",
+    ),
+    ("Δ to control", "of the codelength; no test example enters it", lambda cell: f"{cell.code or ''}"),
+    ("final loss, correct", "on the test split, trained on everything, bits per label", _loss),
+    ("Δ of final loss", "to the control's", lambda cell: f"{cell.found.gap if cell.found else ''}"),
+    (
+        "below control",
+        "training size from which the test loss stays below the control's, backfiring if significantly so at the end",
+        _below,
+    ),
+    (
+        "sharpest fall",
+        f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
+        "began",
+        lambda cell: describe_drop(cell.result),
+    ),
+    ("gaps left", "between class means, and between class covariances, on the training split (relative)", _gaps),
 )
-_CAPTION = (
-    "bits per label: prequential codelength, mean ± standard deviation over seeds (a model at chance needs log2 k). "
-    "Δ: paired difference ± standard error, * beyond two of them. final loss: bits per label on the test split, "
-    "trained on everything; below control: the training size from which it stays below the control's, backfiring if "
-    "significantly so at the end. sharpest fall: of the validation loss of that training within "
-    f"{DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it began. gaps left: between class means, and between "
-    "class covariances, on the training split (relative)."
-)
+_CAPTION = ". ".join(f"{name}: {meaning}" for name, meaning, _ in _LINES) + f". {DIFFERENCES}"
 
 
-def cell_lines(result: Mapping[str, Any], control: Mapping[str, Any] | None) -> list[str]:
-    """What a table says about one run, a line for each of `_LINES`."""
-    pair = None if control is result else control
-    loss, accuracy = (Spread.of(result["final"][key]).mean for key in ("loss_bits", "accuracy"))
-    certificate = result["certificate"]["train"]
-    return [
-        f"{Spread.of(result['mdl']['bits_per_sample'])}",
-        "" if pair is None else f"{versus(result, pair)}",
-        f"{loss:.3f}, {100 * accuracy:.1f} %",
-        *_backfire_lines(result, pair),
-        f"{certificate['mean_gap']:.0e}, {certificate['covariance_gap']:.0e}",
-    ]
-
-
-def _backfire_lines(result: Mapping[str, Any], control: Mapping[str, Any] | None) -> list[str]:
-    fall = describe_drop(result)
-    if control is None:
-        return ["", "", fall]
-    found = backfire(result, control)
-    where = "no" if found.size is None else f"from n = {found.size:,}"
-    return [f"{found.gap}", f"{where}, backfires" if found.backfires else where, fall]
-
-
-def versus(result: Mapping[str, Any], control: Mapping[str, Any]) -> Difference:
-    """Codelength against the control, in bits per label."""
-    return paired_difference(result["mdl"]["bits_per_sample"], control["mdl"]["bits_per_sample"])
+def _texts(grid: Grid) -> Iterator[tuple[str, list[list[str]]]]:
+    """Each row and, for every column, its lines."""
+    cells = cells_of(grid)
+    for row in grid.rows:
+        found = [cells.get((row, column)) for column in grid.columns]
+        yield row, [[text(cell) for _, _, text in _LINES] if cell else ["not run"] for cell in found]
 
 
 def print_table(grid: Grid) -> None:
@@ -69,10 +110,9 @@ def print_table(grid: Grid) -> None:
     table.add_column("dataset · model", no_wrap=True)
     for column in grid.columns:
         table.add_column(column, no_wrap=True)
-    for row in grid.rows:
-        cells = [grid.cells[row].get(column) for column in grid.columns]
-        lines = [cell_lines(cell, grid.control(row)) if cell else ["not run"] for cell in cells]
-        table.add_row("\n".join([row, *(f"  {line}" for line in _LINES)]), *("\n".join(["", *cell]) for cell in lines))
+    names = [f"  {name}" for name, _, _ in _LINES]
+    for row, cells in _texts(grid):
+        table.add_row("\n".join([row, *names]), *("\n".join(["", *lines]) for lines in cells))
     output = console(min_width=28 + 25 * len(grid.columns))
     output.print(table)
     output.print(_CAPTION, style="dim", highlight=False)
@@ -112,14 +152,13 @@ def print_run(result: Mapping[str, Any]) -> None:
 def write_tables(grid: Grid, directory: Path) -> list[Path]:
     """table.md, as on the terminal, and table.csv, one line per run with every number unrounded."""
     markdown = [f"| dataset · model | {' | '.join(grid.columns)} |", "| --- " * (len(grid.columns) + 1) + "|"]
-    for row in grid.rows:
-        cells = [grid.cells[row].get(column) for column in grid.columns]
-        texts = ["<br>".join(cell_lines(cell, grid.control(row))) if cell else "not run" for cell in cells]
-        markdown.append(f"| {row}<br>{'<br>'.join(_LINES)} | {' | '.join(f'<br>{text}' for text in texts)} |")
+    names = "<br>".join(name for name, _, _ in _LINES)
+    for row, cells in _texts(grid):
+        markdown.append(f"| {row}<br>{names} | {' | '.join('<br>'.join(['', *lines]) for lines in cells)} |")
     paths = [directory / "table.md", directory / "table.csv"]
     write_text(paths[0], "\n".join([*markdown, "", _CAPTION, ""]))
     text = io.StringIO()
-    records = [_record(grid, row, column) for row in grid.rows for column in grid.cells[row]]
+    records = [_record(*place, cell) for place, cell in cells_of(grid).items()]
     writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
@@ -127,33 +166,21 @@ def write_tables(grid: Grid, directory: Path) -> list[Path]:
     return paths
 
 
-def _record(grid: Grid, row: str, column: str) -> dict[str, Any]:
-    result, control = grid.cells[row][column], grid.control(row)
-    code, paper = Spread.of(result["mdl"]["bits_per_sample"]), Spread.of(result["mdl"]["paper"])
-    loss, accuracy = Spread.of(result["final"]["loss_bits"]), Spread.of(result["final"]["accuracy"])
-    difference = versus(result, control) if control is not None else None
+def _record(row: str, column: str, cell: Cell) -> dict[str, Any]:
+    result, found = cell.result, cell.found
     certificate = result["certificate"]["train"]
     bits, epoch = recorded_drop(result)
-    found = None
-    if control is not None and control is not result:
-        found = backfire(result, control, curves_of(result), curves_of(control))
     return {
         "row": row,
         "eraser": column,
         "run_id": result["run_id"],
         "seeds": len(result["seeds"]),
-        "bits_per_sample_mean": code.mean,
-        "bits_per_sample_std": code.std,
-        "difference_bits": difference.mean if difference else None,
-        "difference_standard_error": difference.standard_error if difference else None,
-        "paper_units_mean": paper.mean,
-        "paper_units_std": paper.std,
-        "final_loss_bits_mean": loss.mean,
-        "final_loss_bits_std": loss.std,
-        "final_accuracy_mean": accuracy.mean,
-        "final_accuracy_std": accuracy.std,
-        "final_gap_bits": found.gap.mean if found else None,
-        "final_gap_standard_error": found.gap.standard_error if found else None,
+        **_spread("bits_per_sample", result["mdl"]["bits_per_sample"]),
+        **difference_record("difference", cell.code),
+        **_spread("paper_units", result["mdl"]["paper"]),
+        **_spread("final_loss_bits", result["final"]["loss_bits"]),
+        **_spread("final_accuracy", result["final"]["accuracy"]),
+        **difference_record("final_gap", found.gap if found else None),
         "backfires": found.backfires if found else None,
         "crossing_size": found.size if found else None,
         "crossing_epoch": found.epoch if found else None,
@@ -163,3 +190,8 @@ def _record(grid: Grid, row: str, column: str) -> dict[str, Any]:
         "parameters": result["parameters"],
         "seconds": result["timing"]["seconds"],
     }
+
+
+def _spread(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    spread = Spread.of(values)
+    return {f"{name}_mean": spread.mean, f"{name}_std": spread.std}

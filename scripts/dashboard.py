@@ -23,9 +23,10 @@ from wandb_workspaces import expr
 
 from erasure.storage import write_json
 from mdl.backfire import backfire
-from mdl.table import versus
+from mdl.table import MEASURES
 from scripts.report.read import read_runs
 from train.compare import Grid, Spread, arrange
+from train.compare import differences as compare
 
 Results = Sequence[Mapping[str, Any]]
 
@@ -143,6 +144,7 @@ def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
 def differences(grid: Grid) -> Iterator[tuple[str, str]]:
     """Two Markdown tables by title: codelength against the control, and the runs that end below it."""
     lines, below = [], []
+    found = compare(grid, MEASURES)
     for row, cells in grid.cells.items():
         control = grid.control(row)
         for eraser, result in cells.items():
@@ -150,11 +152,12 @@ def differences(grid: Grid) -> Iterator[tuple[str, str]]:
             if control is None or control is result:
                 lines.append([row, eraser, f"{bits}", ""])
                 continue
-            lines.append([row, eraser, f"{bits}", f"{versus(result, control)}"])
-            found = backfire(result, control)
-            if found.size is not None:
-                remark = "backfires" if found.backfires else "within two standard errors"
-                below.append([row, eraser, f"{found.gap}", f"{found.size:,}", remark])
+            code, gap = (found[row, eraser, measure] for measure in MEASURES)
+            lines.append([row, eraser, f"{bits}", f"{code}"])
+            crossed = backfire(result, control, gap)
+            if crossed.size is not None:
+                remark = "backfires" if crossed.backfires else "not significantly"
+                below.append([row, eraser, f"{gap}", f"{crossed.size:,}", remark])
     yield "Differences to control", _table(["dataset · model", "eraser", "bits per label", "Δ to control"], lines)
     headings = ["dataset · model", "eraser", "Δ of final loss (bits)", "below control from n =", ""]
     yield "Backfiring", _table(headings, below) if below else "No erased run ends below its control."

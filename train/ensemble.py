@@ -1,6 +1,7 @@
 """S models of one shape as one: parameters stacked along a leading member axis."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from models.classifier import Classifier
 
 Weights = dict[str, Tensor]  # parameter name -> [S, ...]
+Fetch = Callable[[Tensor], tuple[Tensor, Tensor]]  # index -> images and labels
 
 
 class Ensemble:
@@ -87,13 +89,7 @@ class Ensemble:
         return losses, torch.autograd.grad(logits, [weights[name] for name in self.names], slope.mT)
 
     @torch.no_grad()
-    def score(
-        self,
-        weights: Weights,
-        fetch: Callable[[Tensor], tuple[Tensor, Tensor]],
-        index: Tensor,
-        batch_size: int,
-    ) -> tuple[Tensor, Tensor]:
+    def score(self, weights: Weights, fetch: Fetch, index: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
         """Mean cross-entropy in bits and accuracy of each member, both [S] float64.
 
         Args:
@@ -105,15 +101,29 @@ class Ensemble:
         members = len(next(iter(weights.values())))
         nats = torch.zeros(members, dtype=torch.float64, device=index.device)
         correct = torch.zeros_like(nats)
+        for losses, hits in self._scored(weights, fetch, index, batch_size):
+            nats += losses.double().sum(1)
+            correct += hits.sum(1)
+        n = index.shape[-1]
+        return nats / n / torch.log(torch.tensor(2.0, dtype=torch.float64)), correct / n
+
+    @torch.no_grad()
+    def example_bits(self, weights: Weights, fetch: Fetch, index: Tensor, batch_size: int) -> Tensor:
+        """Cross-entropy of single examples in bits [S, N], arguments as of `score`."""
+        parts = [losses for losses, _ in self._scored(weights, fetch, index, batch_size)]
+        return torch.cat(parts, 1) / math.log(2)
+
+    def _scored(
+        self, weights: Weights, fetch: Fetch, index: Tensor, batch_size: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batch by batch, losses in nats and whether the label is the likeliest, both [S, b]."""
+        members = len(next(iter(weights.values())))
         for part in index.split(batch_size, dim=-1):
             x, z = fetch(part)
             z = z.expand(members, -1)
             logits = self.logits(weights, x)
             losses = F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none").view_as(z)
-            nats += losses.double().sum(1)
-            correct += (logits.argmax(-1) == z).sum(1)
-        n = index.shape[-1]
-        return nats / n / torch.log(torch.tensor(2.0, dtype=torch.float64)), correct / n
+            yield losses, logits.argmax(-1) == z
 
     @contextlib.contextmanager
     def _carrying(self, weights: Weights) -> Iterator[None]:

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
 from train.early_stopping import MemberCurve
-from train.ensemble import Ensemble, Weights
+from train.ensemble import Ensemble, Fetch, Weights
 from train.interruption import InterruptedThreadError, Interruption, interruptible
 from train.memory import advice
 from train.settings import TrainSettings
@@ -22,6 +23,7 @@ from train.threads import in_threads
 from train.training import EpochReport, Training
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,26 @@ class Fit:
     stack: int
 
     def score(
-        self,
-        fetch: Callable[[Tensor], tuple[Tensor, Tensor]],
-        index: Tensor,
-        batch_size: int,
-        *,
-        weights: Weights | None = None,
+        self, fetch: Fetch, index: Tensor, batch_size: int, *, weights: Weights | None = None
     ) -> tuple[Tensor, Tensor]:
         """As `Ensemble.score`, for any number of members of any architecture; of the best weights by default."""
-        weights = self.best if weights is None else weights
+        scored = self._by_stack(
+            self.ensemble.score, fetch, index, batch_size, self.best if weights is None else weights
+        )
+        bits, accuracy = zip(*scored, strict=True)
+        return torch.cat(bits), torch.cat(accuracy)
+
+    def example_bits(self, fetch: Fetch, index: Tensor, batch_size: int) -> Tensor:
+        """As `Ensemble.example_bits`, of the best weights."""
+        return torch.cat(self._by_stack(self.ensemble.example_bits, fetch, index, batch_size, self.best))
+
+    def _by_stack(
+        self, score: Callable[..., T], fetch: Fetch, index: Tensor, batch_size: int, weights: Weights
+    ) -> list[T]:
         stacks = [slice(s, s + self.stack) for s in range(0, len(self.curves), self.stack)]
         with advice("evaluating", eval_batch_size=batch_size, stack="one" if self.stack == 1 else "all"):
-            scored = [
-                self.ensemble.score(
+            return [
+                score(
                     {name: weight[stack] for name, weight in weights.items()},
                     fetch,
                     index if index.ndim == 1 else index[stack],
@@ -63,8 +72,6 @@ class Fit:
                 )
                 for stack in stacks
             ]
-        bits, accuracy = zip(*scored, strict=True)
-        return torch.cat(bits), torch.cat(accuracy)
 
 
 def fit(

@@ -16,7 +16,8 @@ from rich.table import Table
 
 from erasure.progress import console
 from erasure.storage import write_text
-from train.compare import Grid, Spread, paired_difference
+from train.compare import DIFFERENCES, Difference, Grid, Spread, differences
+from train.example_bits import final_difference
 from train.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
 from train.style import STYLE, chance_line, colour, shared_legend
 
@@ -30,9 +31,9 @@ _CAPTION = (
     "losses in bits per label, mean ± standard deviation over seeds; training loss on the images without "
     "augmentation, at the lowest validation loss and at the end of training. "
     "entropy: of the training labels, the best that a constant predictor can do. "
-    "Δ: of the test loss to the control's, paired by seed, ± standard error, * beyond two of them; "
     "below control: the epoch from which the best validation loss so far stays below the control's; "
-    f"sharpest fall: of the validation loss within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it began."
+    f"sharpest fall: of the validation loss within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it began; "
+    f"Δ: of the test loss. {DIFFERENCES}"
 )
 
 
@@ -68,32 +69,29 @@ def write_table(grid: Grid, path: Path) -> Path:
 
 
 def _lines(grid: Grid) -> list[list[str]]:
-    lines = []
-    for row in grid.rows:
-        for column in (c for c in grid.columns if c in grid.cells[row]):
-            result = grid.cells[row][column]
-            cells = []
-            for name in _COLUMNS.values():
-                spread = Spread.of(result["final"][name])
-                cells.append(f"{100 * spread.mean:.1f} %" if name == "accuracy" else f"{spread:.4f}")
-            epochs = result["epochs"]
-            span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
-            lines.append([row, column, *cells, f"{result['label_entropy_bits']:.4f}", span])
-            lines[-1] += _against_control(result, grid.control(row))
+    lines, found = [], differences(grid, {"loss": final_difference})
+    for row, column, result in grid.runs():
+        cells = []
+        for name in _COLUMNS.values():
+            spread = Spread.of(result["final"][name])
+            cells.append(f"{100 * spread.mean:.1f} %" if name == "accuracy" else f"{spread:.4f}")
+        epochs = result["epochs"]
+        span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
+        lines.append([row, column, *cells, f"{result['label_entropy_bits']:.4f}", span])
+        lines[-1] += _against_control(result, grid.control(row), found.get((row, column, "loss")))
     return lines
 
 
-def _against_control(result: Mapping[str, Any], control: Mapping[str, Any] | None) -> list[str]:
+def _against_control(result: Mapping[str, Any], control: Mapping[str, Any] | None, gap: Difference | None) -> list[str]:
     """Difference of the final loss, crossing epoch and sharpest fall."""
-    if control is None or control is result:
+    if control is None or gap is None:
         return ["", "", describe_drop(result)]
-    gap = paired_difference(result["final"]["loss_bits"], control["final"]["loss_bits"])
     curves, control_curves = curves_of(result), curves_of(control)
     where = ""
     if curves and control_curves:
         epoch = crossing_epoch([*curves.values()], [*control_curves.values()])
         where = "no" if epoch is None else f"from epoch {epoch}"
-        where += ", backfires" if gap.significant and gap.mean < 0 else ""
+        where += ", backfires" if gap.below else ""
     return [f"{gap}", where, describe_drop(result)]
 
 

@@ -7,6 +7,7 @@ import torch
 from erasure.progress import Display
 from erasure.storage import save_tensors
 from train.engine import Engine
+from train.example_bits import save_test_bits
 from train.fit import Fit
 from train.job import Bench
 from train.logger import Logger, log_loss_curves
@@ -45,6 +46,9 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
         fitted = engine.fit(orders, show)
     run.require_lease()
     save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds), "model": bench.job.model_identity})
+    test, batch = bench.data["test"], settings.eval_batch_size
+    everything = torch.arange(len(test), device=bench.job.device)
+    save_test_bits(run, bench.seeds, fitted.example_bits(test.plain, everything, batch))
     losses = [row for curve in fitted.curves for row in curve.rows(total)]
     run.save_curves(losses)
     log_loss_curves(logger, losses)

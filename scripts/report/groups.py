@@ -9,7 +9,8 @@ from typing import Any
 from mdl.backfire import Backfire, backfire
 from scripts.report.check import INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
-from train.compare import Difference, Result, Spread, labels, paired_difference
+from train.compare import Array, Difference, Result, Spread, holm, labels, paired_difference
+from train.example_bits import error_over_examples, read_test_bits
 from train.job import HOW
 from train.loss_curves import LossCurve
 from train.style import ERASER_COLOURS
@@ -75,21 +76,25 @@ class Row:
         missing = [seed for seed in self.seeds if seed not in cell.seeds]
         return f"{len(cell.seeds)} of {len(self.seeds)} seeds" if missing else ""
 
-    @functools.cache  # noqa: B019 rows live as long as the report
     def difference(self, eraser: str, section: str, key: str) -> Difference | None:
         """To the control, over the seeds that both have; None without a control or a common seed."""
         pair = self._pair(eraser)
-        return None if pair is None else paired_difference(pair[0][section][key], pair[1][section][key])
-
-    @functools.cache  # noqa: B019
-    def backfire(self, eraser: str) -> Backfire | None:
-        """Of the seeds that both have."""
-        pair = self._pair(eraser)
         if pair is None:
+            return None
+        error = None
+        if (section, key) == ("final", "loss_bits"):
+            known, control = map(_test_bits, self._both(eraser))
+            error = error_over_examples(known, control, pair[0]["seeds"])
+        return paired_difference(pair[0][section][key], pair[1][section][key], error)
+
+    def backfire(self, eraser: str, gap: Difference | None) -> Backfire | None:
+        """Of the seeds that both have; `gap`: the difference of the final loss."""
+        pair = self._pair(eraser)
+        if pair is None or gap is None:
             return None
         curves = [{s: cell.curves[s] for s in pair[0]["seeds"] if s in cell.curves} for cell in self._both(eraser)]
         whole = all(len(found) == len(pair[0]["seeds"]) for found in curves)
-        return backfire(*pair, *curves) if whole else backfire(*pair)
+        return backfire(*pair, gap, *(curves if whole else ()))
 
     def _both(self, eraser: str) -> tuple[Cell, ...]:
         cell = self.cells.get(eraser)
@@ -107,7 +112,11 @@ class Row:
         return erased, control
 
 
-@dataclass
+def _test_bits(cell: Cell) -> dict[int, Array]:
+    return read_test_bits(run.directory for run in cell.runs)
+
+
+@dataclass(eq=False)
 class Block:
     """One dataset under one verb: what a table compares."""
 
@@ -121,22 +130,33 @@ class Block:
         """For files: mdl-cifar10-normalize-zscore."""
         return "-".join([self.verb, *"".join(c if c.isalnum() or c in "_." else " " for c in self.dataset).split()])
 
+    @functools.cache  # noqa: B019 blocks live as long as the report
+    def differences(self, section: str, key: str) -> dict[tuple[str, str], Difference]:
+        """By row and eraser, all differences to controls in one table, their p-values corrected together."""
+        found = {(row.label, e): row.difference(e, section, key) for row in self.rows for e in self.erasers}
+        return holm({place: difference for place, difference in found.items() if difference})
+
+    @functools.cache  # noqa: B019
+    def backfire(self, row: Row, eraser: str) -> Backfire | None:
+        return row.backfire(eraser, self.differences("final", "loss_bits").get((row.label, eraser)))
+
 
 def of_seeds(results: Sequence[Result], seeds: Sequence[int]) -> Result:
     """One result with the per-seed lists of these seeds, each from the first of `results` that has it."""
     sources = [next((r, r["seeds"].index(seed)) for r in results if seed in r["seeds"]) for seed in seeds]
 
     def pick(get: Callable[[Result], Any]) -> Any:
-        return None if get(sources[0][0]) is None else [get(result)[i] for result, i in sources]
+        return None if any(get(result) is None for result, _ in sources) else [get(result)[i] for result, i in sources]
 
     first = results[0]
     merged: dict[str, Any] = {**first, "seeds": list(seeds)}
     for section in ("final", "mdl"):
         if section in first:
-            merged[section] = {key: pick(lambda r, s=section, k=key: r[s][k]) for key in first[section]}
+            shared = (key for key in first[section] if all(key in r[section] for r in results))
+            merged[section] = {key: pick(lambda r, s=section, k=key: r[s][k]) for key in shared}
     if "curve" in first:
         merged["curve"] = [
-            {k: n["n"] if k == "n" else pick(lambda r, i=i, k=k: r["curve"][i][k]) for k in n}
+            {k: n["n"] if k == "n" else pick(lambda r, i=i, k=k: r["curve"][i].get(k)) for k in n}
             for i, n in enumerate(first["curve"])
         ]
     if all("sharp_drop" in result for result in results):

@@ -186,6 +186,7 @@ function card(run) {
 
 function start() {
   $("unit").textContent = data.unit;
+  $("differences").textContent = data.differences;
   $("trained").hidden = !data.runs.length;
   $("summary").textContent = `Built ${data.built} from ${data.roots.join(", ")}. Select rows to see their curves, certificate and configuration.`;
   if (data.problems.length) {

@@ -11,7 +11,7 @@ from scripts.report.figures import mean_curve
 from scripts.report.groups import Block, Cell, Row
 from scripts.report.information_sheets import Sheet
 from scripts.report.paper import UNIT, paper_number
-from train.compare import Spread
+from train.compare import DIFFERENCES, Spread
 from train.loss_curves import describe_drop
 
 _HERE = Path(__file__).parent
@@ -39,6 +39,7 @@ def write_page(
         "built": time.strftime("%Y-%m-%d %H:%M"),
         "roots": [str(root) for root in roots],
         "unit": UNIT,
+        "differences": DIFFERENCES,
         "colours": dict(colours),
         "problems": list(problems),
         "pool": pool.sections,
@@ -105,14 +106,14 @@ def entry(block: Block, row: Row, eraser: str, pool: Pool) -> dict[str, Any]:
     shared["ids"] = [run.id for run in (*cell.runs, *cell.unfinished)]
     if cell.result is None:
         return shared
-    return shared | _numbers(row, cell) | _curves(cell, pool)
+    return shared | _numbers(block, row, cell) | _curves(cell, pool)
 
 
-def _numbers(row: Row, cell: Cell) -> dict[str, Any]:
+def _numbers(block: Block, row: Row, cell: Cell) -> dict[str, Any]:
     result = cell.result
     assert result is not None
-    number, found = paper_number(cell.config), row.backfire(cell.eraser)
-    difference = row.difference(cell.eraser, "mdl", "bits_per_sample") if "mdl" in result else None
+    number, found = paper_number(cell.config), block.backfire(row, cell.eraser)
+    difference = block.differences("mdl", "bits_per_sample").get((row.label, cell.eraser)) if "mdl" in result else None
     return {
         "seeds": cell.seeds,
         "bits": _spread(cell.spread("mdl", "bits_per_sample")),

@@ -10,13 +10,12 @@ from typing import Any
 from erasure.storage import write_text
 from scripts.report.groups import Block, Row
 from scripts.report.paper import UNIT, paper_number
-from train.compare import Spread
+from train.compare import DIFFERENCES, Difference, Spread, difference_record
 from train.loss_curves import DROP_WINDOW_EPOCHS, describe_drop, recorded_drop
 
 _MARKS = (
-    "Mean ± standard deviation over seeds; Δ: difference to the control, paired by seed, ± standard error, * where it "
-    "is beyond two standard errors. † marks incomplete entries: seeds that are missing beside the rest of the row, "
-    "runs that have not finished, erasers that were not run."
+    f"Mean ± standard deviation over seeds. {DIFFERENCES} † marks incomplete entries: seeds that are missing beside "
+    "the rest of the row, runs that have not finished, erasers that were not run."
 )
 _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
@@ -88,13 +87,13 @@ def _comparison(block: Block, name: str, caption: str, key: str, unit: str) -> T
     papers = [e for e in block.erasers if key == "paper" and any(_paper(row, e) for row in block.rows)]
     columns = [(e, read) for e in block.erasers for read in (_cell, *([_paper_cell] if e in papers else []))]
     headings = [f"model, {unit}", *(e if read is _cell else f"{e}, paper's Table 16" for e, read in columns)]
-    rows: list[list[str]] = []
+    rows, found = [], block.differences("mdl", key)
     for row in block.rows:
         rows.append([row.label, *(read(row, eraser, key) for eraser, read in columns)])
-        differences = [_difference(row, eraser, key) if read is _cell else "" for eraser, read in columns]
-        if any(differences):
-            rows.append(["Δ", *differences])
-    records = [_codelength_record(row, e, key) for row in block.rows for e in block.erasers]
+        deltas = [f"{found.get((row.label, eraser), '')}" if read is _cell else "" for eraser, read in columns]
+        if any(deltas):
+            rows.append(["Δ", *deltas])
+    records = [_codelength_record(row, e, key, found.get((row.label, e))) for row in block.rows for e in block.erasers]
     return Table(name, f"{caption} {_MARKS}", headings, rows, records)
 
 
@@ -113,20 +112,13 @@ def _cell(row: Row, eraser: str, key: str) -> str:
     return " ".join([*([f"{spread}"] if spread else []), *([f"†{lacks}"] if lacks else [])])
 
 
-def _difference(row: Row, eraser: str, key: str) -> str:
-    difference = row.difference(eraser, "mdl", key)
-    return f"{difference}" if difference else ""
-
-
-def _codelength_record(row: Row, eraser: str, key: str) -> dict[str, Any]:
+def _codelength_record(row: Row, eraser: str, key: str, difference: Difference | None) -> dict[str, Any]:
     unit = "bits_per_label" if key == "bits_per_sample" else "paper_units"
     spread = row.cells[eraser].spread("mdl", key) if eraser in row.cells else None
-    difference = row.difference(eraser, "mdl", key)
     return {
         **_identity(row, eraser),
         **_numbers(unit, spread),
-        f"difference_{unit}": difference.mean if difference else None,
-        "difference_standard_error": difference.standard_error if difference else None,
+        **difference_record("difference", difference, unit),
         "significant": difference.significant if difference else None,
         "paper": _paper(row, eraser) if key == "paper" else "",
     }
@@ -158,16 +150,19 @@ def _final(block: Block) -> Table:
     headings = ["model", "eraser", "test loss (bits)", "accuracy (%)", "Δ (bits)", "below control", "backfires",
                 "sharpest fall (bits)", "incomplete"]  # fmt: skip
     pairs = [(row, eraser) for row in block.rows for eraser in block.erasers]
-    rows, records = [_final_row(*pair) for pair in pairs], [_final_record(*pair) for pair in pairs]
+    rows, records = [_final_row(block, *pair) for pair in pairs], [_final_record(block, *pair) for pair in pairs]
     return Table(f"{block.name}-final", caption, headings, rows, records)
 
 
-def _final_row(row: Row, eraser: str) -> list[str]:
+def _final_row(block: Block, row: Row, eraser: str) -> list[str]:
     cell, lacks = row.cells.get(eraser), row.lacks(eraser)
     note = f"†{lacks}" if lacks else ""
     if cell is None or cell.result is None:
         return [row.label, eraser, *[""] * 6, note]
-    found, accuracy = row.backfire(eraser), Spread.of([100 * share for share in cell.result["final"]["accuracy"]])
+    found, accuracy = (
+        block.backfire(row, eraser),
+        Spread.of([100 * share for share in cell.result["final"]["accuracy"]]),
+    )
     where = [] if found is None else [f"n = {found.size:,}"] if found.size is not None else []
     where += [f"epoch {found.epoch}"] if found and found.epoch is not None else []
     return [
@@ -183,15 +178,14 @@ def _final_row(row: Row, eraser: str) -> list[str]:
     ]
 
 
-def _final_record(row: Row, eraser: str) -> dict[str, Any]:
-    cell, found = row.cells.get(eraser), row.backfire(eraser)
+def _final_record(block: Block, row: Row, eraser: str) -> dict[str, Any]:
+    cell, found = row.cells.get(eraser), block.backfire(row, eraser)
     drop = recorded_drop(cell.result) if cell and cell.result else (None, None)
     return {
         **_identity(row, eraser),
         **_numbers("final_loss_bits", cell.spread("final", "loss_bits") if cell else None),
         **_numbers("accuracy", cell.spread("final", "accuracy") if cell else None),
-        "final_gap_bits": found.gap.mean if found else None,
-        "final_gap_standard_error": found.gap.standard_error if found else None,
+        **difference_record("final_gap", found.gap if found else None),
         "backfires": found.backfires if found else None,
         "crossing_size": found.size if found else None,
         "crossing_epoch": found.epoch if found else None,

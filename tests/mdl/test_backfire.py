@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mdl.backfire import backfire
+from train.example_bits import final_difference
 from train.loss_curves import LossCurve, crossing, crossing_epoch, read_loss_curves, sharp_drop, sharp_drops
 from train.run import Run
 
@@ -18,7 +19,8 @@ def curve(*bits: float, every: int = 1) -> LossCurve:
 
 def result(finals, test_bits=None, seeds=(0, 1, 2)):
     points = [{"n": n, "ce_test_bits": bits} for n, bits in (test_bits or {}).items()]
-    return {"run_id": "some-run", "seeds": list(seeds), "final": {"loss_bits": list(finals)}, "curve": points}
+    about = {"run_id": "some-run", "config": {"runs_dir": "nowhere"}, "seeds": list(seeds)}
+    return {**about, "final": {"loss_bits": list(finals)}, "curve": points}
 
 
 def slow_sharp_drop(epochs, bits, window):
@@ -73,34 +75,32 @@ def test_a_control_that_overfits_is_not_crossed() -> None:
     assert crossing_epoch([curve(3.3, 2.0, 1.5, 1.2)], [curve(3.3, 1.0, 2.0, 3.0)]) is None
 
 
+def against(erased, control):
+    return backfire(erased, control, final_difference(erased, control))
+
+
 def test_backfire_is_significant_and_paired() -> None:
     control = result([1.0, 2.0, 3.0], {10: [3.0] * 3, 100: [2.0] * 3})
-    below = backfire(result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
+    below = against(result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
     assert below.backfires
     assert below.size == 100
     assert below.gap.mean == pytest.approx(-0.7 / 3)
     assert below.gap.standard_error == pytest.approx(np.std([-0.2, -0.3, -0.2], ddof=1) / 3**0.5)
-    above = backfire(result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
+    above = against(result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
     assert not above.backfires
     assert above.size is None
-    unclear = backfire(result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
-    assert not unclear.backfires  # below on average, but not beyond two standard errors
+    unclear = against(result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
+    assert not unclear.backfires  # below on average, but not significantly
     assert unclear.size == 100
-    assert (unclear.epoch, unclear.drop_bits, unclear.drop_epoch) == (None, None, None)
-
-
-def test_the_drop_of_a_run_is_the_mean_over_its_seeds() -> None:
-    fell = result([1.0] * 3) | {"sharp_drop": {"window_epochs": 5, "bits": [2.0, 1.0, 0.0], "epoch": [10, 20, None]}}
-    found = backfire(fell, result([1.0] * 3))
-    assert (found.drop_bits, found.drop_epoch) == (1.0, 15)
-    assert found.size is None  # one training on everything has no sizes
+    assert unclear.epoch is None
 
 
 def test_only_what_belongs_together_is_compared() -> None:
     with pytest.raises(ValueError, match=r"seeds \[0, 1, 2\], its control \[0, 1, 3\]"):
-        backfire(result([1.0] * 3), result([1.0] * 3, seeds=(0, 1, 3)))
+        against(result([1.0] * 3), result([1.0] * 3, seeds=(0, 1, 3)))
     with pytest.raises(ValueError, match=r"trained on \[10\] examples, the control on \[20\]"):
-        backfire(result([1.0] * 3, {10: [1.0]}), result([1.0] * 3, {20: [1.0]}))
+        against(result([1.0] * 3, {10: [1.0]}), result([1.0] * 3, {20: [1.0]}))
+    assert against(result([1.0] * 3), result([1.0] * 3)).size is None  # one training on everything has no sizes
 
 
 def test_loss_curves_are_read_back(tmp_path) -> None:
@@ -141,5 +141,7 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
         control, leace = csv.DictReader(file)
     assert control["final_gap_bits"] == ""
     assert float(leace["final_gap_bits"]) > 0
+    assert 0 < float(leace["final_gap_test_error"]) < float(leace["final_gap_bits"])
+    assert 0 <= float(leace["final_gap_p_holm"]) <= 1
     assert (leace["backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
     assert float(control["sharp_drop_bits"]) > 0

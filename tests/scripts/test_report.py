@@ -62,7 +62,7 @@ def test_a_report_of_both_verbs(runs, tmp_path, capsys) -> None:
     latex = (out / "tables" / "mdl-digits-bits.tex").read_text()
     assert r"\toprule" in latex
     assert r"$\pm$" in latex
-    assert "* where it is beyond two standard errors" in latex
+    assert "Holm" in latex
     assert not list(out.rglob("*.tmp"))
 
 
@@ -180,7 +180,7 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     (row,) = block.rows
     assert row.cells["leace"].seeds == [0, 1, 3]
     assert row.lacks("leace") == ""
-    assert row.backfire("leace") is not None
+    assert block.backfire(row, "leace") is not None
 
 
 def test_the_papers_number_only_beside_what_is_comparable(runs) -> None:

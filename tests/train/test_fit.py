@@ -51,6 +51,8 @@ def test_it_learns(data, settings: TrainSettings) -> None:
     bits, accuracy = fitted.score(data["test"].plain, torch.arange(len(data["test"])), 100)
     assert (bits < 0.8).all()
     assert (accuracy > 0.8).all()
+    each = fitted.example_bits(data["test"].plain, torch.arange(len(data["test"])), 100)
+    assert each.mean(1).tolist() == pytest.approx(bits.tolist(), rel=1e-5)
     for curve, loss in zip(fitted.curves, bits, strict=True):
         assert curve.validation_loss_bits[0] == pytest.approx(math.log2(10))  # epoch 0: the zero readout
         assert curve.best_validation_bits == min(curve.validation_loss_bits)
