@@ -23,7 +23,7 @@ from conf.errors import explain
 from conf.groups import CONF
 from conf.help import help_text
 from conf.schema import ConfigError, validate
-from conf.sweep import Sweep, read_json
+from conf.sweep import Sweep
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class Verb:
         sections: configuration section -> callable whose keyword-only arguments are its options.
         run: (configuration, W&B group) -> result.json's content; idempotent.
         directory: configuration -> where that run is, or would be, on disk; loads nothing.
+        result: result.json -> its content; raises ValueError where it is not what a run wrote.
         headline: the result in one line.
         summarise: (finished results, directory for files, failed jobs' names) -> prints tables and paths.
     """
@@ -49,6 +50,7 @@ class Verb:
     sections: Mapping[str, Callable]
     run: Callable[[Mapping[str, Any], str | None], dict[str, Any]]
     directory: Callable[[Mapping[str, Any]], Path]
+    result: Callable[[Path], dict[str, Any]]
     headline: Callable[[Mapping[str, Any]], str]
     summarise: Callable[[Sequence[Mapping[str, Any]], Path], None]
 
@@ -135,7 +137,13 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
 def _end_sweep(verb: Verb, sweep: Sweep) -> int:
     """Print the sweep's table from what its jobs left on disk; the exit code."""
     outcomes = sweep.outcomes()
-    finished = [read_json(Path(o["result"])) for o in outcomes if "result" in o]
+    finished = []
+    for outcome in outcomes:
+        if "result" in outcome:
+            try:
+                finished.append(verb.result(Path(outcome["result"])))
+            except ValueError as error:
+                outcome |= {"error": str(error), "exit_code": FAILED}
     if finished:
         verb.summarise(finished, sweep.directory)
     failed = [o for o in outcomes if "error" in o]

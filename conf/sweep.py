@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
+from conf.schema import ConfigError
+
 _ELSEWHERE = ("runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
 REQUEST, PLAN = "sweep.json", "plan.json"
 
@@ -63,7 +65,7 @@ class Sweep:
 
     def outcomes(self) -> list[dict[str, Any]]:
         """How every job ended; of planned ones that left no word, that they did not."""
-        recorded = {int(path.stem[4:]): read_json(path) for path in self.directory.glob("job-*.json")}
+        recorded = {int(path.stem[4:]): _outcome(path) for path in self.directory.glob("job-*.json")}
         for job, plan in enumerate(self._planned()):
             if job not in recorded:
                 error = f"ended without a word: killed? launch the sweep again to continue {Path(plan['run']).name}"
@@ -92,4 +94,21 @@ class RememberSweep(Callback):
 
 
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    """One of a sweep's own files.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged ({error}): delete it, and launch the sweep again") from error
+
+
+def _outcome(path: Path) -> dict[str, Any]:
+    """How a job ended, as `Sweep.record` wrote it."""
+    try:
+        outcome = read_json(path)
+        return outcome | {"overrides": list(outcome["overrides"]), "exit_code": int(outcome["exit_code"])}
+    except (KeyError, TypeError, ValueError) as error:
+        return {"overrides": [], "exit_code": 1, "error": f"{path} is damaged ({error}): launch the sweep again"}

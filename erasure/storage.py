@@ -18,10 +18,19 @@ from torch import Tensor
 
 _DIGEST = "digest:"  # prefix of the metadata keys that hold each tensor's checksum
 _METADATA_DIGEST = "metadata-digest"  # key of the checksum of all other metadata
+_JSON_DIGEST = "digest"  # key of the checksum of a JSON file's other values
 
 
 class DamagedFileError(Exception):
     """A file that cannot be what was written: truncated, overwritten or altered."""
+
+
+class NoDigestError(DamagedFileError):
+    """A JSON file without a checksum: nobody can tell whether `values` are what was written."""
+
+    def __init__(self, path: Path, values: Mapping[str, Any]) -> None:
+        super().__init__(f"{path} has no checksum: an earlier version wrote it, or it was edited")
+        self.values = values
 
 
 class DiskFullError(OSError):
@@ -74,16 +83,36 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write strict JSON: a NaN is an error here, not a surprise for the reader."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write strict JSON, and a checksum with it: a NaN is an error here, not a surprise for the reader."""
+    write_text(path, sealed(values))
 
 
-def read_json(path: Path) -> Any:
+def sealed(values: Mapping[str, Any]) -> str:
+    """Values and their checksum as the text of a JSON file."""
+    digest = fingerprint(json.loads(json.dumps(values)))  # of what will be read back: tuples are lists then
+    return json.dumps({**values, _JSON_DIGEST: digest}, indent=2, allow_nan=False) + "\n"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """All that `write_json` wrote, however its text is laid out.
+
+    Raises:
+        NoDigestError: the file has no checksum: something else wrote it.
+        DamagedFileError: it is no JSON, or not what was written.
+        OSError: it cannot be opened.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DamagedFileError(f"{path} is not valid JSON ({error}): delete it to compute it again") from error
+        values = json.loads(path.read_text(encoding="utf-8"))
+        stated = values.pop(_JSON_DIGEST, None)
+        matches = stated == fingerprint(values)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise DamagedFileError(f"{path} is damaged ({str(error)[:160]})") from error
+    if stated is None:
+        raise NoDigestError(path, values)
+    if not matches:
+        raise DamagedFileError(f"{path} was edited or damaged: its checksum does not match its content")
+    return values
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> None:

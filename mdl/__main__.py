@@ -12,6 +12,7 @@ from train.compare import Spread, arrange
 from train.drawn import drawn_once
 from train.job import Job, carry_out, load
 from train.logger import LoggerSettings
+from train.run import read_result
 from train.settings import TrainSettings
 
 
@@ -54,6 +55,7 @@ VERB = cli.Verb(
     sections={"train": TrainSettings, "mdl": ChunkSettings, "logger": LoggerSettings},
     run=run,
     directory=directory,
+    result=read_result,
     headline=headline,
     summarise=summarise,
 )

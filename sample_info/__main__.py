@@ -17,6 +17,7 @@ from sample_info.trained_weights import checksum_of
 from train.compare import Spread, arrange
 from train.job import Job, carry_out
 from train.logger import LoggerSettings
+from train.run import read_result
 
 AXES = {"information/*": "seed"}
 
@@ -81,6 +82,7 @@ VERB = cli.Verb(
     sections={"sample_info": SampleInfoSettings, "logger": LoggerSettings},
     run=run,
     directory=directory,
+    result=read_result,
     headline=headline,
     summarise=summarise,
 )

@@ -18,6 +18,7 @@ from typing import Any
 
 from conf.groups import keys as read_keys
 from erasure.progress import Display
+from erasure.storage import sealed
 from mdl.codelength import online_code_bits, paper_units
 from scripts.bench_report_information import write_information_runs
 from train.loss_curves import sharp_drops
@@ -117,7 +118,7 @@ def write_run(
     header = "n,seed,epoch,train_loss_bits,validation_loss_bits"
     (run.directory / "curves.csv").write_text("\n".join([header, *lines, ""]))
     (run.directory / "config.yaml").write_text(json.dumps(config))
-    (run.directory / "result.json").write_text(json.dumps(result | changes))
+    (run.directory / "result.json").write_text(sealed(result | changes))
     return run
 
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from conf.groups import keys
-from erasure.storage import save_tensors
+from erasure.storage import save_tensors, sealed
 from train.run import Run, run_id
 
 _ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
@@ -88,7 +88,7 @@ def write_information_run(
     shutil.copyfile(_scores(root, eraser, len(seeds), subset_seed), run.directory / "scores.safetensors")
     shutil.copyfile(_figure(root), run.directory / "scores.png")
     (run.directory / "config.yaml").write_text(json.dumps(config))
-    (run.directory / "result.json").write_text(json.dumps(result | changes))
+    (run.directory / "result.json").write_text(sealed(result | changes))
     return run
 
 

@@ -29,6 +29,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from conf import cli
 from conf.groups import CONF
+from erasure.storage import sealed
 from mdl.__main__ import VERB
 from scripts.bench_report import write_run, write_runs
 from scripts.sweep.__main__ import main as sweep_command
@@ -95,7 +96,7 @@ def make_up(jobs: Sequence[Wanted], scratch: Path) -> None:
             shutil.copyfile(template / name, job.directory / name)
         error = {"error": "NonFiniteLossError: the loss is not finite at training size 1,024, seed 0, epoch 3"}
         told = {"finished": {"state": "finished"}, "failed": {"state": "failed"} | error}
-        (job.directory / "state.json").write_text(json.dumps(told.get(state, {"state": "running"})))
+        (job.directory / "state.json").write_text(sealed(told.get(state, {"state": "running"})))
         if state == "running":
             (job.directory / LOCK).write_text(json.dumps({"token": "x", "host": "node7", "pid": 4711}))
 

@@ -24,10 +24,10 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from erasure.progress import console
-from erasure.storage import read_json
 from sample_info.__main__ import VERB, job_of
 from sample_info.comparison import auroc
 from sample_info.load import load
+from train.run import read_result
 
 
 def label_suspicion(x: Tensor, z: Tensor, *, folds: int = 5, seed: int = 0) -> Tensor:
@@ -59,7 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("runs", type=Path, nargs="+", help="directories of finished runs of python -m sample_info")
     table = Table("dataset", "eraser", "model", "examples", "wrong", "F-SI", "SI", "cleanlab", box=box.SIMPLE_HEAD)
     for directory in parser.parse_args(arguments).runs:
-        cells = compare(directory)
+        try:
+            cells = compare(directory)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            continue
         if cells is None:
             print(f"{directory}: no finished run of python -m {VERB.name} with label noise", file=sys.stderr)
         else:
@@ -71,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compare(directory: Path) -> list[str] | None:
     """A line of the table; None for a directory that is nothing to compare."""
     path = directory / "result.json"
-    result = read_json(path) if path.exists() else {}
+    result = read_result(path) if path.exists() else {}
     wrong = result.get("groups", {}).get("wrong label")
     if wrong is None:
         return None

@@ -21,7 +21,7 @@ import wandb_workspaces.reports.v2.interface as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from erasure.storage import write_json
+from erasure.storage import write_text
 from mdl.backfire import backfire
 from mdl.table import MEASURES
 from scripts.report.read import read_runs
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     workspace, report = build(results, options.entity or "ENTITY", options.project, options.group)
     if options.dry_run:
-        write_json(options.dry_run, {"workspace": as_json(workspace), "report": as_json(report)})
+        shown = {"workspace": as_json(workspace), "report": as_json(report)}
+        write_text(options.dry_run, json.dumps(shown, indent=2) + "\n")
         print(f"{options.dry_run}: a workspace of {len(workspace.sections)} sections and a report; nothing was sent")
         return 0
     print(f"workspace: {workspace.save().url}\nreport: {report.save().url}")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from conf import cli
 from conf.sweep import Sweep
 from erasure.storage import read_json
 from mdl.__main__ import VERB as MDL
@@ -219,3 +220,24 @@ def test_the_module_itself_runs(tmp_path: Path) -> None:
     )
     assert helped.returncode == 0
     assert "eraser=" in helped.stdout
+
+
+def test_an_edited_result_is_named_and_left_out_and_computed_again(command, capsys, caplog) -> None:
+    arguments = ["-m", "eraser=control,leace", "model=linear", *QUICK, "logger.mode=disabled"]
+    assert command(MDL, *arguments).code == 0
+    (path,) = Path("runs").glob("mdl-digits-leace-*/result.json")
+    whole = read_json(path)
+    loss = str(whole["final"]["loss_bits"][0])
+    path.write_text(path.read_text().replace(loss, "0.5"))
+    assert Sweep.current is not None
+    assert cli._end_sweep(MDL, Sweep.current) == 1
+    shown = capsys.readouterr()
+    assert "1 of 2 runs finished, 1 failed" in shown.out
+    assert "0.500" not in shown.out
+    assert f"{path} was edited or damaged: its checksum does not match its content; delete it" in shown.err
+    assert command(MDL, *arguments).code == 0
+    assert "kept as result.damaged-" in caplog.text
+    again = read_json(path)
+    assert {key: again[key] for key in ("mdl", "curve", "final")} == {
+        key: whole[key] for key in ("mdl", "curve", "final")
+    }

@@ -10,6 +10,7 @@ from train.compare import Spread, arrange
 from train.drawn import drawn_once
 from train.job import Job, carry_out, load
 from train.logger import LoggerSettings
+from train.run import read_result
 from train.settings import TrainSettings
 from train.whole import AXES, train_on_everything
 
@@ -45,6 +46,7 @@ VERB = cli.Verb(
     sections={"train": TrainSettings, "logger": LoggerSettings},
     run=run,
     directory=directory,
+    result=read_result,
     headline=headline,
     summarise=summarise,
 )

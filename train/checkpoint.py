@@ -51,21 +51,26 @@ class Checkpoints:
         started = time.monotonic()
         older = self._numbered(name)
         number = max(older, default=0) + 1
-        save_tensors(self.directory / f"checkpoint-{name}.{number}.safetensors", *state)
+        tensors, values = state
+        path = self.directory / f"checkpoint-{name}.{number}.safetensors"
+        save_tensors(path, tensors, {**values, "run": self.directory.name})
         for old in sorted(older)[: 1 - _KEPT]:
             older[old].unlink()
         self._saved_at[name] = time.monotonic()
         self._took_s[name] = self._saved_at[name] - started
 
     def load(self, name: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]] | None:
-        """The newest state of this name that is whole, or None; damaged ones are deleted with a warning."""
+        """The newest state of this name that is whole and this run's, or None; others are deleted with a warning."""
         numbered = self._numbered(name)
         for number in sorted(numbered, reverse=True):
             try:
-                return load_tensors(numbered[number])
+                tensors, values = load_tensors(numbered[number])
+                if values.pop("run", None) == self.directory.name:
+                    return tensors, values
+                log.warning("%s is another run's: going back to the one before", numbered[number])
             except DamagedFileError as error:
                 log.warning("damaged checkpoint, going back to the one before: %s", error)
-                numbered[number].unlink()
+            numbered[number].unlink()
         return None
 
     def delete(self, prefix: str) -> None:

@@ -6,15 +6,19 @@ import fnmatch
 import io
 import logging
 import re
+import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from erasure.lease import Lease, LeaseLostError
-from erasure.storage import fingerprint, read_json, remove, write_json, write_text
+from erasure.storage import DamagedFileError, fingerprint, read_json, remove, write_json, write_text
+
+log = logging.getLogger(__name__)
 
 LOCK = "run.lock"
+RESULT = "result.json"
 _LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
 
 RESULTS_VERSION = 1  # raise it when the same configuration gives other numbers: runs then get new identities
@@ -67,19 +71,32 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The finished run's result, or None while it is unfinished."""
-        path = self.directory / "result.json"
-        return read_json(path) if path.exists() else None
+        """The finished run's result, or None while it is unfinished, or where it is not what this run wrote.
+
+        Raises:
+            ValueError: it cannot be opened.
+        """
+        try:
+            result = read_json(self.directory / RESULT)
+        except (FileNotFoundError, DamagedFileError):
+            return None
+        except OSError as error:
+            raise ValueError(_unreadable(self.directory / RESULT, error)) from error
+        return result if result["run_id"] == self.id else None
 
     def start(self, config_yaml: str) -> None:
         self.require_lease()
         self.directory.mkdir(parents=True, exist_ok=True)
+        if (path := self.directory / RESULT).exists():  # and `result` has refused it
+            aside = path.with_name(f"result.damaged-{time.time_ns()}.json")
+            path.replace(aside)
+            log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
         write_text(self.directory / "config.yaml", config_yaml)
         write_json(self.directory / "state.json", {"state": "running"})
 
     def finish(self, result: Mapping[str, Any]) -> None:
         self.require_lease()
-        write_json(self.directory / "result.json", result)
+        write_json(self.directory / RESULT, result)
         write_json(self.directory / "state.json", {"state": "finished"})
         self._delete_leftovers()
 
@@ -105,14 +122,24 @@ class Run:
         write_json(self.directory / "state.json", {"state": state, "error": reason})
 
     def part(self, name: str) -> Any:
-        """A finished part of an unfinished run, or None."""
+        """A finished part of an unfinished run, or None; one that is damaged or another's is named, and left out."""
         path = self.directory / f"part-{name}.json"
-        return read_json(path) if path.exists() else None
+        try:
+            kept = read_json(path)
+        except FileNotFoundError:
+            return None
+        except DamagedFileError as error:
+            log.warning("%s: computed again", error)
+            return None
+        if (kept.get("run"), kept.get("part")) != (self.id, name):
+            log.warning("%s is another run's or another part: computed again", path)
+            return None
+        return kept["value"]
 
     def save_part(self, name: str, value: Any) -> None:
         """Keep a finished part, so that a killed run does not compute it again."""
         self.require_lease()
-        write_json(self.directory / f"part-{name}.json", value)
+        write_json(self.directory / f"part-{name}.json", {"run": self.id, "part": name, "value": value})
 
     def save_curves(self, rows: Iterable[Sequence[Any]]) -> None:
         """Loss curves as curves.csv: one row per training size, seed and evaluation."""
@@ -143,6 +170,24 @@ class Run:
         finally:
             root.removeHandler(handler)
             handler.close()
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A finished run's result.json.
+
+    Raises:
+        ValueError: it is missing or cannot be opened, or it is not what the run wrote.
+    """
+    try:
+        return read_json(path)
+    except DamagedFileError as error:
+        raise ValueError(f"{error}; delete it and launch the run again") from error
+    except OSError as error:
+        raise ValueError(_unreadable(path, error)) from error
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"
 
 
 def leftover(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from erasure.lease import DEFAULT_STALE_AFTER_S, heartbeat
 from erasure.storage import DamagedFileError, read_json
-from train.run import LOCK
+from train.run import LOCK, RESULT
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
@@ -38,8 +38,8 @@ def state_of(directory: Path, now: float) -> State:
         names = os.listdir(directory)  # noqa: PTH208 (a third of the time)
     except FileNotFoundError:
         return State("missing")
-    if "result.json" in names:
-        return State("finished")
+    if RESULT in names:
+        return _finished(directory / RESULT)
     beat = heartbeat(directory / LOCK) if LOCK in names else None
     if beat is not None and not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S:
         parts = sum(name.startswith("part-") and name[5:-5].isdigit() for name in names)
@@ -55,3 +55,13 @@ def state_of(directory: Path, now: float) -> State:
     if name == "failed":
         return State("failed", error)
     return State("interrupted", error or (f"killed: {beat.holder} is gone" if beat else "killed"))
+
+
+def _finished(path: Path) -> State:
+    try:
+        read_json(path)
+    except DamagedFileError as error:
+        return State("failed", f"{error}; launch the run again")
+    except OSError as error:
+        return State("failed", f"{path} cannot be read ({error.strerror})")
+    return State("finished")

@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--grids", action="store_true", help="draw the images under each eraser, too; computes what is not cached"
     )
+    parser.add_argument(
+        "--unchecked", action="store_true", help="show results without a checksum, of earlier versions, too"
+    )
     parser.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
     options = parser.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
@@ -41,13 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
     if options.out.exists() and not options.out.is_dir():
         parser.error(f"--out={options.out} is a file: give a folder")
-    return build(options.runs, options.out, options.cache_dir if options.grids else None)
+    cache_dir = options.cache_dir if options.grids else None
+    return build(options.runs, options.out, cache_dir, unchecked=options.unchecked)
 
 
-def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None) -> int:
+def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unchecked: bool = False) -> int:
     """Build a report of the runs below `roots`, with grids of images from a cache, if any; the exit code."""
     with Display("report") as display:
-        reading = read_runs(roots, lambda i, of: display.update(0.4 * i / of, f"reading run {i:,} of {of:,}"))
+
+        def show(i: int, of: int) -> None:
+            display.update(0.4 * i / of, f"reading run {i:,} of {of:,}")
+
+        reading = read_runs(roots, show, unchecked=unchecked)
         blocks, information = arrange(reading), read_information(reading)
         for line in reading.problems:
             print(line, file=sys.stderr)

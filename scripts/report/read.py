@@ -1,6 +1,5 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +9,12 @@ from typing import Any
 import yaml
 
 from conf.groups import choices
+from erasure.storage import DamagedFileError, NoDigestError, read_json
 from scripts.report.check import INFORMATION, KEYS, VERB_KEYS, UnusableError, check
 from train.loss_curves import LossCurve, read_loss_curves, sharp_drops
+from train.run import RESULT
 
-RUN_FILES = {"config.yaml", "state.json", "result.json"}  # any of them makes a folder a run's
+RUN_FILES = {"config.yaml", "state.json", RESULT}  # any of them makes a folder a run's
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Found:
     seeds: Sequence[int]
     result: Mapping[str, Any] | None
     state: str  # "finished", "running", "failed", "interrupted"
+    checked: bool = True  # by the result's checksum
 
     @property
     def id(self) -> str:
@@ -44,15 +46,23 @@ class Reading:
         return [run for run in self.runs if run.result is not None]
 
 
-def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None) -> Reading:
-    """Read every run below `roots`; `progress` is called with how many of how many have been read."""
+def read_runs(
+    roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None, *, unchecked: bool = False
+) -> Reading:
+    """Read every run below `roots`.
+
+    Args:
+        roots: folders to search.
+        progress: called with how many of how many have been read.
+        unchecked: take results without a checksum, as earlier versions wrote them, too.
+    """
     reading = Reading()
     directories = [directory for root in roots for directory in run_directories(root)]
     by_id: dict[str, Found] = {}
     for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
         progress(i, len(directories))
         try:
-            found = read_run(directory)
+            found = read_run(directory, unchecked=unchecked)
         except UnusableError as error:
             reading.problems.append(f"{directory}: {error}")
             continue
@@ -76,24 +86,31 @@ def run_directories(root: Path) -> Iterator[Path]:
         inner[:] = sorted(name for name in inner if not name.startswith("."))
 
 
-def read_run(directory: Path) -> Found:
+def read_run(directory: Path, *, unchecked: bool = False) -> Found:
     """One run's directory.
 
     Raises:
-        UnusableError: it has neither a result nor a configuration that can be read, or one that contradicts itself.
+        UnusableError: it has neither a result nor a configuration that can be read, or one that is not what was
+            written, or contradicts itself.
     """
-    path = directory / "result.json"
-    if not path.exists():
-        return _unfinished(directory)
+    checked = True
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnusableError(f"result.json cannot be read ({error})") from error
+        result = read_json(directory / RESULT)
+    except FileNotFoundError:
+        return _unfinished(directory)
+    except NoDigestError as error:
+        if not unchecked:
+            reason = "has no checksum, of an earlier version or edited: run it again, or show it with --unchecked"
+            raise UnusableError(f"{RESULT} {reason}") from error
+        result, checked = error.values, False
+    except (OSError, DamagedFileError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
+        raise UnusableError(f"{RESULT} cannot be used ({reason}): delete it, and run it again") from error
     try:
         check(result)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise UnusableError(f"result.json is not a result ({type(error).__name__}: {error})") from error
-    return Found(directory, result["config"], result["verb"], result["seeds"], result, "finished")
+    return Found(directory, result["config"], result["verb"], result["seeds"], result, "finished", checked)
 
 
 def _unfinished(directory: Path) -> Found:
@@ -108,8 +125,8 @@ def _unfinished(directory: Path) -> Found:
         raise UnusableError(f"no result.json, and no configuration ({type(error).__name__}: {error})") from error
     assert all(names)
     try:
-        state = json.loads((directory / "state.json").read_text(encoding="utf-8"))["state"]
-    except (OSError, ValueError, KeyError, TypeError):
+        state = str(read_json(directory / "state.json")["state"])
+    except (OSError, DamagedFileError, KeyError):
         state = "unfinished"
     verb = next((verb for verb in ("mdl", INFORMATION) if verb in config), "train")
     return Found(directory, config, verb, seeds, None, state)
@@ -136,6 +153,8 @@ def remarks(run: Found) -> list[str]:
             f"no result.json: {run.state}, " + ("not shown" if run.verb == INFORMATION else "shown as incomplete")
         )
     else:
+        if not run.checked:
+            found.append("result.json has no checksum: shown unchecked")
         unknown = sorted(set(run.result) - KEYS - VERB_KEYS[run.verb])
         if unknown:
             found.append(f"unknown keys in result.json, not shown: {', '.join(unknown)}")

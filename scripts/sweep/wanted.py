@@ -1,5 +1,6 @@
 """The runs that a sweep's overrides ask for: the same jobs that Hydra makes of them, and the run ids of these."""
 
+import contextlib
 import copy
 import importlib
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf.cli import Verb, checked_job
 from conf.groups import CONF
-from erasure.storage import fingerprint, read_json, write_json
+from erasure.storage import DamagedFileError, fingerprint, read_json, write_json
 from train.run import RESULTS_VERSION
 
 _IDENTITY = ("train/job.py", "train/run.py")  # code that says what identifies a run
@@ -50,10 +51,11 @@ def wanted(verb: Verb, overrides: Sequence[str], memory: Path | None = None) -> 
     overrides = [override for override in overrides if not override.lstrip("+~").startswith("hydra")]
     kept = memory / f"{fingerprint(_question(verb, overrides))}.json" if memory else None
     if kept and kept.exists():
-        return [Wanted(job["overrides"], Path(job["run"])) for job in read_json(kept)]
+        with contextlib.suppress(DamagedFileError):
+            return [Wanted(job["overrides"], Path(job["run"])) for job in read_json(kept)["jobs"]]
     jobs = [Wanted(job, directory) for job, directory in _directories(verb, overrides)]
     if kept:
-        write_json(kept, [{"overrides": job.overrides, "run": str(job.directory)} for job in jobs])
+        write_json(kept, {"jobs": [{"overrides": job.overrides, "run": str(job.directory)} for job in jobs]})
     return jobs
 
 

@@ -1,5 +1,6 @@
 """The single-node cluster of `.ci/slurm`, and a sweep on it that can be watched and disturbed."""
 
+import json
 import os
 import re
 import subprocess
@@ -74,7 +75,7 @@ class ArraySweep:
     def plan(self) -> Sequence[Path]:
         """Run directories, in the order of the array's tasks."""
         (path,) = self.runs.glob("sweeps/*/plan.json")
-        return [Path(job["run"]) for job in read_json(path)]
+        return [Path(job["run"]) for job in json.loads(path.read_text())]
 
     def wait(self, timeout_s: float = 180.0) -> int:
         """The driver's exit code."""

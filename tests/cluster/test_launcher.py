@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from hydra.core.plugins import Plugins
 
-from conf.sweep import Sweep
-from erasure.storage import read_json
+from conf.sweep import Sweep, read_json
 from mdl.__main__ import VERB as MDL
 from train.run import LOCK, Run
 

@@ -1,5 +1,6 @@
 """Sweeps through a real SLURM (.ci/slurm): arrays, preemption, requeue, kills. .ci/run starts it; skipped elsewhere."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from erasure.storage import read_json
 from tests.cluster.slurm import (
     ArraySweep,
     checkpointed,
@@ -85,7 +85,7 @@ def test_killed_and_cancelled_tasks_are_named_and_the_same_command_finishes_them
     job, runs = sweep.job(), sweep.plan()
     for run in (runs[1], runs[3]):
         wait_until(lambda run=run: checkpointed(run), f"a checkpoint of {run.name}")
-    os.kill(read_json(runs[1] / LOCK)["pid"], signal.SIGKILL)
+    os.kill(json.loads((runs[1] / LOCK).read_text())["pid"], signal.SIGKILL)
     slurm("scancel", f"{job}_3")
     assert sweep.wait() == 1, sweep.log
     assert "2 of 4 runs finished, 2 failed" in sweep.log

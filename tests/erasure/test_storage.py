@@ -1,6 +1,8 @@
 """Files appear whole or not at all, and a damaged one is named."""
 
+import contextlib
 import errno
+import json
 import os
 import signal
 import stat
@@ -88,10 +90,44 @@ def test_no_changed_bit_goes_unnoticed(tmp_path: Path) -> None:
             load_tensors(path)
 
 
-def test_broken_json_names_the_file_and_nan_is_not_written(tmp_path: Path) -> None:
-    (tmp_path / "result.json").write_text('{"a": 1')
-    with pytest.raises(DamagedFileError, match=r"result\.json is not valid JSON"):
+RESULT = {"name": "digits", "n": 10, "loss_bits": [0.125, 3.0], "best": None, "curve": {3: {"done": True}, 20: (1, 2)}}
+
+
+def test_json_comes_back_whole_however_its_text_is_laid_out(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_json(path, RESULT)
+    expected = json.loads(json.dumps(RESULT))
+    assert read_json(path) == expected
+    path.write_text(json.dumps(dict(reversed(json.loads(path.read_text()).items())), indent=7))
+    assert read_json(path) == expected
+
+
+def test_no_altered_byte_of_a_json_file_passes(tmp_path: Path) -> None:
+    """Each byte in turn replaced and deleted: refused, or the same content in another layout."""
+    path = tmp_path / "result.json"
+    write_json(path, RESULT)
+    whole = path.read_bytes()
+    refused = 0
+    for position in range(len(whole)):
+        for other in (bytes([whole[position] ^ 1 << position % 7]), b"", b"7"):
+            path.write_bytes(whole[:position] + other + whole[position + 1 :])
+            with contextlib.suppress(DamagedFileError):
+                assert read_json(path) == json.loads(json.dumps(RESULT)), whole[position - 9 : position + 9]
+                continue
+            refused += 1
+    assert refused > 2 * len(whole)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", '{"a": 1', '{"a": 1}', '{"digest": "0"}', '{"a": NaN, "digest": "0"}', "[" * 10**6]
+)
+def test_json_that_is_not_ours_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(DamagedFileError, match=r"result\.json"):
         read_json(tmp_path / "result.json")
+
+
+def test_a_nan_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "other.json", {"a": float("nan")})
     assert not (tmp_path / "other.json").exists()
@@ -102,15 +138,15 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     path = tmp_path / "x.json"
-    write_json(path, 1)
+    write_json(path, {"a": 1})
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(f"erasure.storage.{function}", full)
     with pytest.raises(DiskFullError, match=r"no space left on disk for .*x\.json: free some"):
-        write_json(path, 2)
-    assert read_json(path) == 1
+        write_json(path, {"a": 2})
+    assert read_json(path) == {"a": 1}
     assert list(tmp_path.iterdir()) == [path]
 
 

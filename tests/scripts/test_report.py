@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from erasure.storage import read_json, write_json
 from scripts.bench_report import write_run
 from scripts.report.__main__ import main
 from scripts.report.groups import arrange
@@ -29,7 +30,7 @@ def small(root: Path, eraser: str = "leace", **options) -> Run:
 
 def edit(run: Run, **changes) -> None:
     path = run.directory / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    write_json(path, read_json(path) | changes)
 
 
 def table(root: Path, ending: str) -> list[dict[str, str]]:
@@ -78,9 +79,9 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
     (empty.directory / "config.yaml").unlink()
     (empty.directory / "state.json").write_text("{}")
     lacking = small(runs, "oracle_leace")
-    result = json.loads((lacking.directory / "result.json").read_text())
+    result = read_json(lacking.directory / "result.json")
     del result["certificate"]
-    (lacking.directory / "result.json").write_text(json.dumps(result))
+    write_json(lacking.directory / "result.json", result)
     unknown = small(runs, "invented")
     nats = small(runs, "alf_qleace")
     edit(nats, mdl={key: [0.693 * bits for bits in values] for key, values in _result(nats)["mdl"].items()})
@@ -89,7 +90,7 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
     lines = capsys.readouterr().err.splitlines()
     for run, expected in (
         (half, "no result.json: unfinished, shown as incomplete"),
-        (torn, "result.json cannot be read"),
+        (torn, "result.json cannot be used (edited or damaged): delete it, and run it again"),
         (empty, "no result.json, and no configuration"),
         (lacking, "result.json lacks certificate"),
         (unknown, "unknown eraser 'invented', shown as it is"),
@@ -108,7 +109,7 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
 
 
 def _result(run: Run) -> dict:
-    return json.loads((run.directory / "result.json").read_text())
+    return read_json(run.directory / "result.json")
 
 
 def test_nothing_to_report(tmp_path, capsys) -> None:
@@ -211,3 +212,18 @@ def test_data_cannot_end_the_script(runs, tmp_path) -> None:
 
 def test_latex_is_escaped() -> None:
     assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"
+
+
+def test_a_result_without_a_checksum_is_left_out_unless_asked_for(runs, tmp_path, capsys) -> None:
+    small(runs, "control")
+    old = small(runs, "leace")
+    path = old.directory / "result.json"
+    path.write_text(json.dumps(read_json(path)))  # as earlier versions wrote it
+    assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr()
+    assert f"{old.id}: result.json has no checksum, of an earlier version or edited: run it again" in shown.err
+    assert "1 finished runs" in shown.out
+    assert main([str(runs), "--out", str(tmp_path / "out"), "--unchecked"]) == 0
+    shown = capsys.readouterr()
+    assert f"{old.id}: result.json has no checksum: shown unchecked" in shown.err
+    assert "2 finished runs" in shown.out

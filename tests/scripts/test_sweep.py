@@ -105,7 +105,7 @@ def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str]) -> 
 def test_the_answer_is_remembered_for_the_same_question_only(tmp_path: Path) -> None:
     first = wanted(MDL, OVERRIDES, tmp_path)
     (kept,) = tmp_path.iterdir()
-    write_json(kept, read_json(kept)[:2])
+    write_json(kept, {"jobs": read_json(kept)["jobs"][:2]})
     assert wanted(MDL, OVERRIDES, tmp_path) == first[:2]
     assert len(wanted(MDL, [*OVERRIDES, "train.lr=0.02"], tmp_path)) == 6
 

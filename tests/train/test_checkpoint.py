@@ -260,3 +260,16 @@ def test_another_handler_is_called_and_may_let_the_training_go_on(data, settings
             assert called == [signal.SIGUSR2]
     finally:
         signal.signal(signal.SIGUSR2, before)
+
+
+def test_another_runs_checkpoint_is_not_mistaken(tmp_path: Path, caplog) -> None:
+    Checkpoints(tmp_path / "a", 0.0).save("100-0", ({"w": torch.zeros(2)}, {"epoch": 3}))
+    (tmp_path / "b").mkdir()
+    (path,) = (tmp_path / "a").iterdir()
+    copied = tmp_path / "b" / path.name
+    copied.write_bytes(path.read_bytes())
+    assert Checkpoints(tmp_path / "b", 0.0).load("100-0") is None
+    assert "is another run's" in caplog.text
+    assert not copied.exists()
+    _, values = Checkpoints(tmp_path / "a", 0.0).load("100-0") or ({}, {})
+    assert values == {"epoch": 3}

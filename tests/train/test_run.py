@@ -1,13 +1,17 @@
 """A run's identity and its files."""
 
+import contextlib
 import csv
+import json
 import logging
 from pathlib import Path
 
 import pytest
 
+from erasure.storage import write_json
 from train import run as run_module
-from train.run import Run, run_id
+from train.run import Run, read_result, run_id
+from train.state import state_of
 
 DESCRIBED = {
     "dataset": {"name": "my digits/8x8", "split_seed": 0},
@@ -73,3 +77,54 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     assert failed.value.__notes__ == [f"traceback in {run.directory / 'log.txt'}"]
     logging.getLogger("test").warning("after the run")
     assert "after the run" not in (run.directory / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"run_id": "x"', '{"run_id": "x", "bits": 0.5}', "[1]", "null", '{"run_id": "y", "bits": 3.25}']
+)
+def test_a_result_that_is_not_the_runs_own_is_kept_aside_and_computed_again(tmp_path: Path, text: str, caplog) -> None:
+    run = Run(tmp_path, "x")
+    run.start("a: 1\n")
+    path = run.directory / "result.json"
+    path.write_text(text)
+    if "y" in text:  # whole, but of another run
+        write_json(path, json.loads(text))
+    assert run.result is None
+    with (
+        pytest.raises(ValueError, match=r"result\.json .*delete it and launch the run again")
+        if "y" not in text
+        else (contextlib.nullcontext())
+    ):
+        read_result(path)
+    assert state_of(run.directory, 0).name == ("failed" if "y" not in text else "finished")
+    run.start("a: 1\n")
+    assert "result.json was edited, damaged or is another run's: kept as result.damaged-" in caplog.text
+    run.finish({"run_id": "x", "bits": 3.25})
+    assert run.result == {"run_id": "x", "bits": 3.25}
+    assert len(list(run.directory.glob("result.damaged-*.json"))) == 1
+
+
+def test_a_result_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    (run.directory / "result.json").mkdir(parents=True)  # a folder: permissions do not stop root
+    with pytest.raises(ValueError, match=r"result\.json cannot be read \(Is a directory\): make it readable"):
+        _ = run.result
+    assert state_of(run.directory, 0).name == "failed"
+
+
+def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> None:
+    run = Run(tmp_path, "x")
+    run.save_part("100", {"loss": [5.441]})
+    path = run.directory / "part-100.json"
+    whole = path.read_text()
+    path.write_text(whole.replace("5.441", "3.441"))
+    assert run.part("100") is None
+    assert "part-100.json was edited or damaged" in caplog.text
+    (run.directory / "part-200.json").write_text(whole)
+    assert run.part("200") is None
+    assert "part-200.json is another run's or another part" in caplog.text
+    Run(tmp_path, "y").save_part("100", [1])
+    path.write_bytes((tmp_path / "y" / "part-100.json").read_bytes())
+    assert run.part("100") is None
+    path.write_text(whole)
+    assert run.part("100") == {"loss": [5.441]}
