@@ -1,6 +1,5 @@
 """The main job: train afresh on growing prefixes of the data, and add up what the labels cost in bits."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,11 +10,13 @@ from erasure.progress import Display
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import online_code_bits, paper_units
 from mdl.powerlaw import fit_power_law
+from train.early_stopping import endings
 from train.engine import Engine
 from train.example_bits import save_test_bits
 from train.job import Bench
 from train.logger import Logger, log_loss_curves
 from train.loss_curves import sharp_drops
+from train.order import epoch_steps
 from train.randomness import permutation
 from train.run import Run
 from train.settings import TrainSettings
@@ -87,8 +88,7 @@ def train_size(
         "ce_train_bits": train_bits.tolist(),
         "ce_validation_bits": [curve.best_validation_bits for curve in fitted.curves],
         "test_accuracy": test_accuracy.tolist(),
-        "epochs": [curve.epochs for curve in fitted.curves],
-        "best_epoch": [curve.best_epoch for curve in fitted.curves],
+        **endings(fitted.curves),
     }
     return {"point": point, "losses": [row for curve in fitted.curves for row in curve.rows(known.shape[1])]}
 
@@ -131,9 +131,9 @@ class Work:
     """
 
     def __init__(self, sizes: Sequence[int], settings: TrainSettings) -> None:
-        self._steps = [max(math.ceil(n / settings.batch_size), settings.min_epoch_steps) for n in sizes]
+        self._steps = [epoch_steps(n, settings) for n in sizes]
         self._epochs: dict[int, int] = {}  # of finished sizes
-        self._expected = 3 * settings.patience * settings.eval_every
+        self._expected = 3 * settings.patience_steps / settings.min_epoch_steps
 
     def finish(self, i: int, epochs: int) -> None:
         """Size number `i` took this many epochs."""

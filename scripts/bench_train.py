@@ -68,7 +68,7 @@ class Bench:
         self.seeds = list(range(options.seeds))
         overrides = [f"model={options.model}"] + ([f"model.width={options.width}"] if options.width else [])
         config = composed("mdl", overrides, VERB.sections)
-        epochs = {"max_epochs": options.epochs, "patience": options.epochs + 1, "min_epoch_steps": 1}
+        epochs = {"max_epochs": options.epochs, "patience_steps": 10**9, "min_epoch_steps": 1}
         self.settings = TrainSettings(**{**config["train"], **epochs})
         self.model_section = config["model"]
         total = len(self.data["train"])
@@ -163,7 +163,7 @@ class Bench:
         }
         training = Training(
             self.ensemble, self.seeds[:stack], self.subsets[:stack], self.data["train"], self.data["validation"],
-            self._with(max_epochs=1000, patience=1000),
+            self._with(max_epochs=1000, patience_steps=10**9),
         )  # fmt: skip
         training.evaluate()
         training.run_epoch()

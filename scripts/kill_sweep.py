@@ -36,8 +36,8 @@ NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json"}  # what a finished run consists of
 _TINY = [
-    "train=quick", "train.max_epochs=15", "train.patience=15", "train.stack=all", "train.checkpoint_every_s=0.05",
-    "mdl=quick", "logger.mode=disabled",
+    "train=quick", "train.max_epochs=15", "train.patience_steps=1000000", "train.stack=all",
+    "train.checkpoint_every_s=0.05", "mdl=quick", "logger.mode=disabled",
 ]  # fmt: skip
 _VOID = "begun anew"
 _LATEST = 0.9  # moment of death, in undisturbed times

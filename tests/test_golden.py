@@ -19,7 +19,8 @@ BITS_PER_SAMPLE = {"control": [0.7607, 0.6862], "leace": [3.2219, 3.1802]}
 def test_golden_codelengths(command) -> None:
     tiny = ["train.max_epochs=10", "mdl.num_chunks=4", "seeds=[0,1]", "logger.mode=disabled"]
     tiny += ["model.width=32", "model.parametrization=standard"]
-    tiny += ["train.lr=5e-3", "train.patience=5", "train.min_epoch_steps=20", "train.warmup_steps=50"]
+    tiny += ["train.lr=5e-3", "train.min_epoch_steps=20", "train.warmup_steps=50"]
+    tiny += ["train.patience_steps=100", "train.plateau_steps=0"]
     outcome = command(MDL, "-m", "eraser=control,leace", *tiny)
     assert outcome.code == 0, outcome.err
     results = [read_json(path) for path in Path("runs").glob("*/result.json")]

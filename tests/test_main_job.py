@@ -72,8 +72,9 @@ def test_a_result_holds_what_it_says_it_holds(command) -> None:
     sizes = [point["n"] for point in result["curve"]]
     assert sizes[-1] == result["train_size"] == 1295
     for point in result["curve"]:
-        for name in ("ce_test_bits", "epochs", "test_accuracy"):
+        for name in ("ce_test_bits", "epochs", "test_accuracy", "untrained", "left_plateau"):
             assert len(point[name]) == 3
+        assert set(point["ended"]) <= {"patience", "max_epochs"}
     assert result["curve"][-1]["ce_next_bits"] is None
     for s in range(3):
         nexts = [point["ce_next_bits"][s] for point in result["curve"][:-1]]

@@ -87,3 +87,9 @@ def to_device(
         )
         for name, part in dataset.splits.items()
     }
+
+
+def label_entropy_bits(labels: Tensor) -> float:
+    """Entropy of the labels' shares: the lowest loss that a constant predictor can have on them."""
+    shares = labels.bincount().double() / len(labels)
+    return float(-(shares * shares.log2()).nan_to_num().sum())

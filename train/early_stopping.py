@@ -1,11 +1,13 @@
-"""A member's loss curve, and the decision to stop training it."""
+"""A member's loss curve, the decision to stop training it, and what it had come to by then."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from train.settings import TrainSettings
+
+_PLATEAU_SHARE = 0.99  # of the label entropy; on the plateau the loss strays from it by a few thousandths
 
 
 @dataclass
@@ -13,19 +15,36 @@ class MemberCurve:
     """One member's losses in bits at each evaluation, and when its best weights were seen.
 
     Epoch 0 is the network as initialised; it has a validation loss and no training loss.
+
+    Attributes:
+        label_entropy_bits: of the member's training labels, the best that a constant predictor can do.
+        ended: why the training ended; None while it goes on.
     """
 
     seed: int
+    label_entropy_bits: float
     epoch: list[int] = field(default_factory=list)
     train_loss_bits: list[float | None] = field(default_factory=list)
     validation_loss_bits: list[float] = field(default_factory=list)
     best_epoch: int = 0
     best_validation_bits: float = math.inf
+    ended: Literal["patience", "max_epochs"] | None = None
 
     @property
     def epochs(self) -> int:
         """Epochs trained."""
         return self.epoch[-1] if self.epoch else 0
+
+    @property
+    def left_plateau(self) -> bool:
+        """Whether the training loss ever fell clearly below the label entropy.
+
+        Not the validation loss: by chance alone it falls by more than drift on a plateau, and it need not fall where
+        a network learns its training examples by heart.
+        """
+        return any(
+            bits is not None and bits < _PLATEAU_SHARE * self.label_entropy_bits for bits in self.train_loss_bits
+        )
 
     def rows(self, n: int) -> list[list[Any]]:
         """Rows of curves.csv for a training set of n examples."""
@@ -33,14 +52,40 @@ class MemberCurve:
         return [[n, self.seed, epoch, train, validation] for epoch, train, validation in losses]
 
 
-class EarlyStopping:
-    """Ends a member's training once its validation loss has not improved for `patience` evaluations."""
+def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
+    """What became of each member's training, as result.json has it: lists, one entry per seed.
 
-    def __init__(self, seed: int, settings: TrainSettings) -> None:
-        self.curve = MemberCurve(seed)
-        self.stopped = False
+    Returns:
+        "epochs": trained; "best_epoch": of the lowest validation loss, whose weights are kept;
+        "ended": "patience" or "max_epochs"; "untrained": whether the weights that were kept are the initial ones;
+        "left_plateau": whether the training loss ever fell below the label entropy (`MemberCurve.left_plateau`). A
+        member that did not was stopped before it had learnt anything: its loss says nothing about what it can learn.
+        One that did and is untrained learnt its training examples, and nothing that holds for others.
+    """
+    return {
+        "epochs": [curve.epochs for curve in curves],
+        "best_epoch": [curve.best_epoch for curve in curves],
+        "ended": [curve.ended for curve in curves],
+        "untrained": [curve.best_epoch == 0 for curve in curves],
+        "left_plateau": [curve.left_plateau for curve in curves],
+    }
+
+
+class EarlyStopping:
+    """Ends a member's training once its validation loss has not improved for so many optimiser steps.
+
+    Args:
+        seed: the member's.
+        settings: how long to wait, on the plateau and after it.
+        epoch_steps: optimiser steps per epoch.
+        label_entropy_bits: of the member's training labels.
+    """
+
+    def __init__(self, seed: int, settings: TrainSettings, *, epoch_steps: int, label_entropy_bits: float) -> None:
+        self.curve = MemberCurve(seed, label_entropy_bits)
         self._settings = settings
-        self._waited = 0
+        self._epoch_steps = epoch_steps
+        self._improved_epoch = 0
         self._to_beat_bits = math.inf  # only an improvement worth waiting for moves it
 
     def update(self, epoch: int, train_loss_bits: float | None, validation_loss_bits: float) -> bool:
@@ -50,24 +95,32 @@ class EarlyStopping:
         curve.train_loss_bits.append(train_loss_bits)
         curve.validation_loss_bits.append(validation_loss_bits)
         if validation_loss_bits < self._to_beat_bits - self._settings.min_improvement_bits:
-            self._to_beat_bits, self._waited = validation_loss_bits, 0
-        else:
-            self._waited += 1
-        self.stopped = self._waited >= self._settings.patience
+            self._to_beat_bits, self._improved_epoch = validation_loss_bits, epoch
+        if (epoch - self._improved_epoch) * self._epoch_steps >= self._patience_steps:
+            curve.ended = "patience"
+        elif epoch >= self._settings.max_epochs:
+            curve.ended = "max_epochs"
         best = validation_loss_bits < curve.best_validation_bits
         if best:
             curve.best_epoch, curve.best_validation_bits = epoch, validation_loss_bits
         return best
 
+    @property
+    def _patience_steps(self) -> int:
+        settings = self._settings
+        if self.curve.left_plateau:
+            return settings.patience_steps
+        return max(settings.patience_steps, settings.plateau_steps)
+
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, JSON-like; an infinite loss, before the first evaluation, as None."""
-        numbers = {"stopped": self.stopped, "waited": self._waited, "to_beat_bits": _finite(self._to_beat_bits)}
+        numbers = {"improved_epoch": self._improved_epoch, "to_beat_bits": _finite(self._to_beat_bits)}
         best = _finite(self.curve.best_validation_bits)
         return {**numbers, "curve": asdict(self.curve) | {"best_validation_bits": best}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where another member stood."""
-        self.stopped, self._waited = state["stopped"], state["waited"]
+        self._improved_epoch = state["improved_epoch"]
         self._to_beat_bits = _infinite(state["to_beat_bits"])
         curve = state["curve"]
         self.curve = MemberCurve(**{**curve, "best_validation_bits": _infinite(curve["best_validation_bits"])})

@@ -10,6 +10,12 @@ from train.randomness import generator
 from train.settings import TrainSettings
 
 
+def epoch_steps(n: int, settings: TrainSettings) -> int:
+    """Optimiser steps per epoch of a training set of n examples."""
+    batches = math.ceil(n / settings.batch_size)
+    return batches * math.ceil(settings.min_epoch_steps / batches)  # a small training set is repeated
+
+
 class EpochOrder:
     """Each member's order of its examples and their views, epoch by epoch, from its own generators.
 
@@ -27,16 +33,11 @@ class EpochOrder:
     def __init__(self, seeds: Sequence[int], n: int, num_views: int, settings: TrainSettings) -> None:
         self.batches = math.ceil(n / settings.batch_size)
         self.batch_size = n // self.batches
-        self.passes = math.ceil(settings.min_epoch_steps / self.batches)  # a small training set is repeated
+        self.steps = epoch_steps(n, settings)  # optimiser steps per epoch
         self.n, self.num_views = n, num_views
         self._order = [generator(seed, n, "order") for seed in seeds]
         self._views = [generator(seed, n, "views") for seed in seeds]
         self._before = self._states()
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps per epoch."""
-        return self.passes * self.batches
 
     def draw(self, members: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
         """Positions in the training set and views of one epoch, both [S, steps, B], for the given members."""
@@ -63,5 +64,5 @@ class EpochOrder:
 
     def _positions(self, source: torch.Generator) -> Tensor:
         used = self.batches * self.batch_size
-        orders = [torch.randperm(self.n, generator=source)[:used] for _ in range(self.passes)]
+        orders = [torch.randperm(self.n, generator=source)[:used] for _ in range(self.steps // self.batches)]
         return torch.cat(orders).view(self.steps, self.batch_size)

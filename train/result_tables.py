@@ -10,7 +10,7 @@ def per_seed(result: Mapping[str, Any]) -> Table:
     """Every number of a result that a seed has one of."""
     seeds: Sequence[int] = result["seeds"]
     columns = {"seed": seeds}
-    for part in ("mdl", "final", "epochs"):
+    for part in ("mdl", "final", "epochs", "ended", "left_plateau"):
         values = result.get(part, {})
         named = values.items() if isinstance(values, Mapping) else [("", values)]
         columns |= {".".join(filter(None, (part, name))): numbers for name, numbers in named}

@@ -15,12 +15,15 @@ class TrainSettings:
         warmup_steps: optimiser steps over which the learning rate rises linearly from zero.
         batch_size: upper bound; a training set is cut into equal batches of at most this size.
         max_epochs: hard end of a training.
-        patience: evaluations on the validation split without improvement after which a member stops.
+        patience_steps: optimiser steps without improvement on the validation split after which a member stops; the
+            same at every training size.
+        plateau_steps: at least so many while the training loss has not fallen yet (`MemberCurve.left_plateau`):
+            erased data starts with a plateau, on which a network that will learn looks like one that cannot.
         min_improvement_bits: smaller improvements do not reset the patience, though the best weights
             are still those of the lowest validation loss.
         eval_every: epochs between evaluations on the validation split.
-        min_epoch_steps: a small training set is repeated until an epoch has this many steps, so that
-            patience means the same for 30 examples as for 30,000.
+        min_epoch_steps: a small training set is repeated until an epoch has this many steps, so that it is not
+            evaluated all the time.
         crop_padding: random crops from images padded by this fraction of their side (the paper: 0.125).
         precision: "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
         eval_batch_size: examples per evaluation batch.
@@ -39,7 +42,8 @@ class TrainSettings:
     warmup_steps: int
     batch_size: int
     max_epochs: int
-    patience: int
+    patience_steps: int
+    plateau_steps: int
     min_improvement_bits: float
     eval_every: int
     min_epoch_steps: int
@@ -53,14 +57,14 @@ class TrainSettings:
         for name in (
             "batch_size",
             "max_epochs",
-            "patience",
+            "patience_steps",
             "eval_every",
             "min_epoch_steps",
             "eval_batch_size",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"train.{name}={getattr(self, name)}: must be at least 1")
-        for name in ("weight_decay", "warmup_steps", "min_improvement_bits"):
+        for name in ("weight_decay", "warmup_steps", "plateau_steps", "min_improvement_bits"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"train.{name}={getattr(self, name)}: must not be negative")
         if not self.checkpoint_every_s > 0:

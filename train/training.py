@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train.data import DeviceImages
+from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping
 from train.ensemble import Ensemble, Weights
 from train.memory import advice
@@ -87,7 +87,10 @@ class Training:
         self._stochastic_depth = generator(seeds[0], n, "stochastic depth")
         self.epoch = 0
         self.step = 0  # of this epoch
-        self.stopping = [EarlyStopping(seed, settings) for seed in seeds]
+        self.stopping = [
+            EarlyStopping(seed, settings, epoch_steps=self.order.steps, label_entropy_bits=entropy)
+            for seed, entropy in zip(seeds, map(label_entropy_bits, train.labels[subsets]), strict=True)
+        ]
         self.active = list(range(len(seeds)))  # members still training, as positions in `seeds`
         self._loss_sum = torch.zeros(len(seeds), dtype=torch.float64, device=subsets.device)  # since evaluation
         self._losses_summed = 0
@@ -148,8 +151,7 @@ class Training:
             self._require_finite(member, train_bits, loss)
             if self.stopping[member].update(self.epoch, train_bits, loss):
                 improved.append(position)
-            ends = self.stopping[member].stopped or self.epoch >= self.settings.max_epochs
-            (stopped if ends else going).append(position)
+            (stopped if self.stopping[member].curve.ended else going).append(position)
         self._put(self.best, averaged, improved)
         self._put(self.last, averaged, stopped)
         if stopped:

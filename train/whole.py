@@ -6,6 +6,8 @@ import torch
 
 from erasure.progress import Display
 from erasure.storage import save_tensors
+from train.data import label_entropy_bits
+from train.early_stopping import endings
 from train.engine import Engine
 from train.example_bits import save_test_bits
 from train.fit import Fit
@@ -30,7 +32,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
         "final": losses in bits and accuracy per seed: on the test split, on the validation split, and on the
         training images without augmentation, at the best validation loss and when training ended;
         "label_entropy_bits", the best a constant predictor can do on the training split;
-        "epochs" per seed; "sharp_drop", see `sharp_drops`.
+        "epochs", "ended" and more per seed, see `endings`; "sharp_drop", see `sharp_drops`.
     """
     train, settings = bench.data["train"], bench.job.settings
     total = len(train)
@@ -54,11 +56,10 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
     log_loss_curves(logger, losses)
     final = _final_losses(bench, fitted)
     logger.summarise({f"result/{name}": sum(values) / len(values) for name, values in final.items()})
-    shares = train.labels.bincount().double() / total
     return {
         "final": final,
-        "label_entropy_bits": float(-(shares * shares.log2()).nan_to_num().sum()),
-        "epochs": [curve.epochs for curve in fitted.curves],
+        "label_entropy_bits": label_entropy_bits(train.labels),
+        **endings(fitted.curves),
         "sharp_drop": sharp_drops([(curve.epoch, curve.validation_loss_bits) for curve in fitted.curves]),
     }
 

@@ -22,7 +22,7 @@ TABLE_16 = {
     "swinv2": {"control": (8.18, 0.03), "leace": (9.00, 0.13), "alf_qleace": (8.67, 1.20), "gradient": (9.29, 0.06),
                "qleace": (9.08, 0.13)},
 }  # fmt: skip
-_TRAINING = ("lr", "batch_size", "patience")  # of conf/train/paper.yaml, the paper's
+_TRAINING = ("lr", "batch_size", "patience_steps")  # of conf/train/paper.yaml, the paper's
 
 
 @dataclass(frozen=True)

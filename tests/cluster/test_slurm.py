@@ -28,7 +28,7 @@ no_cluster = reason_to_skip()
 pytestmark = pytest.mark.skipif(bool(no_cluster), reason=no_cluster)
 
 SWEEP = [
-    "eraser=control,leace", "model=linear,mlp", "train=quick", "train.stack=all", "train.patience=1000",
+    "eraser=control,leace", "model=linear,mlp", "train=quick", "train.stack=all", "train.patience_steps=1000000",
     "train.max_epochs=150", "train.checkpoint_every_s=0.2", "mdl=quick", "seeds=[0]", "logger.mode=disabled",
 ]  # fmt: skip
 LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json"}

@@ -48,7 +48,7 @@ def settings(settings: TrainSettings) -> TrainSettings:
     return dataclasses.replace(
         settings,
         max_epochs=20,
-        patience=2,
+        patience_steps=20,
         eval_every=2,
         lr=0.02,
         warmup_steps=30,

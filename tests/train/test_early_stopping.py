@@ -1,37 +1,107 @@
-"""When a member stops, and which weights it keeps."""
+"""When a member stops, why, which weights it keeps, and whether it ever left the plateau."""
 
 import dataclasses
+import math
+from collections.abc import Sequence
 
-from train.early_stopping import EarlyStopping
+import pytest
+
+from train.early_stopping import EarlyStopping, endings
 from train.settings import TrainSettings
 
+CHANCE_BITS = math.log2(10)
 
-def losses(settings: TrainSettings, values: list[float], **changes) -> tuple[list[bool], EarlyStopping]:
-    stopping = EarlyStopping(0, dataclasses.replace(settings, **changes))
+
+def losses(
+    settings: TrainSettings,
+    validation: Sequence[float],
+    train: Sequence[float] | None = None,
+    *,
+    epoch_steps: int = 10,
+    eval_every: int = 1,
+    **changes,
+) -> tuple[list[bool], EarlyStopping]:
+    """Evaluations until the member stops; by default it left the plateau in its first epoch."""
+    changed = dataclasses.replace(settings, **{"max_epochs": 100} | changes)
+    stopping = EarlyStopping(0, changed, epoch_steps=epoch_steps, label_entropy_bits=CHANCE_BITS)
     best = []
-    for epoch, loss in enumerate(values):
-        best.append(stopping.update(epoch, None if epoch == 0 else 1.0, loss))
-        if stopping.stopped:
+    for i, loss in enumerate(validation):
+        best.append(stopping.update(i * eval_every, None if i == 0 else train[i - 1] if train else 1.0, loss))
+        if stopping.curve.ended:
             break
     return best, stopping
 
 
-def test_it_stops_after_patience_evaluations_without_improvement(settings: TrainSettings) -> None:
-    best, stopping = losses(settings, [3.0, 2.0, 2.5, 2.4, 2.3, 1.0], patience=3)
+def test_it_stops_after_so_many_steps_without_improvement(settings: TrainSettings) -> None:
+    best, stopping = losses(settings, [3.0, 2.0, 2.5, 2.4, 2.3, 1.0], patience_steps=30)
     assert best == [True, True, False, False, False]
     assert stopping.curve.best_epoch == 1
     assert stopping.curve.epochs == 4
+    assert stopping.curve.ended == "patience"
+
+
+@pytest.mark.parametrize(("epoch_steps", "eval_every"), [(1, 1), (5, 1), (20, 1), (5, 4), (60, 1), (1, 60)])
+def test_patience_counts_steps_whatever_their_number_in_an_epoch_and_between_evaluations(
+    epoch_steps: int, eval_every: int, settings: TrainSettings
+) -> None:
+    flat = [2.0] * 1000
+    _, stopping = losses(
+        settings, flat, epoch_steps=epoch_steps, eval_every=eval_every, patience_steps=120, max_epochs=10**6
+    )
+    assert stopping.curve.epochs * epoch_steps == 120
+    assert stopping.curve.ended == "patience"
+
+
+def test_a_member_on_the_plateau_is_waited_for(settings: TrainSettings) -> None:
+    plateau = [CHANCE_BITS] * 9
+    for train, validation, epochs in (
+        ([CHANCE_BITS - 0.003] * 9, plateau, 8),  # drift, to the end of plateau_steps
+        ([CHANCE_BITS] * 5 + [3.1] * 4, plateau, 6),  # learns its training examples by heart: patience_steps again
+        ([CHANCE_BITS] * 5 + [3.1] * 4, [*plateau[:6], 3.2, 3.1, 3.1], 8),  # learns: not stopped
+    ):
+        _, stopping = losses(settings, validation, train, patience_steps=30, plateau_steps=80)
+        assert stopping.curve.epochs == epochs
+        assert stopping.curve.left_plateau == (3.1 in train)
+        assert stopping.curve.ended == (None if validation is not plateau else "patience")
+
+
+def test_patience_is_the_least_that_is_waited_for_on_the_plateau_too(settings: TrainSettings) -> None:
+    _, stopping = losses(settings, [3.3] * 9, [3.3] * 8, patience_steps=40, plateau_steps=0)
+    assert stopping.curve.epochs == 4
+
+
+def test_the_end_of_a_training_says_why(settings: TrainSettings) -> None:
+    never = [CHANCE_BITS + 0.1 * i for i in range(9)]
+    expected = {
+        "by patience": (never, None, {"patience_steps": 20}, (2, 0, "patience", True, True)),
+        "by max_epochs": (never, None, {"patience_steps": 900, "max_epochs": 5}, (5, 0, "max_epochs", True, True)),
+        "both at once": (never, None, {"patience_steps": 50, "max_epochs": 5}, (5, 0, "patience", True, True)),
+        "on the plateau": ([3.32] * 9, [3.32] * 8, {"patience_steps": 20}, (2, 0, "patience", True, False)),
+        "drifting": (
+            [3.3219, 3.3212, 3.33, 3.33],
+            [3.32] * 3,
+            {"patience_steps": 20},
+            (2, 1, "patience", False, False),
+        ),
+        "learnt": ([3.3, 2.0, 1.0, 1.1, 1.1], None, {"patience_steps": 20}, (4, 2, "patience", False, True)),
+    }
+    for name, (validation, train, changes, found) in expected.items():
+        _, stopping = losses(
+            settings, validation, train, **{"min_improvement_bits": 0.02, "plateau_steps": 0} | changes
+        )
+        names = ("epochs", "best_epoch", "ended", "untrained", "left_plateau")
+        assert endings([stopping.curve]) == {key: [value] for key, value in zip(names, found, strict=True)}, name
 
 
 def test_small_improvements_are_kept_but_buy_no_time(settings: TrainSettings) -> None:
-    best, stopping = losses(settings, [2.0, 1.99, 1.98, 1.97], patience=2, min_improvement_bits=0.05)
+    best, stopping = losses(settings, [2.0, 1.99, 1.98, 1.97], patience_steps=20, min_improvement_bits=0.05)
     assert best == [True, True, True]
-    assert stopping.stopped
+    assert stopping.curve.ended
     assert stopping.curve.best_validation_bits == 1.98
-    _, slow = losses(settings, [2.0, 1.97, 1.94, 1.91, 1.88], patience=2, min_improvement_bits=0.05)
-    assert not slow.stopped  # small steps that add up are an improvement
+    _, slow = losses(settings, [2.0, 1.97, 1.94, 1.91, 1.88], patience_steps=20, min_improvement_bits=0.05)
+    assert not slow.curve.ended  # small steps that add up are an improvement
 
 
 def test_rows_of_the_curve(settings: TrainSettings) -> None:
-    _, stopping = losses(settings, [3.0, 2.0], patience=3)
+    _, stopping = losses(settings, [3.0, 2.0], patience_steps=30)
     assert stopping.curve.rows(50) == [[50, 0, 0, None, 3.0], [50, 0, 1, 1.0, 2.0]]

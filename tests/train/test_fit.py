@@ -72,7 +72,7 @@ def test_a_run_repeats_to_the_bit(data, settings: TrainSettings) -> None:
 def test_a_member_computes_what_it_computes_alone(
     model: Classifier, worth_bits: float, data, settings: TrainSettings
 ) -> None:
-    settings = dataclasses.replace(settings, max_epochs=40, patience=2, min_improvement_bits=worth_bits, lr=0.01)
+    settings = dataclasses.replace(settings, max_epochs=40, patience_steps=8, min_improvement_bits=worth_bits, lr=0.01)
     together = run(model, [0, 1, 2, 3], 60, data, settings)
     assert len({curve.epochs for curve in together.curves}) > 1  # some stop while others go on
     for s in range(4):
@@ -94,7 +94,7 @@ def test_an_architecture_that_cannot_be_stacked_gives_the_same(data, settings: T
 
 
 def test_the_best_weights_are_those_of_the_best_epoch(data, settings: TrainSettings) -> None:
-    settings = dataclasses.replace(settings, max_epochs=30, patience=6, lr=0.03)
+    settings = dataclasses.replace(settings, max_epochs=30, patience_steps=24, lr=0.03)
     fitted = run(small(), [0, 1], 40, data, settings)
     assert any(curve.best_epoch < curve.epochs for curve in fitted.curves)
     everything = torch.arange(len(data["validation"]))
@@ -113,7 +113,7 @@ def test_scores_do_not_depend_on_the_batch_size(data, settings: TrainSettings) -
 
 
 def test_evaluations_are_spaced_and_the_last_epoch_is_evaluated(data, settings: TrainSettings) -> None:
-    fitted = run(small(), [0], 50, data, dataclasses.replace(settings, eval_every=3, max_epochs=7, patience=9))
+    fitted = run(small(), [0], 50, data, dataclasses.replace(settings, eval_every=3, max_epochs=7, patience_steps=36))
     assert fitted.curves[0].epoch == [0, 3, 6, 7]
 
 

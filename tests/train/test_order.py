@@ -31,9 +31,9 @@ def test_batches_are_equal_and_passes_visit_nearly_everything(n: int, batch_size
 
 
 SETTINGS = TrainSettings(
-    lr=1.0, betas=(0.9, 0.99), weight_decay=0, warmup_steps=0, batch_size=8, max_epochs=1, patience=1,
-    min_improvement_bits=0, eval_every=1, min_epoch_steps=1, crop_padding=0, precision="float32", eval_batch_size=8,
-    stack="all", checkpoint_every_s=120.0,
+    lr=1.0, betas=(0.9, 0.99), weight_decay=0, warmup_steps=0, batch_size=8, max_epochs=1, patience_steps=1,
+    plateau_steps=0, min_improvement_bits=0, eval_every=1, min_epoch_steps=1, crop_padding=0, precision="float32",
+    eval_batch_size=8, stack="all", checkpoint_every_s=120.0,
 )  # fmt: skip
 
 
