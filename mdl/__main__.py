@@ -16,12 +16,17 @@ from train.run import read_result
 from train.settings import TrainSettings
 
 
+def _job(config: Mapping[str, Any]) -> Job:
+    ChunkSettings(**config["mdl"])  # refuses what it does not like before anything is loaded
+    return Job.from_config("mdl", config)
+
+
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
-    return carry_out(Job.from_config("mdl", config), load, prequential, axes=AXES, group=group)
+    return carry_out(_job(config), load, prequential, axes=AXES, group=group)
 
 
 def directory(config: Mapping[str, Any]) -> Path:
-    return Job.from_config("mdl", config).run().directory
+    return _job(config).run().directory
 
 
 def headline(result: Mapping[str, Any]) -> str:

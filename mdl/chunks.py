@@ -15,16 +15,28 @@ class ChunkSettings:
     """Options of `conf/mdl`.
 
     Args:
-        num_chunks: number m of training sizes.
+        num_chunks: number m >= 2 of training sizes.
         min_chunk: first training size; None for 1,024 (the paper's) or a 47th of the training set,
             whichever is less.
         order: in which the sizes are trained, smallest or largest first; results are the same, so that it
             is no part of a run's identity.
+
+    Raises:
+        ValueError: fewer than two training sizes, or an empty first one.
     """
 
     num_chunks: int
     min_chunk: int | None
     order: Literal["smallest_first", "largest_first"]
+
+    def __post_init__(self) -> None:
+        if self.num_chunks < 2:
+            raise ValueError(
+                f"mdl.num_chunks={self.num_chunks}: must be at least 2, as each chunk's labels are coded by a network "
+                "trained on those before; for one training on everything: python -m train"
+            )
+        if self.min_chunk is not None and self.min_chunk < 1:
+            raise ValueError(f"mdl.min_chunk={self.min_chunk}: must be at least 1, or null for the default")
 
 
 def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:
@@ -39,16 +51,13 @@ def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:
     first = settings.min_chunk
     if first is None:
         first = max(1, min(_PAPER_MIN_CHUNK, total // _MIN_CHUNK_SHARE))
-    if m < 1 or first < 1:
-        raise ValueError(f"mdl.num_chunks={m} and mdl.min_chunk={first} must be at least 1")
     if m * first > total:
+        remedies = (("mdl.num_chunks", total // first, 2), ("mdl.min_chunk", total // m, 1))
         raise ValueError(
             f"mdl.num_chunks={m} chunks of at least min_chunk={first} examples need {m * first:,} training examples, "
-            f"but there are {total:,}: set mdl.num_chunks to at most {total // first or 1}"
-            + (f" or mdl.min_chunk to at most {total // m}" if total >= m else "")
+            f"but there are {total:,}: "
+            + " or ".join(f"set {key} to at most {most}" for key, most, least in remedies if most >= least)
         )
-    if m == 1:
-        return [total]
     ratio = _ratio(total / first, m)
     parts = [math.floor(first * ratio**i) for i in range(m)]
     parts[-1] = total - sum(parts[:-1])

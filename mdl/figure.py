@@ -42,8 +42,6 @@ def _learning_curves(ax: Axes, runs: Mapping[str, Mapping[str, Any]], columns: S
         points = [point for point in runs[column]["curve"] if point["ce_next_bits"] is not None]
         sizes = [point["n"] for point in points]
         losses = np.array([point["ce_next_bits"] for point in points])
-        if not sizes:  # a single chunk predicts no other
-            continue
         middle = losses.mean(1)
         spread = losses.std(1, ddof=1) if losses.shape[1] > 1 else np.zeros_like(middle)
         line = colour(column, columns)

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 # Okabe & Ito's palette.
 ERASER_COLOURS = {
@@ -49,6 +51,15 @@ def chance_line(ax: Axes, bits: float, label: str) -> None:
         f"{label}, {bits:.2f} bits", (0.99, bits), xycoords=("axes fraction", "data"), xytext=(0, 3),
         textcoords="offset points", ha="right", va="bottom", color="#777777", fontsize=9,
     )  # fmt: skip
+
+
+def epoch_axis(ax: Axes, last: float) -> None:
+    """Logarithmic in epoch + 1 up to the `last` epoch, so that epoch 0 is on it and no curve has a kink."""
+    steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
+    ax.set_xscale("function", functions=(np.log1p, np.expm1))
+    ax.set_xticks([0, *(step for step in steps if step <= last)])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
+    ax.set_xlim(0, max(last, 1))
 
 
 def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:

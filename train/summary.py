@@ -10,7 +10,6 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 from rich import box
 from rich.table import Table
 
@@ -19,7 +18,7 @@ from erasure.storage import write_text
 from train.compare import DIFFERENCES, Difference, Grid, Spread, differences
 from train.example_bits import final_difference
 from train.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
-from train.style import STYLE, chance_line, colour, shared_legend
+from train.style import STYLE, chance_line, colour, epoch_axis, shared_legend
 
 _COLUMNS = {
     "test loss": "loss_bits",
@@ -103,15 +102,13 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
         figure = Figure(figsize=(max(6.0, 4.7 * wide), 3.7 * tall + 0.4), layout="constrained")
         axes = [figure.add_subplot(tall, wide, i + 1) for i in range(len(grid.rows))]
         for row, ax in zip(grid.rows, axes, strict=True):
-            for column in (c for c in grid.columns if c in grid.cells[row]):
-                result = grid.cells[row][column]
+            runs = {column: grid.cells[row][column] for column in grid.columns if column in grid.cells[row]}
+            for column, result in runs.items():
                 _curves(ax, runs_dir / result["run_id"] / "curves.csv", column, colour(column, grid.columns))
-            entropy = next(iter(grid.cells[row].values()))["label_entropy_bits"]
+            entropy = next(iter(runs.values()))["label_entropy_bits"]
             chance_line(ax, entropy, "label entropy")
             ax.set(title=row, xlabel="epoch", ylabel="loss (bits per label)")
-            ax.set_xscale("symlog", linthresh=10)
-            ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
-            ax.set_xlim(left=0)
+            epoch_axis(ax, max(max(result["epochs"]) for result in runs.values()))
             ax.set_ylim(bottom=0)
         shared_legend(figure, axes)
         figure.savefig(path)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import NullFormatter
 
 from conf.groups import keys as read_keys
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.groups import Block, Cell, Row
 from scripts.report.read import KNOWN
 from train.loss_curves import LossCurve
-from train.style import chance_line, shared_legend
+from train.style import chance_line, epoch_axis, shared_legend
 
 MAX_ROWS = 24  # models in an overview
 MAX_FIGURES = 8  # of one kind; a figure takes a second
@@ -189,19 +189,10 @@ def _loss_figure(block: Block, rows: Sequence[Row], colours: Colours) -> Figure:
         chance_line(ax, math.log2(_classes(row)), "uniform code")
         ax.set_title(row.label, fontsize=10, wrap=True)
         ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
-        _epoch_axis(ax, max(curve.epochs[-1] for cell in row.cells.values() for curve in cell.curves.values()))
+        epoch_axis(ax, max(curve.epochs[-1] for cell in row.cells.values() for curve in cell.curves.values()))
         ax.set_ylim(0, max(1.12 * math.log2(_classes(row)), ax.get_ylim()[1]))
     shared_legend(figure, axes)
     return figure
-
-
-def _epoch_axis(ax: Axes, last: float) -> None:
-    """Logarithmic, with epoch 0 on it."""
-    steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
-    ax.set_xscale("function", functions=(np.log1p, np.expm1))
-    ax.set_xticks([0, *(step for step in steps if step <= last)])
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
-    ax.set_xlim(0, last)
 
 
 def _classes(row: Row) -> int:

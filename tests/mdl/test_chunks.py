@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mdl.__main__ import VERB
 from mdl.chunks import ChunkSettings, chunk_sizes
 
 
@@ -13,14 +14,14 @@ def sizes(total: int, num_chunks: int, min_chunk: int | None) -> list[int]:
     return chunk_sizes(total, ChunkSettings(num_chunks=num_chunks, min_chunk=min_chunk, order="smallest_first"))
 
 
-@given(total=st.integers(1, 10**6), num_chunks=st.integers(1, 40), min_chunk=st.integers(1, 2000))
+@given(total=st.integers(1, 10**6), num_chunks=st.integers(2, 40), min_chunk=st.integers(1, 2000))
 def test_parts_sum_to_the_dataset_and_never_shrink(total: int, num_chunks: int, min_chunk: int) -> None:
     assume(num_chunks * min_chunk <= total)
     made = sizes(total, num_chunks, min_chunk)
     parts = [after - before for before, after in itertools.pairwise([0, *made])]
     assert len(made) == num_chunks
     assert made[-1] == sum(parts) == total
-    assert parts[0] == min_chunk or num_chunks == 1
+    assert parts[0] == min_chunk
     assert all(a <= b for a, b in itertools.pairwise(parts))
     # geometric up to rounding: part i is within one of first * ratio^i, the last takes what is left
     ratio = (parts[-2] / parts[0]) ** (1 / (num_chunks - 2)) if num_chunks > 2 else None
@@ -40,17 +41,25 @@ def test_the_papers_sizes() -> None:
 def test_a_small_dataset_gets_a_small_first_chunk() -> None:
     assert sizes(1295, 10, None)[0] == 27
     assert sizes(48_976, 10, None)[0] == 1024
-    assert sizes(1295, 1, None) == [1295]
 
 
 def test_sizes_that_do_not_fit_say_which_would() -> None:
     with pytest.raises(
-        ValueError, match="mdl.num_chunks=500 .* need 13,500 .* there are 1,295: .* at most 47 or .* at most 2"
+        ValueError,
+        match="mdl.num_chunks=500 .* need 13,500 .* there are 1,295: .* at most 47 or set mdl.min_chunk to at most 2$",
     ):
         sizes(1295, 500, None)
-    with pytest.raises(ValueError, match="mdl.num_chunks to at most 1$"):
-        sizes(5, 10, 5)
-    with pytest.raises(ValueError, match="must be at least 1"):
-        sizes(100, 0, None)
+    with pytest.raises(ValueError, match="there are 5: set mdl.min_chunk to at most 2$"):
+        sizes(5, 2, 5)
     sizes(1295, 47, None)
     sizes(1295, 500, 2)
+
+
+@pytest.mark.parametrize("option", ["num_chunks=1", "num_chunks=0", "num_chunks=-3", "min_chunk=0"])
+def test_no_code_of_one_chunk_is_begun(command, tmp_path, option: str) -> None:
+    """One chunk trained, printed log2 k and crashed; none was refused only once the data was loaded."""
+    outcome = command(VERB, f"mdl.{option}")
+    assert outcome.code == 2
+    assert f"mdl.{option}: must be at least" in outcome.err
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "cache").exists()

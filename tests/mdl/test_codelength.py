@@ -10,7 +10,7 @@ from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import online_code_bits, paper_units
 
 
-@given(total=st.integers(100, 10**5), k=st.integers(2, 100), num_chunks=st.integers(1, 10))
+@given(total=st.integers(100, 10**5), k=st.integers(2, 100), num_chunks=st.integers(2, 10))
 def test_a_model_at_chance_costs_exactly_the_uniform_code(total: int, k: int, num_chunks: int) -> None:
     sizes = chunk_sizes(total, ChunkSettings(num_chunks=num_chunks, min_chunk=None, order="smallest_first"))
     bits = online_code_bits(sizes, [math.log2(k)] * (num_chunks - 1), k)
