@@ -8,7 +8,7 @@ from typing import Any
 from conf import cli
 from mdl.chunks import ChunkSettings
 from mdl.prequential import AXES, prequential
-from train.compare import Spread, arrange
+from train.compare import Spread, arrange, by_setting
 from train.drawn import drawn_once
 from train.job import Job, carry_out, load
 from train.logger import LoggerSettings
@@ -47,10 +47,11 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only["run_id"]:
             results = [control.result, only]
-    grid = arrange(results)
-    print_table(grid)
-    tables = write_tables(grid, directory)
-    figure = drawn_once(functools.partial(draw, grid), directory / "comparison.png", results)
+    grids = by_setting(results)
+    for setting, grid in grids.items():
+        print_table(grid, setting)
+    tables = write_tables(grids, directory)
+    figure = drawn_once(functools.partial(draw, arrange(results)), directory / "comparison.png", results)
     print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
 
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from mdl.table import MEASURES
 from train.compare import Grid
-from train.style import STYLE, chance_line, colour, shared_legend
+from train.style import STYLE, chance_line, colour, shared_legend, wrapped
 
 
 def draw(grid: Grid, path: Path) -> Path:
@@ -55,7 +55,7 @@ def _learning_curves(ax: Axes, runs: Mapping[str, Mapping[str, Any]], columns: S
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
     ax.set_ylim(0, max(1.1 * chance, ax.get_ylim()[1]))
-    ax.set(title=title, xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
+    ax.set(title=wrapped(title, 4.0), xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
 
 
 def _differences(ax: Axes, grid: Grid) -> None:
@@ -81,7 +81,7 @@ def _differences(ax: Axes, grid: Grid) -> None:
                 va="center", fontsize=9, color="#333333",
             )  # fmt: skip
     ax.axvline(0, color="#333333", linewidth=1)
-    ax.set_yticks(range(len(grid.rows)), list(grid.rows))
+    ax.set_yticks(range(len(grid.rows)), [wrapped(row, 1.8) for row in grid.rows])
     ax.set_ylim(len(grid.rows) - 0.4, -0.6)
     ax.margins(x=0.35)
     ax.grid(axis="y", visible=False)

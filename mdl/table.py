@@ -104,9 +104,9 @@ def _texts(grid: Grid) -> Iterator[tuple[str, list[list[str]]]]:
         yield row, [[text(cell) for _, _, text in _LINES] if cell else ["not run"] for cell in found]
 
 
-def print_table(grid: Grid) -> None:
-    """The table on stdout."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def print_table(grid: Grid, setting: str) -> None:
+    """The table of one setting on stdout."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=setting, title_justify="left")
     table.add_column("dataset · model", no_wrap=True)
     for column in grid.columns:
         table.add_column(column, no_wrap=True)
@@ -149,21 +149,30 @@ def print_run(result: Mapping[str, Any]) -> None:
         )
 
 
-def write_tables(grid: Grid, directory: Path) -> list[Path]:
-    """table.md, as on the terminal, and table.csv, one line per run with every number unrounded."""
-    markdown = [f"| dataset · model | {' | '.join(grid.columns)} |", "| --- " * (len(grid.columns) + 1) + "|"]
-    names = "<br>".join(name for name, _, _ in _LINES)
-    for row, cells in _texts(grid):
-        markdown.append(f"| {row}<br>{names} | {' | '.join('<br>'.join(['', *lines]) for lines in cells)} |")
+def write_tables(grids: Mapping[str, Grid], directory: Path) -> list[Path]:
+    """table.md, as on the terminal, and table.csv, one line per run with every number unrounded; `grids` by setting."""
+    markdown = [line for setting, grid in grids.items() for line in (f"## {setting}", "", *_markdown(grid), "")]
     paths = [directory / "table.md", directory / "table.csv"]
-    write_text(paths[0], "\n".join([*markdown, "", _CAPTION, ""]))
+    write_text(paths[0], "\n".join([*markdown, _CAPTION, ""]))
     text = io.StringIO()
-    records = [_record(*place, cell) for place, cell in cells_of(grid).items()]
+    records = [
+        {"setting": setting, **_record(*place, cell)}
+        for setting, grid in grids.items()
+        for place, cell in cells_of(grid).items()
+    ]
     writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     write_text(paths[1], text.getvalue())
     return paths
+
+
+def _markdown(grid: Grid) -> Iterator[str]:
+    yield f"| dataset · model | {' | '.join(grid.columns)} |"
+    yield "| --- " * (len(grid.columns) + 1) + "|"
+    names = "<br>".join(name for name, _, _ in _LINES)
+    for row, cells in _texts(grid):
+        yield f"| {row}<br>{names} | {' | '.join('<br>'.join(['', *lines]) for lines in cells)} |"
 
 
 def _record(row: str, column: str, cell: Cell) -> dict[str, Any]:

@@ -78,13 +78,20 @@ def write_run(
     model: str = "mlp",
     options: dict[str, Any] | None = None,
     *,
-    lr: float = 1e-3,
+    preset: str = "paper",
+    lr: float | None = None,
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
     **changes: Any,
 ) -> Run:
     """One made-up run with a plausible result, its curves, and its configuration; `changes` of result.json's keys."""
-    config = _config(verb, dataset, eraser, model, options or {}, lr, seeds, root)
-    run = Run(root, run_id(verb, {key: config[key] for key in ("dataset", "eraser", "model", "train", "seeds")}))
+    changed = {} if lr is None else {"lr": lr}
+    config = _config(verb, dataset, eraser, model, options or {}, preset, changed, seeds, root)
+    run = Run(
+        root,
+        run_id(
+            verb, {key: config[key] for key in ("dataset", "eraser", "model", "train", "mdl", "seeds") if key in config}
+        ),
+    )
     draw = random.Random(run.id)
     sizes = [1024, 4096, 15000, 48976]
     scale = 1 + 0.15 * math.log2(128 / config["model"].get("width", 128)) + _COST_BITS.get(eraser, 0.5)
@@ -128,7 +135,8 @@ def _config(
     eraser: str,
     model: str,
     options: dict[str, Any],
-    lr: float,
+    preset: str,
+    changed: dict[str, Any],
     seeds: Sequence[int],
     root: Path,
 ) -> dict[str, Any]:
@@ -140,9 +148,9 @@ def _config(
 
     chosen = {"dataset": section("dataset", dataset), "eraser": section("eraser", eraser)}
     chosen["dataset"] |= {"normalize": "zscore"} if dataset == "cifar10" else {}
-    config = {**chosen, "model": section("model", model) | options, "train": keys("train", "paper") | {"lr": lr}}
+    config = {**chosen, "model": section("model", model) | options, "train": keys("train", preset) | changed}
     config |= {"seeds": list(seeds), "dtype": "float32", "runs_dir": str(root), "cache_dir": "cache", "device": "cpu"}
-    return config | ({"mdl": keys("mdl", "paper")} if verb == "mdl" else {})
+    return config | ({"mdl": keys("mdl", preset)} if verb == "mdl" else {})
 
 
 def _curves(n: int, seeds: Sequence[int], bits: Sequence[float], draw: random.Random) -> list[list[Any]]:

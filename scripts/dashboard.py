@@ -25,7 +25,7 @@ from erasure.storage import write_text
 from mdl.backfire import backfire
 from mdl.table import MEASURES
 from scripts.report.read import read_runs
-from train.compare import Grid, Spread, arrange
+from train.compare import Grid, Spread, by_setting
 from train.compare import differences as compare
 
 Results = Sequence[Mapping[str, Any]]
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build(results: Results, entity: str, project: str, group: str | None) -> tuple[ws.Workspace, wr.Report]:
     """Workspace and report about finished runs of `python -m mdl`."""
     models = list(dict.fromkeys(str(result["config"]["model"]["name"]) for result in results))
-    tables = dict(differences(arrange(results)))
+    tables = {title: table for place in by_setting(results).items() for title, table in differences(*place)}
     wanted = [expr.Metric("Group") == group] if group else []
     workspace = ws.Workspace(
         entity=entity,
@@ -142,8 +142,8 @@ def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
     )
 
 
-def differences(grid: Grid) -> Iterator[tuple[str, str]]:
-    """Two Markdown tables by title: codelength against the control, and the runs that end below it."""
+def differences(setting: str, grid: Grid) -> Iterator[tuple[str, str]]:
+    """Of one setting two Markdown tables by title: codelength against the control, and the runs that end below it."""
     lines, below = [], []
     found = compare(grid, MEASURES)
     for row, cells in grid.cells.items():
@@ -159,9 +159,12 @@ def differences(grid: Grid) -> Iterator[tuple[str, str]]:
             if crossed.size is not None:
                 remark = "backfires" if crossed.backfires else "not significantly"
                 below.append([row, eraser, f"{gap}", f"{crossed.size:,}", remark])
-    yield "Differences to control", _table(["dataset · model", "eraser", "bits per label", "Δ to control"], lines)
+    yield (
+        f"Differences to control, {setting}",
+        _table(["dataset · model", "eraser", "bits per label", "Δ to control"], lines),
+    )
     headings = ["dataset · model", "eraser", "Δ of final loss (bits)", "below control from n =", ""]
-    yield "Backfiring", _table(headings, below) if below else "No erased run ends below its control."
+    yield f"Backfiring, {setting}", _table(headings, below) if below else "No erased run ends below its control."
 
 
 def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from conf import cli
-from train.compare import Spread, arrange
+from train.compare import Spread, arrange, by_setting
 from train.drawn import drawn_once
 from train.job import Job, carry_out, load
 from train.logger import LoggerSettings
@@ -30,11 +30,12 @@ def headline(result: Mapping[str, Any]) -> str:
 
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Table of final losses and figure of loss curves, printed and written to `directory`."""
-    from train.summary import draw, print_table, write_table
+    from train.summary import draw, print_table, write_tables
 
-    grid = arrange(results)
-    print_table(grid)
-    table = write_table(grid, directory / "table.md")
+    grids, grid = by_setting(results), arrange(results)
+    for setting, own in grids.items():
+        print_table(own, setting)
+    table = write_tables(grids, directory / "table.md")
     runs_dir = Path(results[0]["config"]["runs_dir"])
     figure = drawn_once(functools.partial(draw, grid, runs_dir), directory / "loss_curves.png", results)
     print(f"figure: {figure}\ntable: {table}")

@@ -1,8 +1,6 @@
 """Runs side by side: rows of datasets and models, columns of erasers, differences paired by seed."""
 
 import math
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
@@ -11,6 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
+
+from train.labels import labels, setting, written_setting
 
 Result = Mapping[str, Any]
 Array = NDArray[np.floating]
@@ -24,9 +24,7 @@ DIFFERENCES = (
     f"the table, gives p ≤ {LEVEL}: it speaks of other seeds, not of other test examples."
 )
 
-_PAIRED = ("dataset", "model", "train", "mdl", "sample_info", "seeds", "dtype")  # all that a run and its control share
-
-_PLAIN = re.compile(r"^(model|eraser|sample_info)\.")  # sections that an option's name says
+_PAIRED = ("dataset", "model", "sample_info", "seeds")  # with the setting, all that a run and its control share
 
 
 @dataclass(frozen=True)
@@ -158,9 +156,10 @@ def differences(grid: Grid, measures: Mapping[str, Measure]) -> dict[tuple[str, 
 def arrange(results: Sequence[Result]) -> Grid:
     """Arrange runs by dataset and model (rows) and eraser (columns), control first.
 
-    A label is the part's name, and whatever options vary among the runs that share the name.
+    A label is the part's name, and the fewest options that tell it from the others that share the name.
     """
-    rows = labels([{key: r["config"].get(key) for key in _PAIRED} for r in results], ("dataset", "model"))
+    described = [{key: r["config"].get(key) for key in _PAIRED} | {"setting": setting(r["config"])} for r in results]
+    rows = labels(described, ("dataset", "model"))
     columns = labels([{"eraser": r["config"]["eraser"]} for r in results], ("eraser",))
     cells: dict[str, dict[str, Result]] = {}
     for row, column, result in zip(rows, columns, results, strict=True):
@@ -169,40 +168,9 @@ def arrange(results: Sequence[Result]) -> Grid:
     return Grid(list(cells), ordered, cells)
 
 
-def labels(descriptions: Sequence[Mapping[str, Any]], named: Sequence[str]) -> list[str]:
-    """A label for each description: the names of its `named` parts, and the options that vary among namesakes."""
-    flat = [_flatten(description) for description in descriptions]
-    names = [" · ".join(f[f"{part}.name"] for part in named) for f in flat]
-    seen: dict[tuple[str, str], Counter[str]] = {}  # name and option -> how often it has each value
-    for name, own in zip(names, flat, strict=True):
-        for key, value in own.items():
-            seen.setdefault((name, key), Counter())[repr(value)] += 1
-    counts = Counter(names)
-    written = []
-    for name, own in zip(names, flat, strict=True):
-        varying = [k for k, v in own.items() if _tells(k, repr(v), seen[name, k], counts[name])]
-        options = ", ".join(f"{_PLAIN.sub('', key)}={_written(own[key])}" for key in varying)
-        written.append(f"{name} ({options})" if options else name)
-    return written
-
-
-def _tells(key: str, value: str, seen: Counter[str], namesakes: int) -> bool:
-    """Whether an option is part of a label: not if all have the same; of sample_info's many, not what most have."""
-    most, count = seen.most_common(1)[0]
-    if count == namesakes:
-        return False
-    return not (key.startswith("sample_info.") and value == most and 2 * count > namesakes)
-
-
-def _written(value: Any) -> Any:
-    """10, not 10.0, where an option may be a fraction."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {prefix: value}
-    flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        flat |= _flatten(inner, f"{prefix}.{key}" if prefix else str(key))
-    return flat
+def by_setting(results: Sequence[Result]) -> dict[str, Grid]:
+    """A grid for each way in which runs were trained and coded (`setting`): their numbers share no column."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        found.setdefault(written_setting(result["config"]), []).append(result)
+    return {written: arrange(own) for written, own in found.items()}

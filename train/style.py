@@ -1,5 +1,6 @@
 """How figures look: one colour per eraser everywhere, safe for colour-blind readers."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +54,11 @@ def chance_line(ax: Axes, bits: float, label: str) -> None:
     )  # fmt: skip
 
 
+def wrapped(text: str, inches: float) -> str:
+    """Text broken into lines that fit, at the fonts' usual size."""
+    return textwrap.fill(text, max(12, int(11 * inches)), break_on_hyphens=False)
+
+
 def epoch_axis(ax: Axes, last: float) -> None:
     """Logarithmic in epoch + 1 up to the `last` epoch, so that epoch 0 is on it and no curve has a kink."""
     steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
@@ -67,8 +73,8 @@ def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     handles: dict[str, Any] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    entry_inches = 0.6 + 0.09 * max(map(len, handles), default=0)
+            handles.setdefault(wrapped(label, 0.8 * figure.get_figwidth()), handle)
+    entry_inches = 0.6 + 0.09 * max((len(line) for label in handles for line in label.split("\n")), default=0)
     rows = -(-len(handles) // max(1, min(6, int(figure.get_figwidth() / entry_inches))))
     columns = -(-len(handles) // rows)
     names = list(handles)

@@ -18,7 +18,7 @@ from erasure.storage import write_text
 from train.compare import DIFFERENCES, Difference, Grid, Spread, differences
 from train.example_bits import final_difference
 from train.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
-from train.style import STYLE, chance_line, colour, epoch_axis, shared_legend
+from train.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
 
 _COLUMNS = {
     "test loss": "loss_bits",
@@ -48,9 +48,9 @@ _HEADINGS = (
 )
 
 
-def print_table(grid: Grid) -> None:
-    """One line per run on stdout."""
-    table = Table(box=box.SIMPLE_HEAD)
+def print_table(grid: Grid, setting: str) -> None:
+    """One line per run of one setting on stdout."""
+    table = Table(box=box.SIMPLE_HEAD, title=setting, title_justify="left")
     for heading in _HEADINGS:
         table.add_column(heading)
     for cells in _lines(grid):
@@ -60,10 +60,13 @@ def print_table(grid: Grid) -> None:
     output.print(_CAPTION, style="dim", highlight=False)
 
 
-def write_table(grid: Grid, path: Path) -> Path:
-    """The same as Markdown."""
-    rows = [_HEADINGS, ["---"] * len(_HEADINGS), *_lines(grid)]
-    write_text(path, "\n".join(f"| {' | '.join(row)} |" for row in rows) + f"\n\n{_CAPTION}\n")
+def write_tables(grids: Mapping[str, Grid], path: Path) -> Path:
+    """The same as Markdown; `grids` by setting."""
+    lines = []
+    for setting, grid in grids.items():
+        rows = [_HEADINGS, ["---"] * len(_HEADINGS), *_lines(grid)]
+        lines += [f"## {setting}", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
+    write_text(path, "\n".join([*lines, _CAPTION, ""]))
     return path
 
 
@@ -107,7 +110,7 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
                 _curves(ax, runs_dir / result["run_id"] / "curves.csv", column, colour(column, grid.columns))
             entropy = next(iter(runs.values()))["label_entropy_bits"]
             chance_line(ax, entropy, "label entropy")
-            ax.set(title=row, xlabel="epoch", ylabel="loss (bits per label)")
+            ax.set(title=wrapped(row, 4.0), xlabel="epoch", ylabel="loss (bits per label)")
             epoch_axis(ax, max(max(result["epochs"]) for result in runs.values()))
             ax.set_ylim(bottom=0)
         shared_legend(figure, axes)

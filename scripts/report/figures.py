@@ -15,8 +15,9 @@ from conf.groups import keys as read_keys
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.groups import Block, Cell, Row
 from scripts.report.read import KNOWN
+from train.labels import labels
 from train.loss_curves import LossCurve
-from train.style import chance_line, epoch_axis, shared_legend
+from train.style import chance_line, epoch_axis, shared_legend, wrapped
 
 MAX_ROWS = 24  # models in an overview
 MAX_FIGURES = 8  # of one kind; a figure takes a second
@@ -29,7 +30,8 @@ def block_drawings(blocks: Sequence[Block], colours: Colours) -> tuple[list[Draw
     scaled = [(b, o, p) for b in blocks if b.verb == "mdl" for o in ("width", "depth") if (p := scaling_panels(b, o))]
     whole = [(block, model, rows) for block in blocks for model, rows in _with_curves(block).items()]
     jobs = []
-    for block in [block for block in blocks if block.verb == "mdl"][:MAX_FIGURES]:
+    coded = [block for block in blocks if block.verb == "mdl"]
+    for block in coded[:MAX_FIGURES]:
         names = [row.label for row in block.rows[MAX_ROWS:]]
         jobs.append(Drawing(f"{block.name}-codelengths", names, lambda b=block: _overview(b, colours)))
     for block, option, panels in scaled[:MAX_FIGURES]:
@@ -39,9 +41,21 @@ def block_drawings(blocks: Sequence[Block], colours: Colours) -> tuple[list[Draw
         names = [row.label for row in rows[MAX_PANELS:]]
         name = f"{block.name}-{model}-loss-curves"
         jobs.append(Drawing(name, names, lambda b=block, r=rows: _loss_figure(b, r, colours)))
-    left_out = [f"figure {b.name}-over-{o}: left out" for b, o, _ in scaled[MAX_FIGURES:]]
+    left_out = [f"figure {block.name}-codelengths: left out" for block in coded[MAX_FIGURES:]]
+    left_out += [f"figure {b.name}-over-{o}: left out" for b, o, _ in scaled[MAX_FIGURES:]]
     left_out += [f"figure {block.name}-{model}-loss-curves: left out" for block, model, _ in whole[MAX_FIGURES:]]
-    return jobs, left_out
+    return jobs, left_out + [line for block in blocks for line in _not_drawn(block)]
+
+
+def _not_drawn(block: Block) -> Iterator[str]:
+    """A line on the points and curves that figures of a block have no numbers for."""
+    cells = [(row, cell) for row in block.rows for cell in row.cells.values() if cell.runs]
+    alone = [f"{row.label}, {cell.eraser}" for row, cell in cells if block.verb == "mdl" and not row.compared(cell)]
+    bare = [f"{row.label}, {cell.eraser}" for row, cell in cells if not set(cell.seeds) <= set(cell.curves)]
+    for what, which in (("increase over control, no control with its seeds", alone), ("loss curve of all seeds", bare)):
+        if which:
+            more = f" and {len(which) - 3} more" if len(which) > 3 else ""
+            yield f"figures of {block.name}: without {what}: {'; '.join(which[:3])}{more}"
 
 
 def _with_curves(block: Block) -> dict[str, list[Row]]:
@@ -65,29 +79,31 @@ def scaling_panels(block: Block, option: str) -> dict[str, list[Row]]:
     panels: dict[str, list[Row]] = {}
     for row in block.rows:
         if isinstance(row.config["model"].get(option), int):
-            panels.setdefault(json.dumps(_without(row.config, option), sort_keys=True), []).append(row)
+            panels.setdefault(json.dumps(_without(row, option), sort_keys=True), []).append(row)
     several = (rows for rows in panels.values() if len(rows) > 1)
     kept = sorted(several, key=lambda rows: (len(_unlike_base(rows[0]) - {option, "activation"}), -len(rows)))
-    titles: dict[str, list[Row]] = {}
-    for rows in kept:
-        model = rows[0].config["model"]
-        fixed = [f"{k}={model[k]}" for k in ("width", "depth") if k in model and k != option]
-        title = ", ".join([model["name"], *([model["activation"]] if "activation" in model else []), *fixed])
-        while title in titles:  # rows that differ in something else, such as the learning rate
-            title += "′"
-        titles[title] = sorted(rows, key=lambda row: row.config["model"][option])
-    return titles
+    titles = [_title(rows[0].config["model"], option) for rows in kept]
+    if len(set(titles)) < len(titles):  # they differ in something else
+        titles = labels([{"model": _without(rows[0], option)} for rows in kept], ("model",))
+    by_size = (sorted(rows, key=lambda row: row.config["model"][option]) for rows in kept)
+    return dict(zip(titles, by_size, strict=True))
 
 
-def _without(config: Mapping[str, Any], option: str) -> dict[str, Any]:
-    model = {key: value for key, value in config["model"].items() if key != option}
-    return {"model": model} | {key: config.get(key) for key in ("train", "mdl", "dtype")}
+def _title(model: Mapping[str, Any], option: str) -> str:
+    fixed = [f"{k}={model[k]}" for k in ("width", "depth") if k in model and k != option]
+    return ", ".join([model["name"], *([model["activation"]] if "activation" in model else []), *fixed])
+
+
+def _without(row: Row, option: str) -> dict[str, Any]:
+    return {key: value for key, value in row.config["model"].items() if key != option}
 
 
 def _overview(block: Block, colours: Colours) -> Figure:
     """On the left every codelength, on the right its difference to the control's; a line per model."""
     rows = block.rows[:MAX_ROWS]
-    figure = Figure(figsize=(9.5, 1.6 + 0.55 * len(rows)), layout="constrained")
+    names = [wrapped(row.label, 3.0) for row in rows]
+    lines = sum(name.count("\n") for name in names)
+    figure = Figure(figsize=(9.5, 2.0 + 0.55 * len(rows) + 0.2 * lines), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for i, eraser in enumerate(block.erasers):
         offset = 0.6 * ((i + 0.5) / len(block.erasers) - 0.5)
@@ -103,7 +119,7 @@ def _overview(block: Block, colours: Colours) -> Figure:
                 )  # fmt: skip
     _, right = axes
     right.axvline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-    right.set_yticks(range(len(rows)), [row.label for row in rows])
+    right.set_yticks(range(len(rows)), names)
     right.set_ylim(len(rows) - 0.5, -0.5)
     axes[0].set(xlabel="codelength ± std (bits per label)")
     axes[0].set_xlim(left=0)
@@ -131,7 +147,7 @@ def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> 
             if eraser != "control":
                 _band(axes[1, column], list(_increases(rows, eraser, size)), line, eraser)
         axes[1, column].axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-        axes[0, column].set_title(title)
+        axes[0, column].set_title(wrapped(title, 3.0))
         axes[1, column].set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or blocks)"}[option])
         _log2_axis(axes[1, column], [size(row) for row in rows])
     axes[0, 0].set_ylabel("codelength ± std\n(bits per label)")
@@ -187,7 +203,7 @@ def _loss_figure(block: Block, rows: Sequence[Row], colours: Colours) -> Figure:
         for eraser in (e for e in block.erasers if e in row.cells):
             _loss_curves(ax, row.cells[eraser], colours[eraser], row.lacks(eraser))
         chance_line(ax, math.log2(_classes(row)), "uniform code")
-        ax.set_title(row.label, fontsize=10, wrap=True)
+        ax.set_title(wrapped(row.label, 4.0), fontsize=10)
         ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
         epoch_axis(ax, max(curve.epochs[-1] for cell in row.cells.values() for curve in cell.curves.values()))
         ax.set_ylim(0, max(1.12 * math.log2(_classes(row)), ax.get_ylim()[1]))

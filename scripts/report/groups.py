@@ -1,4 +1,4 @@
-"""Finished runs arranged for comparison: a block per dataset, a row per model, a cell per eraser, pairs by seed."""
+"""Finished runs arranged for comparison: a block per dataset and setting, rows of models, erasers, pairs by seed."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -9,9 +9,10 @@ from typing import Any
 from mdl.backfire import Backfire, backfire
 from scripts.report.check import INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
-from train.compare import Array, Difference, Result, Spread, holm, labels, paired_difference
+from train.compare import Array, Difference, Result, Spread, holm, paired_difference
 from train.example_bits import error_over_examples, read_test_bits
 from train.job import HOW
+from train.labels import labels, setting, written_setting
 from train.loss_curves import LossCurve
 from train.style import ERASER_COLOURS
 
@@ -96,6 +97,10 @@ class Row:
         whole = all(len(found) == len(pair[0]["seeds"]) for found in curves)
         return backfire(*pair, gap, *(curves if whole else ()))
 
+    def compared(self, cell: Cell) -> bool:
+        """Whether the cell is the control, or has one with some of its seeds."""
+        return cell is self.control or self._pair(cell.eraser) is not None
+
     def _both(self, eraser: str) -> tuple[Cell, ...]:
         cell = self.cells.get(eraser)
         if cell is None or self.control is None or cell is self.control or not cell.runs:
@@ -118,10 +123,16 @@ def _test_bits(cell: Cell) -> dict[int, Array]:
 
 @dataclass(eq=False)
 class Block:
-    """One dataset under one verb: what a table compares."""
+    """One dataset under one verb in one setting: what a table compares.
+
+    Attributes:
+        dataset: its label, with what tells the setting from the others there are.
+        setting: how all runs were trained and coded, in full (`written_setting`).
+    """
 
     verb: str
     dataset: str
+    setting: str
     rows: list[Row]
     erasers: list[str]
 
@@ -173,16 +184,14 @@ def arrange(reading: Reading) -> list[Block]:
     Those that score examples are left to `scripts.report.information`.
     """
     runs = [run for run in reading.runs if run.verb != INFORMATION]
-    parts = [_shared(run) for run in runs]
-    datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",))
-    datasets = [_with_normalisation(label, part["dataset"]) for label, part in zip(datasets, parts, strict=True)]
-    by_block: dict[tuple[str, str], list[int]] = {}
-    for i, (run, dataset) in enumerate(zip(runs, datasets, strict=True)):
-        by_block.setdefault((run.verb, dataset.replace("dataset.", "")), []).append(i)
-    return [
-        _block(verb, dataset, [runs[i] for i in members], [parts[i] for i in members], reading.problems)
-        for (verb, dataset), members in sorted(by_block.items())
-    ]
+    parts = [{"dataset": _dataset(run), "setting": setting(run.config)} for run in runs]
+    names = labels(
+        [{"verb": {"name": run.verb}} | part for run, part in zip(runs, parts, strict=True)], ("verb", "dataset")
+    )
+    by_block: dict[str, list[Found]] = {}
+    for run, name in zip(runs, names, strict=True):
+        by_block.setdefault(name, []).append(run)
+    return [_block(name, own, reading.problems) for name, own in sorted(by_block.items())]
 
 
 def _with_normalisation(label: str, dataset: Mapping[str, Any]) -> str:
@@ -192,15 +201,17 @@ def _with_normalisation(label: str, dataset: Mapping[str, Any]) -> str:
     return label if plain else f"{label} (normalize={normalize})"
 
 
-def _block(verb: str, dataset: str, runs: list[Found], parts: list[dict[str, Any]], problems: list[str]) -> Block:
+def _block(name: str, runs: Sequence[Found], problems: list[str]) -> Block:
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
-    names = labels([{key: part[key] for key in part if key != "dataset"} for part in parts], ("model",))
+    names = labels([{"model": run.config["model"]} for run in runs], ("model",))
     rows: dict[str, Row] = {}
-    for run, eraser, name in sorted(zip(runs, erasers, names, strict=True), key=lambda found: -len(found[0].seeds)):
-        row = rows.setdefault(name, Row(name, run.config))
+    for run, eraser, model in sorted(zip(runs, erasers, names, strict=True), key=lambda found: -len(found[0].seeds)):
+        row = rows.setdefault(model, Row(model, run.config))
         _add(row.cells.setdefault(eraser, Cell(eraser)), run, problems)
     ordered = sorted(rows.values(), key=lambda row: _order(row.config["model"], row.label))
-    return Block(verb, dataset, ordered, sorted(set(erasers), key=eraser_order))
+    verb, _, dataset = name.replace("dataset.", "").partition(" · ")
+    shown = _with_normalisation(dataset, runs[0].config["dataset"])
+    return Block(verb, shown, written_setting(runs[0].config), ordered, sorted(set(erasers), key=eraser_order))
 
 
 def _add(cell: Cell, run: Found, problems: list[str]) -> None:
@@ -223,10 +234,8 @@ def _add(cell: Cell, run: Found, problems: list[str]) -> None:
     cell.curves |= {seed: curve for seed, curve in found.items() if seed not in cell.curves}
 
 
-def _shared(run: Found) -> dict[str, Any]:
-    """The sections of a configuration that make a row, without what says how and where."""
-    sections = ("dataset", "model", "train", "mdl", "dtype")
-    return comparable({key: run.config[key] for key in sections if key in run.config})
+def _dataset(run: Found) -> dict[str, Any]:
+    return comparable({"dataset": run.config["dataset"]})["dataset"]
 
 
 def comparable(config: Mapping[str, Any]) -> dict[str, Any]:

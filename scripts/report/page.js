@@ -34,7 +34,7 @@ const COLUMNS = [
   ["incomplete", (r) => r.lacks],
 ];
 const WIDE = new Set(["model", "Table 16 (paper's unit)"]);
-const FILTERS = [["dataset", "dataset"], ["family", "model"], ["eraser", "eraser"], ["verb", "verb"]];
+const FILTERS = [["setting", "setting"], ["dataset", "dataset"], ["family", "model"], ["eraser", "eraser"], ["verb", "verb"]];
 const state = { sort: null, down: false, shown: PAGE, chosen: [] };
 
 function filtered() {
@@ -82,7 +82,7 @@ function swatch({ eraser }) {
 function showTable() {
   const runs = filtered();
   $("results").tBodies[0].replaceChildren(...runs.slice(0, state.shown).map(rowOf));
-  $("count").textContent = `${runs.length.toLocaleString("en")} of ${data.runs.length.toLocaleString("en")} results`;
+  $("count").textContent = `${runs.length.toLocaleString("en")} of ${data.runs.length.toLocaleString("en")} results` + (new Set(data.runs.map((run) => run.setting)).size > 1 ? "; other settings in the menu" : "");
   $("more").hidden = runs.length <= state.shown;
   $("more").textContent = `show ${Math.min(PAGE, runs.length - state.shown)} more`;
   [...$("results").tHead.rows[0].cells].slice(1).forEach((head, i) =>
@@ -197,7 +197,8 @@ function start() {
   const filters = FILTERS.map(([key, label]) => [key, label, [...new Set(data.runs.map((run) => run[key]))].map((value) => [value, value])]);
   filters.push(["incomplete", "completeness", [["whole", "complete"], ["parts", "incomplete"]]]);
   for (const [key, label, values] of filters) {
-    const menu = make("select", { id: "filter-" + key }, make("option", { value: "", textContent: "all" }),
+    const all = key === "setting" ? [] : [make("option", { value: "", textContent: "all" })]; // one at a time: no common column
+    const menu = make("select", { id: "filter-" + key }, ...all,
       ...values.map(([value, textContent]) => make("option", { value, textContent })));
     menu.addEventListener("change", () => { state.shown = PAGE; showTable(); });
     $("filters").append(make("label", {}, label, menu));

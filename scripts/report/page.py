@@ -99,6 +99,7 @@ def entry(block: Block, row: Row, eraser: str, pool: Pool) -> dict[str, Any]:
     """A line of the page's table, and what is shown once it is selected."""
     cell = row.cells.get(eraser)
     shared: dict[str, Any] = {"verb": block.verb, "dataset": block.dataset, "model": row.label, "eraser": eraser}
+    shared["setting"] = block.setting
     shared |= {"family": row.config["model"]["name"], "lacks": row.lacks(eraser)}
     if cell is None:
         return shared

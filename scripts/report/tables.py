@@ -76,9 +76,11 @@ def write_tables(tables: Sequence[Table], directory: Path) -> list[Path]:
 def tables_of(block: Block) -> Iterator[Table]:
     """Codelength in bits, the paper's unit and the final losses: never two units in one column."""
     if block.verb == "mdl":
-        unit = f"Prequential codelength on {block.dataset}, bits per label."
+        unit = f"Prequential codelength on {block.dataset}, bits per label ({block.setting})."
         yield _comparison(block, f"{block.name}-bits", unit, "bits_per_sample", "bits per label")
-        yield _comparison(block, f"{block.name}-paper-unit", f"{block.dataset}, {UNIT}.", "paper", "Σ n·CE / N")
+        yield _comparison(
+            block, f"{block.name}-paper-unit", f"{block.dataset}, {UNIT} ({block.setting}).", "paper", "Σ n·CE / N"
+        )
     yield _final(block)
 
 
@@ -141,8 +143,8 @@ def _numbers(name: str, spread: Spread | None) -> dict[str, Any]:
 
 def _final(block: Block) -> Table:
     caption = (
-        f"Trained on all of {block.dataset}: test loss in bits per label and accuracy; Δ of the test loss; the "
-        "training size and the epoch from which the loss stays below the control's (epochs: its best "
+        f"Trained on all of {block.dataset} ({block.setting}): test loss in bits per label and accuracy; Δ of the "
+        "test loss; the training size and the epoch from which the loss stays below the control's (epochs: its best "
         "so far, in validation); the sharpest fall of the validation loss within "
         f"{DROP_WINDOW_EPOCHS} epochs, and when it began. "
         f"A run backfires that ends significantly below its control. {_MARKS}"

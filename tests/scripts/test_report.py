@@ -42,7 +42,7 @@ def test_a_report_of_both_verbs(runs, tmp_path, capsys) -> None:
     for verb in ("mdl", "train"):
         for eraser in ("control", "leace"):
             for width in (64, 128):
-                small(runs, eraser, verb=verb, options={"width": width})
+                small(runs, eraser, verb=verb, options={"width": width}, seeds=range(5))
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
     assert "8 finished runs" in capsys.readouterr().out
@@ -98,7 +98,7 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
         (odd, "unknown keys in result.json, not shown: flavour"),
     ):
         assert [line for line in lines if run.id in line and expected in line], (expected, lines)
-    rows = {row["eraser"]: row for row in table(tmp_path / "out", "bits") if "0.001" in row["model"]}
+    rows = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits-bits")}
     assert rows["leace"]["incomplete"] == ""
     assert rows["qleace"]["incomplete"] == "unfinished"
     assert rows["qleace"]["bits_per_label_mean"] == ""
@@ -171,6 +171,56 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     found = base.difference("leace", "mdl", "bits_per_sample")
     assert found is not None
     assert found.mean == pytest.approx(sum(expected) / 2)
+
+
+def test_numbers_of_different_settings_share_no_column(runs, tmp_path, capsys) -> None:
+    """Of 3 and of 10 chunks, say; the labels once listed every option, 180 characters of them."""
+    for preset in ("paper", "quick"):
+        for eraser in ("control", "leace"):
+            for width in (64, 128):
+                small(runs, eraser, preset=preset, options={"width": width})
+    small(runs, preset="quick", lr=0.1)
+    out = tmp_path / "out"
+    assert main([str(runs), "--out", str(out)]) == 0
+    blocks = arrange(read_runs([runs]))
+    settings = {block.name: block.setting for block in blocks}
+    assert settings == {
+        "mdl-digits-train-paper": "train=paper, mdl=paper",
+        "mdl-digits-train-quick": "train=quick, mdl=quick",
+        "mdl-digits-train-quick-train.lr-0.1": "train=quick, train.lr=0.1, mdl=quick",
+    }
+    for block in blocks:
+        runs_of = [run for row in block.rows for cell in row.cells.values() for run in cell.runs]
+        assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
+        assert {row.label for row in block.rows} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
+        assert f"({block.setting})" in (out / "tables" / f"{block.name}-bits.tex").read_text()
+    printed = capsys.readouterr().out
+    assert (
+        "mdl-digits-train-quick-train.lr-0.1: without increase over control, no control with its seeds: mlp, leace"
+        in printed
+    )
+
+
+def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn) -> None:
+    """Axes sizes collapsed to zero."""
+    name = "a_network_of_mine_whose_name_says_all_that_there_is_to_say_about_it_and_then_some" * 2
+    for verb in ("mdl", "train"):
+        for eraser in ("control", "leace"):
+            for width in (64, 128):
+                small(runs, eraser, model=name, verb=verb, options={"width": width, "depth": width // 64})
+    assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
+    assert [str(warning.message) for warning in recwarn if "constrained_layout" in str(warning.message)] == []
+
+
+def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("scripts.report.figures.MAX_FIGURES", 1)
+    bare = small(runs, "control")
+    (bare.directory / "curves.csv").unlink()
+    small(runs, "control", preset="quick")
+    assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "figure mdl-digits-train-quick-codelengths: left out" in printed
+    assert "figures of mdl-digits-train-paper: without loss curve of all seeds: mlp, control" in printed
 
 
 def test_runs_of_different_seeds_belong_together(runs) -> None:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from train.compare import LEVEL, Difference, Spread, arrange, bootstrap_error, holm, labels, paired_difference
+from conf.groups import keys
+from train.compare import LEVEL, Difference, Spread, arrange, bootstrap_error, by_setting, holm, paired_difference
 
 
 def result(eraser: dict | None = None, model: dict | None = None, **config):
@@ -111,8 +112,10 @@ def test_spread() -> None:
     assert f"{Spread.of([1.0]):.2f}" == "1.00"
 
 
-def test_labels_leave_out_what_most_runs_share_of_sample_infos_options() -> None:
-    settings = [(300, 0.0), (300, 0.1), (300, 0.0), (1000, 0.0)]
-    runs = [{"model": {"name": "mlp"}, "sample_info": {"examples": n, "noise": noise}} for n, noise in settings]
-    assert labels(runs, ("model",)) == ["mlp", "mlp (noise=0.1)", "mlp", "mlp (examples=1000)"]
-    assert labels(runs[1:3], ("model",)) == ["mlp (noise=0.1)", "mlp (noise=0)"]
+def test_runs_of_different_settings_are_different_tables() -> None:
+    runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
+    grids = by_setting([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
+    assert list(grids) == ["train=default", "train=quick", "train=quick, train.lr=0.5"]
+    assert [list(grid.rows) for grid in grids.values()] == [["digits · mlp"]] * 3
+    assert [list(grid.columns) for grid in grids.values()] == [["control", "leace"], ["control", "leace"], ["control"]]
+    assert list(arrange(runs).rows) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
