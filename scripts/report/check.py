@@ -11,9 +11,10 @@ KEYS = {
     "versions",
 }  # fmt: skip
 INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
+ENDINGS = {"best_epoch", "ended", "untrained", "left_plateau"}
 VERB_KEYS = {
     "mdl": {"final", "sharp_drop", "mdl", "curve", "power_law"},
-    "train": {"final", "sharp_drop", "label_entropy_bits", "epochs"},
+    "train": {"final", "sharp_drop", "label_entropy_bits", "epochs", *ENDINGS},
     INFORMATION: {
         "held_out_size",
         "information",
@@ -25,7 +26,7 @@ VERB_KEYS = {
         "summaries",
     },
 }
-_OPTIONAL = {"sharp_drop"}  # came later
+_OPTIONAL = {"sharp_drop", *ENDINGS}  # came later
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
 
