@@ -1,45 +1,114 @@
 """From an encoded image to an array of pixels, and from many to one tensor."""
 
+import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from itertools import islice
-from typing import IO, Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps
 from torch import Tensor
 
+VERSION = 2  # raise it when the same file gives other pixels: it is part of the identity of all that is decoded
+
 _AT_ONCE = 1024  # images decoded side by side
+_MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}
+_ORIENTATION = 0x0112  # EXIF tag
+_SCAN_END = re.compile(rb"\xff[^\x00\xff]")  # a marker; 0xff among a JPEG's coded values is followed by 0x00
+_RESTARTS = range(0xD0, 0xD8)
+_AFTER_SCAN = {0xC4, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)}  # markers that may end a scan
 
 T = TypeVar("T")
 
 
-def decode(file: Any | IO[bytes], where: str, *, size: int | None, channels: int) -> np.ndarray:
-    """Pixels [H, W, C] of one image file, uint8.
+class _RefusedError(ValueError):
+    """A whole image whose values have no clear meaning as 8-bit grey or colour."""
+
+
+def decode(file: str | Path | bytes, where: str, *, size: int | None, channels: int) -> np.ndarray:
+    """Pixels [H, W, C] of one image file, uint8, turned as its EXIF orientation says.
+
+    Of 16 bits the upper 8 are kept; palettes, CMYK and YCbCr become colours; an alpha channel that hides nothing is
+    dropped.
 
     Args:
-        file: path or open file.
+        file: path, or the file's content.
         where: what to call it in messages.
         size: side in pixels to resize to; None to keep.
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
 
     Raises:
-        ValueError: no image, or one that is cut short.
+        ValueError: no image, or one that is damaged or cut short; transparent pixels; values of no known range.
     """
     try:
-        with Image.open(file) as image:
-            converted = image.convert("RGB" if channels == 3 else "L")
-            if size is not None:
-                converted = converted.resize((size, size), Image.Resampling.BILINEAR)
-            array = np.asarray(converted)
-    except (OSError, UnidentifiedImageError, SyntaxError) as error:
-        raise ValueError(f"{where} cannot be read as an image ({error}): replace or delete it") from error
+        encoded = file if isinstance(file, bytes) else Path(file).read_bytes()
+        _require_whole(encoded)
+        with Image.open(BytesIO(encoded)) as image:
+            image.load()
+            converted = _eight_bits(image).convert("RGB" if channels == 3 else "L")
+        if size is not None:
+            converted = converted.resize((size, size), Image.Resampling.BILINEAR)
+        array = np.asarray(converted)
+    except _RefusedError as error:
+        raise ValueError(f"{where} {error}") from None
+    except Exception as error:  # Pillow's readers raise whatever damaged bytes lead them to
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise ValueError(f"{where} cannot be read as an image ({reason}): replace or delete it") from error
     return array if array.ndim == 3 else array[:, :, None]
 
 
+def _require_whole(encoded: bytes) -> None:
+    """What a container can tell of its damage, and Pillow passes over while it loads."""
+    with Image.open(BytesIO(encoded)) as image:
+        if image.format == "PNG":
+            image.verify()  # the chunks' checksums
+        elif image.format == "JPEG":
+            _require_whole_scans(encoded)
+
+
+def _require_whole_scans(encoded: bytes) -> None:
+    """A JPEG's scans end at markers that may stand there, the last at the end of the image."""
+    position, restarts = 2, False
+    while encoded[position : position + 2] != b"\xff\xd9":
+        marker = encoded[position + 1]
+        restarts |= marker == 0xDD
+        position += 2 + int.from_bytes(encoded[position + 2 : position + 4], "big")
+        while marker == 0xDA:  # coded values follow, up to a marker that does not belong to them
+            found = _SCAN_END.search(encoded, position)
+            if found is None:
+                raise ValueError("it ends early")
+            position, ending = found.start(), encoded[found.start() + 1]
+            if ending in _RESTARTS and restarts:
+                position += 2
+                continue
+            if ending not in _AFTER_SCAN:
+                raise ValueError(f"stray marker {ending:#x} among its coded values")
+            break
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """An image of 8 bits per value whose pixels are all seen."""
+    sixteen = image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG")  # Pillow before 11.3
+    if not sixteen and image.mode not in _MODES:
+        raise _RefusedError(f"has values of mode {image.mode}, whose range is not known: save it with 8 or 16 bits")
+    if image.getexif().get(_ORIENTATION, 1) != 1:
+        image = ImageOps.exif_transpose(image)
+    if sixteen:
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # as Pillow reads 16-bit colours
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        if image.getchannel("A").getextrema()[0] != 255:
+            raise _RefusedError("has transparent pixels: put it on a background")
+    return image
+
+
 def decode_all(items: Iterable[T], read: Callable[[T], np.ndarray], name: Callable[[int], str]) -> Tensor:
-    """One uint8 tensor [n, C, H, W] of images that `read` decodes, in order.
+    """One uint8 tensor [n, C, H, W] of images that `read` decodes, in order; what Pillow warns of is an error.
 
     Args:
         items: what to decode; consumed piece by piece.
@@ -51,7 +120,8 @@ def decode_all(items: Iterable[T], read: Callable[[T], np.ndarray], name: Callab
     """
     parts: list[Tensor] = []
     done, shape = 0, None
-    with ThreadPoolExecutor() as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:  # filters are the whole process's, threads included
+        warnings.filterwarnings("error", module=r"PIL\.")
         for block in _blocks(items):
             arrays = list(pool.map(read, block))
             shape = shape or arrays[0].shape

@@ -1,14 +1,12 @@
 """A dataset's files as a folder: fetched from the Hugging Face hub whole or not at all, known by their checksums."""
 
-import hashlib
 import shutil
-from functools import cache
 from pathlib import Path, PurePosixPath
 
 from erasure.fetch import FetchError
 from erasure.lease import Lease
 from erasure.source import MissingDataError
-from erasure.storage import remove, write_text
+from erasure.storage import file_checksum, remove, write_text
 
 SUMS = "SHA256SUMS"  # in the format of `sha256sum`, written after the last file has come
 
@@ -56,12 +54,12 @@ def checksums(place: Path) -> dict[str, str]:
     Taken from the folder's `SHA256SUMS`, or computed where there is none.
     """
     if place.is_file():
-        return {place.name: _sha256(place)}
+        return {place.name: file_checksum(place)}
     noted = place / SUMS
     if noted.is_file():
         return {line[66:]: line[:64] for line in noted.read_text(encoding="utf-8").splitlines()}
     names = (path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
-    return {name: _sha256(place / name) for name in sorted(names) if _is_data(name)}
+    return {name: file_checksum(place / name) for name in sorted(names) if _is_data(name)}
 
 
 def verify(place: Path) -> None:
@@ -75,21 +73,9 @@ def verify(place: Path) -> None:
     for name, expected in checksums(place).items():
         if not (place / name).is_file():
             raise MissingDataError(f"{place / name} is missing")
-        if _sha256(place / name) != expected:
+        if file_checksum(place / name) != expected:
             raise MissingDataError(f"{place / name} is damaged (its checksum is not the published one)")
 
 
 def _is_data(name: str) -> bool:
     return name != SUMS and not any(part.startswith(".") for part in PurePosixPath(name).parts)
-
-
-def _sha256(path: Path) -> str:
-    status = path.stat()
-    return _sha256_of(path.resolve(), status.st_size, status.st_mtime_ns)
-
-
-@cache
-def _sha256_of(path: Path, size: int, modified_ns: int) -> str:  # noqa: ARG001
-    """Of a file in its present state: one run asks several times."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

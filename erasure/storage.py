@@ -7,7 +7,9 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch import Tensor
 
 _DIGEST = "digest:"  # prefix of the metadata keys that hold each tensor's checksum
 _METADATA_DIGEST = "metadata-digest"  # key of the checksum of all other metadata
+_SETTLED_NS = 2 * 10**9  # after its last change a file may change again within the same tick of its clock
 _JSON_DIGEST = "digest"  # key of the checksum of a JSON file's other values
 
 
@@ -157,6 +160,20 @@ def digest(tensor: Tensor) -> str:
     content = hashlib.blake2b(f"{tensor.dtype}{tuple(tensor.shape)}".encode(), digest_size=16)
     content.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return content.hexdigest()
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of a file's content, computed once per process while its size, times and inode stay the same."""
+    status = path.stat()
+    state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
+    return (_sha256 if settled else _sha256.__wrapped__)(path, state)
+
+
+@cache
+def _sha256(path: Path, state: tuple[int, ...]) -> str:  # noqa: ARG001 what the answer holds for
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint(description: Any, length: int = 16) -> str:

@@ -109,12 +109,13 @@ class Logger:
         self._do(lambda run: run.summary.update(dict(values)))
 
     def image(self, name: str, pixels: Callable[[], Tensor], caption: str) -> None:
-        """Log an image, uint8 [H, W, C], made only if it is wanted."""
+        """Log an image, uint8 [H, W, C], made only if it is wanted; of vectors (C other than 1 or 3) none."""
 
         def send(run: Any) -> None:
             import wandb
 
-            run.log({name: wandb.Image(pixels().numpy(), caption=caption)})
+            if (made := pixels()).shape[-1] in (1, 3):
+                run.log({name: wandb.Image(made.numpy(), caption=caption)})
 
         self._do(send)
 

@@ -1,8 +1,5 @@
 """Any matrix of vectors with labels: word-vector averages, hidden representations, tables of measurements."""
 
-import hashlib
-import zipfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
 from erasure.source import LabelledImages, RawImages, Source
+from erasure.storage import file_checksum
 
 _SUFFIXES = (".npz", ".safetensors")
+_LEAST = 1e-75  # erasers multiply covariances, fourth powers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +66,7 @@ class Arrays(Source):
 
     def content(self) -> str:
         """Digest of the file."""
-        with self._file().open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        return file_checksum(self._file())[:16]
 
     def _file(self) -> Path:
         path = Path(self.path).expanduser()
@@ -84,26 +82,34 @@ class Arrays(Source):
             return _read_npz(path, keys) if path.suffix == ".npz" else _read_safetensors(path, keys)
         except _NoKeyError as error:
             raise ValueError(f"dataset.path={self.path} {error}: set dataset.x_key and dataset.y_key") from None
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, SafetensorError) as error:
-            reason = " ".join(str(error).split()) or "it is empty"
+        except Exception as error:  # NumPy's reader raises whatever damaged bytes lead it to; no memory, too
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(
                 f"dataset.path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): "
                 "write it again"
             ) from error
 
     def _vectors(self, x: np.ndarray, key: str) -> Tensor:
-        """[n, d], floating; whole numbers become float64, which holds them exactly."""
+        """[n, d], floating; whole numbers and more than 64 bits become float64. Any byte order will do."""
         if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiub":
             raise ValueError(
                 f"{self.path}: '{key}' has shape {list(x.shape)} and type {x.dtype}: need numbers [n, d], "
                 "one row per example"
             )
-        vectors = torch.from_numpy(x if x.dtype.kind == "f" else x.astype(np.float64))
+        kept = x.dtype.kind == "f" and x.dtype.itemsize <= 8
+        vectors = torch.from_numpy(x.astype(x.dtype.newbyteorder("=") if kept else np.float64, copy=False))
         if not vectors.isfinite().all():
             row, column = (~vectors.isfinite()).nonzero()[0].tolist()
             raise ValueError(
                 f"{self.path}: '{key}' is {x[row, column]} in row {row}, column {column}: "
                 "remove rows that are not finite, or fill them in"
+            )
+        spread, reach = float((vectors.amax(0) - vectors.amin(0)).max()), float(vectors.abs().max())
+        if 0 < spread < _LEAST or reach > 1 / _LEAST:
+            size = max(spread, reach if reach > 1 / _LEAST else 0)
+            raise ValueError(
+                f"{self.path}: '{key}' has values of size {size:.0e}, whose products float64 cannot hold: "
+                f"multiply them all by {1 / size:.0e}"
             )
         return vectors
 
@@ -148,4 +154,10 @@ def _read_safetensors(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
             if key not in present:
                 raise _NoKeyError(key, present)
         tensors = {key: file.get_tensor(key) for key in keys}
-    return {key: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for key, t in tensors.items()}
+    return {key: _numpy(tensor) for key, tensor in tensors.items()}
+
+
+def _numpy(tensor: Tensor) -> np.ndarray:
+    """The same numbers; bfloat16 and 8-bit floats, which NumPy lacks, in float32, which holds them exactly."""
+    known = not tensor.is_floating_point() or tensor.dtype in (torch.float16, torch.float32, torch.float64)
+    return (tensor if known else tensor.float()).numpy()

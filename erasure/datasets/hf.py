@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erasure import hub
-from erasure.decode import decode, decode_all
+from erasure import decode, hub
 from erasure.fetch import command, fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
 from erasure.storage import fingerprint
@@ -66,7 +64,7 @@ class HuggingFace(Source):
 
     def content(self) -> str:
         """Digest of the names and checksums of all files: wherever they lie, and however they came."""
-        return fingerprint(hub.checksums(self._place()))
+        return fingerprint({"files": hub.checksums(self._place()), "decoded": decode.VERSION})
 
     def fetch(self) -> None:
         if self._is_own:
@@ -111,7 +109,7 @@ class HuggingFace(Source):
         def name(i: int) -> str:
             return f"image {i} of split {split} of {self.path}"
 
-        images = decode_all(cells(), lambda cell: self._decode(cell[1], name(cell[0])), name)
+        images = decode.decode_all(cells(), lambda cell: self._decode(cell[1], name(cell[0])), name)
         names = getattr(features[self.label_column], "names", None)
         return images, labels, None if names is None else tuple(names)
 
@@ -151,9 +149,10 @@ class HuggingFace(Source):
 
     def _decode(self, cell: Any, where: str) -> np.ndarray:
         encoded, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, dict) else (None, None)
-        if encoded is None and path is None:
+        file = path if encoded is None else encoded
+        if file is None:
             raise ValueError(f"{where} is empty: drop the row, or set dataset.image_column")
-        return decode(path if encoded is None else BytesIO(encoded), where, size=self.size, channels=self.channels)
+        return decode.decode(file, where, size=self.size, channels=self.channels)
 
 
 def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 
 import torch
 
-from erasure.decode import decode, decode_all
+from erasure import decode
 from erasure.source import LabelledImages, RawImages, Source
+from erasure.storage import file_checksum
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}
 _HELD_OUT = ("test", "val", "valid", "validation")
@@ -17,6 +18,8 @@ _HELD_OUT = ("test", "val", "valid", "validation")
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder(Source):
     """Images in <root>/train/<class>/ and, if there is one, <root>/test/<class>/ (or val, valid, validation).
+
+    What becomes of 16-bit values, palettes, CMYK, transparency and orientation: see `erasure.decode.decode`.
 
     Args:
         root: the folder that holds the splits.
@@ -43,12 +46,12 @@ class ImageFolder(Source):
         return RawImages(self._read(train, classes), self._read(test, classes) if test else None, tuple(classes))
 
     def content(self) -> str:
-        """Digest of every image's relative path and size in bytes."""
-        content = hashlib.sha256()
+        """Digest of every image's relative path and content."""
+        content = hashlib.sha256(f"decoded {decode.VERSION}\n".encode())
         for split in ("train", *_HELD_OUT):
             if split == "train" or (Path(self.root) / split).is_dir():
                 for path in self._split(split):
-                    content.update(f"{path.relative_to(self.root)}\0{path.stat().st_size}\n".encode())
+                    content.update(f"{path.relative_to(self.root)}\0{file_checksum(path)}\n".encode())
         return content.hexdigest()[:16]
 
     def _split(self, split: str) -> list[Path]:
@@ -61,9 +64,9 @@ class ImageFolder(Source):
         return sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
 
     def _read(self, paths: list[Path], classes: list[str]) -> LabelledImages:
-        images = decode_all(
+        images = decode.decode_all(
             paths,
-            lambda path: decode(path, str(path), size=self.size, channels=self.channels),
+            lambda path: decode.decode(path, str(path), size=self.size, channels=self.channels),
             name=lambda i: str(paths[i]),
         )
         label = {name: j for j, name in enumerate(classes)}

@@ -1,5 +1,7 @@
 """Vectors from files: as exact as images, erased by every eraser, trained on, and refused in one line when damaged."""
 
+import io
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,6 +149,31 @@ def with_value(value: float) -> np.ndarray:
     return changed
 
 
+@pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", "<f2", "longdouble", "?"])
+def test_every_kind_of_number_and_byte_order_is_read(tmp_path: Path, kind: str) -> None:
+    values = X.astype(kind)
+    raw = source(write(tmp_path / "a.npz", x=values, y=Y.astype(">i8"))).load()
+    assert torch.equal(raw.train.images.flatten(1).double(), torch.from_numpy(values.astype(np.float64)))
+    assert torch.equal(raw.train.labels, torch.from_numpy(Y))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_short_floats_are_read_exactly(tmp_path: Path, dtype: torch.dtype) -> None:
+    values = torch.from_numpy(X / 10).to(dtype)
+    raw = source(write(tmp_path / "a.safetensors", x=values, y=Y)).load()
+    assert torch.equal(raw.train.images.flatten(1), values.float())
+
+
+def huge_header(path: Path) -> Path:
+    """An array of 8 TB, says its header."""
+    array = io.BytesIO()
+    np.lib.format.write_array_header_1_0(array, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 1000)})
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("x.npy", array.getvalue())
+        file.writestr("y.npy", array.getvalue())
+    return path
+
+
 Break = Callable[[Path], tuple[Path, dict]]
 BROKEN: dict[str, tuple[Break, str]] = {
     "missing": (lambda d: (d / "no.npz", {}), r"dataset.path=.*no.npz: no such file"),
@@ -157,6 +184,15 @@ BROKEN: dict[str, tuple[Break, str]] = {
         r"cannot be read as a whole .safetensors",
     ),
     "empty": (lambda d: (broken(write(d / "a.npz", x=X, y=Y), 0.0), {}), r"cannot be read as a whole .npz"),
+    "header of 8 TB": (lambda d: (huge_header(d / "a.npz"), {}), r"cannot be read as a whole .npz file \("),
+    "times 1e200": (
+        lambda d: (write(d / "a.npz", x=1e200 * X, y=Y), {}),
+        r"size \de\+20\d, whose .*multiply",
+    ),
+    "times 1e-200": (
+        lambda d: (write(d / "a.npz", x=1e-200 * X, y=Y), {}),
+        r"size \de-19\d, whose .*multiply",
+    ),
     "pickle inside": (
         lambda d: (write(d / "a.npz", x=np.array([object()] * 3), y=Y), {}),
         r"cannot be read as a whole .npz file \(.*pickle",

@@ -162,6 +162,7 @@ def test_image_and_result_tables_are_logged(tmp_path: Path) -> None:
     result["curve"] = [{"n": 10, "ce_next_bits": None, "epochs": [3, 4]}]
     with logger(tmp_path) as logged:
         logged.image("examples/test", lambda: torch.zeros(64, 128, 1, dtype=torch.uint8), "a, b")
+        logged.image("examples/vectors", lambda: torch.zeros(64, 256, 12, dtype=torch.uint8), "c, d")
         logged.result(result)
     run = only_run(tmp_path)
     logged_values = {key: value for point in run.history for key, value in point.items()}
