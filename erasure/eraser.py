@@ -18,12 +18,15 @@ class Eraser(ABC):
         uses_labels: the map depends on the label z, which must then be given, on held-out data too.
         erased_order: highest order of class moments that are equal afterwards on the data the eraser
             was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
+        version: what its code computes: raised by whoever changes the numbers, and named in cache keys and run ids.
+            A subclass without one of its own is known by its source (`erasure.code_identity`).
         mean: global mean m̄ of the data it was fitted on, [d] float64.
         num_classes: k.
     """
 
     uses_labels: ClassVar[bool] = False
     erased_order: ClassVar[int] = 0
+    version: ClassVar[int]
     mean: Tensor
     num_classes: int
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from erasure.cache import Cache, Entry
 from erasure.certificate import Certificate, certify, require_erased
 from erasure.classes import ClassSubset
+from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 from erasure.normalize import Scaling
@@ -70,7 +71,7 @@ def erased_dataset(
     identity = source.identity()
     described = {
         "dataset": {key: value for key, value in identity.items() if key not in {"name", "flip"}},
-        "eraser": eraser.__name__,
+        "eraser": code_identity(eraser),
         "options": dict(options),
         "dtype": str(dtype),
         "version": ERASURE_VERSION,

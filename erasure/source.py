@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from erasure.code_identity import code_identity
+
 
 class MissingDataError(ValueError):
     """A dataset that is not here, or not whole, and that `Source.fetch` can bring; names the command that does."""
@@ -78,6 +80,7 @@ class Source(ABC):
     gradient_weights: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     normalize: Literal["none", "zscore"] = "none"
 
+    version: ClassVar[int]  # of what `load` returns; without its own a subclass is known by its source
     slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time
     locations: ClassVar[tuple[str, ...]] = ()  # fields that say where the data lies, not what it is
     advice: ClassVar[tuple[str, ...]] = ("gradient_weights",)  # fields for other sections, part of theirs
@@ -99,7 +102,7 @@ class Source(ABC):
         """Everything about this dataset that determines a run's numbers, and nothing about this machine."""
         left_out = self.locations + self.advice
         described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
-        return described | {"source": type(self).__name__, "content": self.content()}
+        return described | {"code": code_identity(type(self)), "content": self.content()}
 
     def stored_identity(self) -> dict[str, Any]:
         """What determines the images as `load` returns them: splits, normalisation and names come later."""

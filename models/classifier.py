@@ -17,10 +17,13 @@ class Classifier(nn.Module, ABC):
         stackable: `forward` also accepts parameters with a leading member axis [S, ...] (through
             `torch.func.functional_call`), mapping images [S, B, C, H, W], or [B, C, H, W] shared by all
             members, to logits [S, B, k]. Members never mix.
+        version: what its code computes: raised by whoever changes the numbers, and part of a run's identity. A subclass
+            without one of its own is known by its source (`erasure.code_identity`).
         mixes_examples: an example's logits depend on the other examples of its batch.
     """
 
     stackable: ClassVar[bool] = False
+    version: ClassVar[int]
     mixes_examples: bool = False
 
     @classmethod

@@ -34,6 +34,7 @@ class CNN(ScaledClassifier):
         ValueError: width or depth below 1, or vectors instead of images.
     """
 
+    version = 1
     stackable: ClassVar[bool] = True
     base_width: ClassVar[int] = 32
     base_depth: ClassVar[int] = 1

@@ -29,6 +29,7 @@ class ConvNeXtV2(TimmClassifier):
         ValueError: an option out of range, or an image too small.
     """
 
+    version = 1
     base_width: ClassVar[int] = 40
     base_depth: ClassVar[int] = 2
     title: ClassVar[str] = "ConvNeXt V2"

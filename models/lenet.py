@@ -41,6 +41,7 @@ class LeNet(ScaledClassifier):
             LeNet comes within 2 % of its number of parameters.
     """
 
+    version = 1
     stackable: ClassVar[bool] = True
     base_width: ClassVar[int] = 128
     base_depth: ClassVar[int] = 2

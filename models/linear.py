@@ -13,6 +13,7 @@ from models.layers import Linear
 class LinearClassifier(Classifier):
     """Logits W x + b, starting at zero. A degree-1 polynomial predictor (Definition 2.1)."""
 
+    version = 1
     stackable: ClassVar[bool] = True
 
     def __init__(self, input_shape: tuple[int, int, int], num_classes: int) -> None:

@@ -37,6 +37,7 @@ class MLP(ScaledClassifier):
         ValueError: width or depth below 1.
     """
 
+    version = 1
     stackable: ClassVar[bool] = True
     base_width: ClassVar[int] = 128
     base_depth: ClassVar[int] = 2

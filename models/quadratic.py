@@ -25,6 +25,7 @@ class QuadraticClassifier(Classifier):
         ValueError: a sketch of less than one dimension.
     """
 
+    version = 1
     stackable: ClassVar[bool] = True
 
     def __init__(self, input_shape: tuple[int, int, int], num_classes: int, *, sketch: int) -> None:

@@ -33,6 +33,7 @@ class SwinV2(TimmClassifier):
         ValueError: an option out of range, or an image too small.
     """
 
+    version = 1
     base_width: ClassVar[int] = 40
     base_depth: ClassVar[int] = 2
     title: ClassVar[str] = "Swin V2"

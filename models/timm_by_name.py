@@ -51,6 +51,8 @@ class TimmByName(Classifier):
         ValueError: an unknown architecture, weights that cannot be had or do not fit, images too small.
     """
 
+    version = 1
+
     def __init__(
         self,
         input_shape: tuple[int, int, int],

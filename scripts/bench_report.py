@@ -86,12 +86,8 @@ def write_run(
     """One made-up run with a plausible result, its curves, and its configuration; `changes` of result.json's keys."""
     changed = {} if lr is None else {"lr": lr}
     config = _config(verb, dataset, eraser, model, options or {}, preset, changed, seeds, root)
-    run = Run(
-        root,
-        run_id(
-            verb, {key: config[key] for key in ("dataset", "eraser", "model", "train", "mdl", "seeds") if key in config}
-        ),
-    )
+    identifying = ("dataset", "eraser", "model", "train", "mdl", "seeds")
+    run = Run(root, run_id(verb, {key: config[key] for key in identifying if key in config}, {}))
     draw = random.Random(run.id)
     sizes = [1024, 4096, 15000, 48976]
     scale = 1 + 0.15 * math.log2(128 / config["model"].get("width", 128)) + _COST_BITS.get(eraser, 0.5)

@@ -46,7 +46,7 @@ def write_information_run(
     config["model"] = keys("model", "wide_mlp") | {"width": width}
     config["sample_info"] = keys("sample_info", "default") | {"classes": classes, "subset_seed": subset_seed}
     config |= {"seeds": list(seeds), "dtype": "float32", "runs_dir": str(root), "cache_dir": "cache", "device": "cpu"}
-    run = Run(root, run_id("sample_info", config))
+    run = Run(root, run_id("sample_info", config, {}))
     draw = random.Random(run.id)
     result = {
         "run_id": run.id,

@@ -146,7 +146,7 @@ class Bench:
         _, gradients = self.ensemble.gradients(weights, x, z)
 
         def forward() -> None:
-            with torch.no_grad():
+            with torch.no_grad(), self.ensemble.autocast(self.device):
                 self.ensemble.logits(weights, x)
 
         steps = order.steps

@@ -1,6 +1,7 @@
 """What all tests share: the digits, small settings, the command line in-process."""
 
 import dataclasses
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -62,6 +63,46 @@ def settings() -> TrainSettings:
         stack="all",
         checkpoint_every_s=120.0,
     )
+
+
+# an eraser as a user writes it
+ERASER = '''
+from dataclasses import dataclass
+from torch import Tensor
+from erasure.eraser import Eraser
+from erasure.moments import ClassMoments
+
+@dataclass(frozen=True)
+class {name}(Eraser):
+    """Mine."""
+    mean: Tensor
+    num_classes: int
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments) -> "{name}":
+        return cls(moments.mean, moments.num_classes)
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        return {result}
+'''
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., type]:
+    """Write a module into a folder of the user's, import it as a new process would, and give its class `Mine`."""
+    monkeypatch.syspath_prepend(tmp_path / "user")
+
+    def write(text: str, module: str = "mine", name: str = "Mine") -> type:
+        path = tmp_path / "user" / f"{module.replace('.', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for known in [name for name in sys.modules if name.startswith("mine")]:
+            monkeypatch.delitem(sys.modules, known)
+        importlib.invalidate_caches()
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        return getattr(importlib.import_module(module), name)
+
+    return write
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Ensemble:
 
     Args:
         model: the architecture; its own parameters are only used to draw initial ones.
-        precision: dtype of the forward pass; bfloat16 means autocast.
+        precision: dtype of the forward pass in training; bfloat16 means autocast. Scores are always float32's.
     """
 
     def __init__(self, model: Classifier, precision: torch.dtype = torch.float32) -> None:
@@ -52,12 +52,13 @@ class Ensemble:
         if alone:
             weights = {name: weight.squeeze(0) for name, weight in weights.items()}
             x = x if x.ndim == 4 else x.squeeze(0)
-        with (
-            self._carrying(weights),
-            torch.autocast(x.device.type, self.precision, enabled=self.precision != torch.float32),
-        ):
+        with self._carrying(weights):
             logits = self.model(x).float()
         return logits[None] if alone else logits
+
+    def autocast(self, device: torch.device) -> torch.autocast:
+        """Within it the forward pass is in the precision of training."""
+        return torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32)
 
     @contextlib.contextmanager
     def training(self, generator: torch.Generator) -> Iterator[None]:
@@ -79,7 +80,8 @@ class Ensemble:
         Returns:
             losses [S], and one tensor [S, ...] per parameter, in the order of `names`.
         """
-        logits = self.logits(weights, x)
+        with self.autocast(x.device):
+            logits = self.logits(weights, x)
         with torch.no_grad():  # d loss / d logits = (softmax - one-hot) / B: cheaper written down than derived
             target = z.unsqueeze(-2)
             log_probabilities = logits.mT.log_softmax(-2)  # [S, k, B]: vectorises over examples, k being small

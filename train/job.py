@@ -2,11 +2,9 @@
 
 import functools
 import logging
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -14,16 +12,18 @@ import yaml
 
 from conf.schema import Target
 from erasure.cache import Cache
+from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
-from erasure.pipeline import ErasedDataset, erased_dataset
+from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.source import Source
 from models.classifier import Classifier, count_parameters
 from train.data import DeviceImages, to_device
+from train.device import pick_device, pick_precision, versions
 from train.ensemble import Ensemble
 from train.examples import example_row
 from train.interruption import interruptible
 from train.logger import Logger, LoggerSettings
-from train.run import Run, run_id
+from train.run import RESULTS_VERSION, Run, run_id
 from train.settings import TrainSettings
 from train.stacking import STACKING
 
@@ -53,7 +53,7 @@ class Job:
 
     Attributes:
         verb: what is done.
-        config: all sections.
+        config: all sections; `train.precision` is the one that is used, never "auto".
         source: the dataset.
         checksums: by section and option, of files that options name: what they hold is part of a run's identity,
             where they lie is not.
@@ -78,7 +78,9 @@ class Job:
         """
         source = Target(config["dataset"]).build(Source)
         if "train" in config:
-            TrainSettings(**config["train"])  # refuses what it does not like before anything is loaded
+            settings = TrainSettings(**config["train"])  # refuses what it does not like before anything is loaded
+            precision = pick_precision(settings.precision, config["device"])
+            config = {**config, "train": {**config["train"], "precision": precision}}
         return cls(verb, config, source)
 
     @functools.cached_property
@@ -96,6 +98,16 @@ class Job:
         target = Target(self.config["model"])
         return dict(target.resolve(Classifier).identity(target.section))
 
+    @functools.cached_property
+    def _source_identity(self) -> Mapping[str, Any]:
+        return self.source.identity()  # may read the data's files
+
+    def code(self, eraser: Mapping[str, Any] | None = None) -> dict[str, int | str]:
+        """What stands for the code that computes this run's numbers: see `erasure.code_identity`."""
+        classes = [Target(section).resolve() for section in (eraser or self.config["eraser"], self.config["model"])]
+        own: dict[str, int | str] = {"train": RESULTS_VERSION, "erasure": ERASURE_VERSION}
+        return own | self._source_identity["code"] | code_identity(classes[0]) | code_identity(classes[1])
+
     def identity(self, eraser: Mapping[str, Any] | None = None) -> str:
         """This run's id, or that of the same run with another eraser."""
         described = {section: self.config[section] for section in NUMBERS if section in self.config}
@@ -104,10 +116,11 @@ class Job:
                 described[section] = {k: v for k, v in described[section].items() if k not in options}
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
-        described |= {"dataset": self.source.identity(), "model": self.model_identity}
+        dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
+        described |= {"dataset": dataset, "model": self.model_identity}
         if eraser is not None:
             described["eraser"] = dict(eraser)
-        return run_id(self.verb, described)
+        return run_id(self.verb, described, self.code(eraser))
 
     def run(self) -> Run:
         return Run(self.config["runs_dir"], self.identity())
@@ -173,7 +186,7 @@ def load(job: Job) -> Bench:
     data = to_device(dataset, crop_padding=job.settings.crop_padding, flip=job.source.flip, device=job.device)
     shape, k = data["train"].image_shape, len(dataset.class_names)
     model = Target(job.config["model"]).build(Classifier, shape, k)
-    return Bench(job, dataset, data, Ensemble(model.to(job.device), _precision(job)))
+    return Bench(job, dataset, data, Ensemble(model.to(job.device), getattr(torch, job.settings.precision)))
 
 
 def carry_out(
@@ -219,6 +232,7 @@ def _carry_out(
     started = time.time()
     try:
         with run.logging():
+            _tell_changes(job, run)
             bench = load(job)
             names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
             with Logger(
@@ -239,6 +253,7 @@ def _carry_out(
                     "run_id": run.id,
                     "verb": job.verb,
                     "config": dict(job.config),
+                    "code": job.code(),
                     **bench.described,
                     **computed,
                     "certificate": certificate,
@@ -257,36 +272,9 @@ def _carry_out(
     return result
 
 
-def pick_device(name: str) -> torch.device:
-    """The device named by the configuration; "auto" takes a GPU if there is one.
-
-    Raises:
-        ValueError: no such device here.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"device={name}: not a device; choose auto, cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device={name}: this machine has {torch.cuda.device_count()} CUDA devices; try device=auto")
-    return device
-
-
-def versions(device: torch.device) -> dict[str, str]:
-    """Versions and hardware that a reader needs to repeat a run."""
-    hardware = (
-        torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    )
-    libraries = ("torch", "schedulefree", "numpy", "scikit-learn")
-    return {"python": platform.python_version(), "device": f"{device} ({hardware})"} | {
-        name: version(name) for name in ("erasure-mdl", *libraries)
-    }
-
-
-def _precision(job: Job) -> torch.dtype:
-    wanted = job.settings.precision
-    if wanted == "auto":
-        wanted = "bfloat16" if job.device.type == "cuda" else "float32"
-    return getattr(torch, wanted)
+def _tell_changes(job: Job, run: Run) -> None:
+    """Say what has changed since a finished run that would otherwise be this one."""
+    if (earlier := run.before_code_changed()) is not None:
+        now, then = job.code(), earlier.get("code", {})
+        changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+        log.info("%s would be this run, but the code of %s has changed since", earlier["run_id"], ", ".join(changed))

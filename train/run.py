@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import fnmatch
+import glob
 import io
 import logging
 import re
@@ -21,20 +22,21 @@ LOCK = "run.lock"
 RESULT = "result.json"
 _LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
 
-RESULTS_VERSION = 1  # raise it when the same configuration gives other numbers: runs then get new identities
+RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
 
 
-def run_id(verb: str, described: Mapping[str, Any]) -> str:
-    """Identity of a run: readable names, and a digest of everything that determines its numbers.
+def run_id(verb: str, described: Mapping[str, Any], code: Mapping[str, int | str]) -> str:
+    """Identity of a run: readable names, a digest of what was asked for, and one of the code that computes it.
 
     Args:
         verb: "mdl", "train", ...
         described: JSON-like sections; "dataset", "eraser" and "model" each with a "name". Nothing about
             where or how it runs (device, logger, paths, launcher) belongs here.
+        code: what stands for the code, by name: a version, or the digest of a source.
     """
     names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
-    digest = fingerprint({"verb": verb, "version": RESULTS_VERSION, **described}, length=10)
-    return "-".join([verb, *names, digest])
+    asked = fingerprint({"verb": verb, **described}, length=10)
+    return "-".join([verb, *names, asked, fingerprint(dict(code), length=8)])
 
 
 class Run:
@@ -83,6 +85,15 @@ class Run:
         except OSError as error:
             raise ValueError(_unreadable(self.directory / RESULT, error)) from error
         return result if result["run_id"] == self.id else None
+
+    def before_code_changed(self) -> dict[str, Any] | None:
+        """The latest result of a finished run that differs from this one by its code alone."""
+        pattern = f"{glob.escape(self.id.rpartition('-')[0])}-*/{RESULT}"
+        with contextlib.suppress(OSError, ValueError):  # other runs' trouble is not ours
+            latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
+            runs = (Run(path.parent.parent, path.parent.name) for path in latest_first if path.parent != self.directory)
+            return next((result for run in runs if (result := run.result) is not None), None)
+        return None
 
     def start(self, config_yaml: str) -> None:
         self.require_lease()

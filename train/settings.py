@@ -25,7 +25,8 @@ class TrainSettings:
         min_epoch_steps: a small training set is repeated until an epoch has this many steps, so that it is not
             evaluated all the time.
         crop_padding: random crops from images padded by this fraction of their side (the paper: 0.125).
-        precision: "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
+        precision: of training, "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
+            A run's identity holds what "auto" turns out to be. Evaluation is always in float32.
         eval_batch_size: examples per evaluation batch.
         stack: "all" trains all seeds in one stacked network, "one" one after another, "threads" each in a thread
             of its own (CPU); "auto" times a few steps of each and takes the fastest. Results agree to

@@ -39,6 +39,7 @@ class Arrays(Source):
     test_x_key: str | None = None
     test_y_key: str | None = None
 
+    version = 1
     slow_to_load: ClassVar[bool] = False
     locations: ClassVar[tuple[str, ...]] = ("path",)
 

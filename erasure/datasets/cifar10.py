@@ -18,6 +18,7 @@ class Cifar10(Published):
     The files are pickles, which may run anything: they are opened only after their checksums were compared.
     """
 
+    version = 1
     choice: ClassVar[str] = "cifar10"
 
     def files(self) -> Mapping[str, str]:

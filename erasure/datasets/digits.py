@@ -15,6 +15,7 @@ _CONTENT = "de7a4538ded4d70bbedfad21b907dbfb"  # checksum of the images, as ever
 class Digits(Source):
     """1,797 grayscale 8×8 images of ten digits, grey levels 0..16 (Alpaydin & Kaynak 1998, the UCI test set)."""
 
+    version = 1
     slow_to_load: ClassVar[bool] = False
 
     def load(self) -> RawImages:

@@ -45,6 +45,7 @@ class HuggingFace(Source):
     channels: Literal[1, 3] = 3
     root: str = "data"
 
+    version = 1
     locations: ClassVar[tuple[str, ...]] = ("path", "revision", "root")
 
     def load(self) -> RawImages:

@@ -30,6 +30,7 @@ class ImageFolder(Source):
     root: str
     size: int | None
     channels: Literal[1, 3]
+    version = 1
     locations: ClassVar[tuple[str, ...]] = ("root",)
 
     def load(self) -> RawImages:

@@ -41,6 +41,7 @@ class Mixture(Source):
     channels: Literal[1, 3]
     images_per_part: int | None
 
+    version = 1
     locations: ClassVar[tuple[str, ...]] = ("parts",)  # what they are is part of `content`, where they lie is not
 
     def __post_init__(self) -> None:

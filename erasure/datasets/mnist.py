@@ -25,6 +25,7 @@ class Mnist(Published):
     unpacked copies beside them unseen.
     """
 
+    version = 1
     choice: ClassVar[str] = "mnist"
 
     def files(self) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ class Svhn(Published):
     digit zero 10; here its label is 0.
     """
 
+    version = 1
     choice: ClassVar[str] = "svhn"
 
     def files(self) -> Mapping[str, str]:

@@ -26,6 +26,7 @@ class AlfQleaceEraser(ProjectionEraser):
     """
 
     norms: tuple[float, ...]
+    version = 1
     erased_order = 1
 
     @classmethod

@@ -53,6 +53,7 @@ class GradientEraser(Eraser):
     range: tuple[Tensor, Tensor] = field(init=False, repr=False)  # low and high, one number or [d]
     covariance: Tensor = field(init=False, repr=False)  # Σ*, [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
+    version = 1
     uses_labels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

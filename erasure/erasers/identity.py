@@ -13,6 +13,8 @@ from erasure.moments import ClassMoments
 class IdentityEraser(Eraser):
     """x' = x. The control that every other eraser is compared with."""
 
+    version = 1
+
     mean: Tensor
     num_classes: int
 

@@ -19,6 +19,7 @@ class LeaceEraser(ProjectionEraser):
     eigendecomposition. It removes k - 1 dimensions, fewer where class means coincide.
     """
 
+    version = 1
     erased_order = 1
 
     @classmethod

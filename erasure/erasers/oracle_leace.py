@@ -22,6 +22,7 @@ class OracleLeaceEraser(Eraser):
     mean: Tensor
     num_classes: int
     means: Tensor
+    version = 1
     uses_labels = True
     erased_order = 1
 

@@ -37,6 +37,7 @@ class QleaceEraser(Eraser):
     means: Tensor
     maps: Tensor
     excess: float
+    version = 1
     uses_labels = True
     erased_order = 2
 

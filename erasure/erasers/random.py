@@ -14,6 +14,8 @@ from erasure.projection import ProjectionEraser
 class RandomEraser(ProjectionEraser):
     """Orthogonal projection about the mean onto a random subspace (the comparison in the paper's Figure 1)."""
 
+    version = 1
+
     @classmethod
     def from_moments(cls, moments: ClassMoments, *, num_directions: int | None = None, seed: int = 0) -> Self:
         """Draw the directions to remove; of the moments only mean and dimension are used.

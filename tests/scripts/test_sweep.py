@@ -128,7 +128,7 @@ def test_finding_a_finished_run_touches_no_dataset_model_or_gpu(command, monkeyp
     from models.classifier import Classifier
 
     tiny = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2"]
-    tiny += ["seeds=[0]", "logger.mode=disabled"]
+    tiny += ["seeds=[0]", "logger.mode=disabled", "device=cpu"]
     assert command(MDL, *tiny).code == 0
 
     def touch(*_: object, **__: object) -> None:

@@ -160,3 +160,15 @@ def test_the_model_has_its_own_parameters_back_afterwards(data) -> None:
     ensemble.logits(weights, data["test"].images[:3])
     after = dict(ensemble.model.named_parameters())
     assert all(after[name] is parameter for name, parameter in before.items())
+
+
+def test_networks_trained_in_bfloat16_are_scored_in_float32(data) -> None:
+    ensembles = [Ensemble(small(), precision) for precision in (torch.float32, torch.bfloat16)]
+    weights = {name: torch.randn(2, *p.shape) for name, p in ensembles[0].model.named_parameters()}
+    everything = torch.arange(len(data["test"]))
+    exact, scored = (e.score(weights, data["test"].plain, everything, 100)[0] for e in ensembles)
+    assert torch.equal(exact, scored)
+    x, z = data["test"].plain(everything[:50].expand(2, -1))
+    leaves = {name: weight.requires_grad_() for name, weight in weights.items()}
+    exact, trained = (e.gradients(leaves, x, z)[0] for e in ensembles)
+    assert 0 < float((exact - trained).abs().max()) < 5  # the negative control

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from erasure.storage import write_json
-from train import run as run_module
 from train.run import Run, read_result, run_id
 from train.state import state_of
 
@@ -19,24 +18,31 @@ DESCRIBED = {
     "model": {"name": "mlp", "width": 8},
     "seeds": [0, 1],
 }
+CODE = {"train": 1, "mine.Mine": "a"}
 
 
 def test_identity_is_readable_and_covers_every_value() -> None:
-    identity = run_id("mdl", DESCRIBED)
+    identity = run_id("mdl", DESCRIBED, CODE)
     assert identity.startswith("mdl-my_digits_8x8-leace-mlp-")
-    assert identity == run_id("mdl", dict(reversed(DESCRIBED.items())))
+    assert identity == run_id("mdl", dict(reversed(DESCRIBED.items())), CODE)
     others = [
-        run_id("train", DESCRIBED),
-        run_id("mdl", DESCRIBED | {"seeds": [1, 0]}),
-        run_id("mdl", DESCRIBED | {"model": {"name": "mlp", "width": 9}}),
+        run_id("train", DESCRIBED, CODE),
+        run_id("mdl", DESCRIBED | {"seeds": [1, 0]}, CODE),
+        run_id("mdl", DESCRIBED | {"model": {"name": "mlp", "width": 9}}, CODE),
+        run_id("mdl", DESCRIBED, CODE | {"mine.Mine": "b"}),
     ]
-    assert len({identity, *others}) == 4
+    assert len({identity, *others}) == 5
 
 
-def test_the_version_of_the_numbers_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = run_id("mdl", DESCRIBED)
-    monkeypatch.setattr(run_module, "RESULTS_VERSION", 10**6)
-    assert run_id("mdl", DESCRIBED) != before
+def test_a_run_finds_those_that_only_older_code_tells_from_it(tmp_path: Path) -> None:
+    runs = [Run(tmp_path, run_id("mdl", DESCRIBED, CODE | {"mine.Mine": digest})) for digest in "abc"]
+    runs.append(Run(tmp_path, run_id("mdl", DESCRIBED | {"seeds": [7]}, CODE)))
+    for run in runs[1:]:
+        run.start("")
+    runs[1].finish({"run_id": runs[1].id})
+    runs[3].finish({"run_id": runs[3].id})
+    assert runs[0].before_code_changed() == {"run_id": runs[1].id}
+    assert runs[1].before_code_changed() is None
 
 
 def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:

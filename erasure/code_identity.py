@@ -1,0 +1,88 @@
+"""What stands for the code of a class: a version of its own, or a digest of its source and of what that imports."""
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+_INSTALLED = {"site-packages", "dist-packages"}  # folders of what a package manager put there
+
+
+def code_identity(defined: type) -> dict[str, int | str]:
+    """Qualified name of a class and what stands for its code: equal for two classes only if they compute the same.
+
+    A class that says `version: ClassVar[int]` in its own body stands by that number: whoever changes what it computes
+    raises it. Of any other, and of every module that its module imports, directly or not, the syntax tree is digested:
+    comments, formatting and docstrings do not count. The standard library and installed packages are left out.
+
+    Returns:
+        {"package.module.Class": version}, or {"package.module.Class": digest, "module that it imports": digest, ...}.
+
+    Raises:
+        ValueError: a class with neither a version nor a source file.
+    """
+    name = f"{defined.__module__}.{defined.__qualname__}"
+    if "version" in vars(defined):
+        return {name: vars(defined)["version"]}
+    module = sys.modules[defined.__module__]
+    if getattr(module, "__file__", None) is None:
+        raise ValueError(f"{name} has no source file that identifies it: give it a `version: ClassVar[int]`")
+    digests = dict(_digests(module))
+    return {name: digests.pop(module.__name__), **digests}
+
+
+@functools.cache  # by module object: the source is that of what was imported
+def _digests(module: ModuleType) -> dict[str, str]:
+    """Digest of a module's source and of that of every module it imports, directly or not, by name."""
+    assert module.__file__ is not None
+    digests: dict[str, str] = {}
+    left = [(module.__name__, Path(module.__file__), module.__package__ or "")]
+    while left:
+        name, path, package = left.pop()
+        if name not in digests:
+            tree = ast.parse(path.read_bytes()) if path.suffix == ".py" else None
+            digests[name] = _digest(path.read_bytes() if tree is None else _normalised(tree))
+            left += [] if tree is None else filter(None, map(_own, _imported(tree, package)))
+    return dict(sorted(digests.items()))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _normalised(tree: ast.Module) -> bytes:
+    """The source of a syntax tree, without docstrings."""
+    for node in ast.walk(tree):
+        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return ast.unparse(tree).encode()
+
+
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    """Names that may be modules, of all import statements, wherever they stand."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:  # `import a.b` makes a's attributes, too, available
+                yield from itertools.accumulate(alias.name.split("."), "{}.{}".format)
+        elif isinstance(node, ast.ImportFrom):
+            source = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield from (source, *(f"{source}.{alias.name}" for alias in node.names))
+
+
+def _own(name: str) -> tuple[str, Path, str] | None:
+    """A module's name, file and package; None for what is no module, is not there, or is installed."""
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return None
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, AttributeError, ValueError):  # an optional import; an attribute of a module; a module without
+        return None
+    if spec is None or spec.origin is None or not spec.has_location or _INSTALLED & set(Path(spec.origin).parts):
+        return None
+    return name, Path(spec.origin), name if spec.submodule_search_locations is not None else spec.parent or ""

@@ -1,0 +1,166 @@
+"""Every class of ours that a YAML names, its `version`, and numbers that it must reproduce.
+
+Where a change moves them on purpose, raise the class's `version` (so that no cached dataset and no result of the old
+code is taken for one of the new) and put the new numbers here.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from conf.compose import composed
+from conf.groups import choices
+from conf.schema import Target
+from erasure.datasets.digits import Digits
+from erasure.eraser import Eraser
+from erasure.moments import ClassMoments
+from erasure.source import Source
+from mdl.__main__ import VERB as MDL
+from models.classifier import Classifier
+from tests.conf.test_yaml import MANDATORY
+from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, write_svhn
+from tests.erasure.test_hf import write_cifarnet
+from tests.erasure.test_image_folder import folder, write_images
+from tests.erasure.test_mixture import mixture
+from tests.models.every_model import EVERY
+
+VERSIONS = {
+    "AlfQleaceEraser": 1,
+    "GradientEraser": 1,
+    "IdentityEraser": 1,
+    "LeaceEraser": 1,
+    "OracleLeaceEraser": 1,
+    "QleaceEraser": 1,
+    "RandomEraser": 1,
+    "Arrays": 1,
+    "Cifar10": 1,
+    "Digits": 1,
+    "HuggingFace": 1,
+    "ImageFolder": 1,
+    "Mixture": 1,
+    "Mnist": 1,
+    "Svhn": 1,
+    "CNN": 1,
+    "ConvNeXtV2": 1,
+    "LeNet": 1,
+    "LinearClassifier": 1,
+    "MLP": 1,
+    "QuadraticClassifier": 1,
+    "SwinV2": 1,
+    "TimmByName": 1,
+}
+ERASERS: dict[str, float] = {
+    "alf_qleace": -0.482683359,
+    "control": 87.2875299,
+    "gradient": -26.5697523,
+    "leace": 1.29417139,
+    "oracle_leace": -6.38313928,
+    "qleace": -63.0957885,
+    "random": 1.18583141,
+}
+MODELS: dict[str, list[float]] = {
+    "linear": [0.0, -9.91772679, 2.0],
+    "quadratic": [0.0, 4.09984517, 2.0],
+    "timm": [6.92521212, 0.916163151, 47.0],
+    "mlp-relu": [3.83241873, -2.23495125, 11.3137085],
+    "mlp-gelu": [3.97817671, -2.66159068, 11.3137085],
+    "mlp-swiglu": [3.26584368, -8.34203044, 11.3137085],
+    "lenet": [1.33758864, 0.776990677, 12.6100709],
+    "cnn": [4.27028666, 2.75462966, 40.0],
+    "convnextv2": [-4.31309603, 8.17811274, 197.989899],
+    "swinv2": [-10.1605331, 0.753394529, 206.47518],
+}
+SOURCES: dict[str, float] = {
+    "Digits": 1424.96762,
+    "Arrays": -46.1822147,
+    "ImageFolder": 25.331645,
+    "HuggingFace": -3700.28098,
+    "Cifar10": 13215.9263,
+    "Svhn": 36348.6957,
+    "Mnist": 11211.2757,
+    "Mixture": 3967.53491,
+}
+
+
+def projected(x: Tensor) -> float:
+    """One number that moves with every value and every exchange of values."""
+    flat = x.detach().double().flatten()
+    return float((flat * torch.arange(1, len(flat) + 1, dtype=torch.float64).cos()).sum())
+
+
+def target(group: str, choice: str) -> Target:
+    return Target(composed("mdl", [f"{group}={choice}", *MANDATORY.get(choice, [])], MDL.sections)[group])
+
+
+def test_everything_that_a_yaml_names_has_a_version_of_its_own() -> None:
+    kinds = {"dataset": Source, "eraser": Eraser, "model": Classifier}
+    found = [target(group, choice).resolve(kind) for group, kind in kinds.items() for choice in choices(group)]
+    assert {kind.__name__: vars(kind).get("version") for kind in found} == VERSIONS
+
+
+@pytest.mark.parametrize("choice", choices("eraser"))
+def test_erasers(choice: str, digits: tuple[Tensor, Tensor]) -> None:
+    x, z = digits
+    described = target("eraser", choice)
+    options = described.options | ({"max_iterations": 3} if choice == "gradient" else {})
+    eraser = described.resolve(Eraser).from_moments(ClassMoments.fit(x, z), **options)
+    assert projected(eraser(x, z)) == pytest.approx(ERASERS[choice], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_models(name: str) -> None:
+    """Initial weights, logits at weights none of which is zero, learning rates."""
+    model = EVERY[name]()
+    model.reset_parameters(torch.Generator().manual_seed(0))
+    numbers = [sum(projected(p) for p in model.parameters())]
+    model.double()
+    for p in model.parameters():
+        p.data += 0.1 * torch.arange(p.numel(), dtype=torch.float64).cos().view_as(p)
+    images = torch.arange(2 * 64, dtype=torch.float64).sin().view(2, 1, 8, 8)
+    numbers += [projected(model(images)), sum(model.learning_rates().values())]
+    assert numbers == pytest.approx(MODELS[name], rel=1e-5)
+
+
+def _arrays(root: Path, _: pytest.MonkeyPatch) -> Source:
+    root.mkdir()
+    np.savez(root / "a.npz", x=np.arange(60.0).reshape(20, 3), y=np.arange(20) % 2)
+    described = target("dataset", "arrays")
+    return Target({**described.section, "path": str(root / "a.npz")}).build(Source)
+
+
+def _folder(root: Path, _: pytest.MonkeyPatch) -> Source:
+    write_images(root, "train", 3)
+    return folder(root, size=5, channels=1)
+
+
+def _hub(root: Path, _: pytest.MonkeyPatch) -> Source:
+    write_cifarnet(root)
+    return Target({**target("dataset", "cifarnet").section, "path": str(root)}).build(Source)
+
+
+def _digits(*_: object) -> Digits:
+    return Digits(name="digits", **OPTIONS)
+
+
+WRITTEN: dict[str, Callable[[Path, pytest.MonkeyPatch], Source]] = {
+    "Digits": _digits,
+    "Arrays": _arrays,
+    "ImageFolder": _folder,
+    "HuggingFace": _hub,
+    "Cifar10": lambda root, patch: write_cifar10(root, patch)[0],
+    "Svhn": lambda root, patch: write_svhn(root, patch)[0],
+    "Mnist": lambda root, patch: write_mnist(root, patch)[0],
+    "Mixture": lambda *_: mixture({"a": _digits(), "b": _digits()}, size=5, channels=1, images_per_part=50),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_sources(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = WRITTEN[name](tmp_path / "data", monkeypatch)
+    assert type(source).__name__ == name
+    raw = source.load()
+    assert projected(raw.train.images) + projected(raw.train.labels) == pytest.approx(SOURCES[name], rel=1e-7)

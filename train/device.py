@@ -1,0 +1,45 @@
+"""Where a run computes, in which precision, and what a reader needs to repeat it."""
+
+import platform
+from importlib.metadata import version
+
+import torch
+
+
+def pick_device(name: str) -> torch.device:
+    """The device named by the configuration; "auto" takes a GPU if there is one.
+
+    Raises:
+        ValueError: no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device={name}: not a device; choose auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device={name}: this machine has {torch.cuda.device_count()} CUDA devices; try device=auto")
+    return device
+
+
+def pick_precision(name: str, device: str) -> str:
+    """The precision named by the configuration; "auto" is bfloat16 on a GPU, float32 elsewhere.
+
+    A device that the configuration names need not be here: a run's identity is asked for on other machines, too.
+    """
+    if name != "auto":
+        return name
+    kind = pick_device(device).type if device == "auto" else device.partition(":")[0]
+    return "bfloat16" if kind == "cuda" else "float32"
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """Versions and hardware that a reader needs to repeat a run."""
+    hardware = (
+        torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    )
+    libraries = ("torch", "schedulefree", "numpy", "scikit-learn")
+    return {"python": platform.python_version(), "device": f"{device} ({hardware})"} | {
+        name: version(name) for name in ("erasure-mdl", *libraries)
+    }
