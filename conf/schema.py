@@ -7,16 +7,24 @@ or dataset therefore needs no entry here.
 import difflib
 import functools
 import importlib
+import importlib.util
 import inspect
+import site
+import sysconfig
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-TARGETS = ("dataset", "eraser", "model")  # sections that name a class of ours in _target_
+TARGETS = {  # sections that name a class in _target_ -> what it is a subclass of
+    "dataset": "erasure.source.Source",
+    "eraser": "erasure.eraser.Eraser",
+    "model": "models.classifier.Classifier",
+}
 VARIABLES = "experiment"  # what an experiment sweeps over and its sections refer to; no part of a run
 
 
@@ -60,18 +68,21 @@ class Target:
         self.section = section
 
     def resolve(self, kind: type[T] = object) -> type[T]:
-        """Import the class.
+        """Import the class, unless its module is an installed package's.
 
         Raises:
             ConfigError: there is no such class, or it is no `kind`.
         """
         module, _, attribute = self.path.rpartition(".")
+        refused = f"_target_={self.path}: must be a subclass of {kind.__module__}.{kind.__name__}"
+        if not _may_be_imported(module):
+            raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ConfigError(f"_target_={self.path}: cannot be imported ({error})") from error
+        except Exception as error:  # a module of the user's may raise anything
+            raise ConfigError(f"_target_={self.path}: cannot be imported ({' '.join(str(error).split())})") from error
         if not (isinstance(found, type) and issubclass(found, kind)):
-            raise ConfigError(f"_target_={self.path}: must be a subclass of {kind.__module__}.{kind.__name__}")
+            raise ConfigError(refused)
         return found
 
     @property
@@ -91,6 +102,29 @@ class Target:
     def build(self, kind: type[T], *args: Any) -> T:
         """Construct the class, a `kind`, from positional arguments and the section's options."""
         return self.resolve(kind)(*args, **self.options)
+
+
+@functools.cache
+def _may_be_imported(module: str) -> bool:
+    """Whether a configuration, which may be somebody else's, may have a module imported; found without running any.
+
+    Importing does things, and installed packages have modules that do harm. What is not found may: that fails.
+    """
+    package = module.partition(".")[0]
+    if package in {base.partition(".")[0] for base in TARGETS.values()}:
+        return True
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # no name, or the program itself
+        return False
+    if spec is None:
+        return True
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    installed = {*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()}
+    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location and spec.origin else [])]
+    return bool(places) and not any(
+        Path(place).resolve().is_relative_to(Path(folder).resolve()) for place in places for folder in installed
+    )
 
 
 @functools.cache
@@ -123,22 +157,28 @@ def validate(config: Mapping[str, Any], sections: Mapping[str, Callable]) -> dic
     checked = _check("", {key: value for key, value in config.items() if key in common}, common)
     Common(**checked)
     for name in TARGETS:
-        checked[name] = check_target(name, config[name])
+        checked[name] = check_target(name, config[name], name)
     for name, function in sections.items():
         checked[name] = _check(f"{name}.", config[name], keyword_only(function))
     return {key: checked[key] for key in config}
 
 
-def check_target(place: str, section: Mapping[str, Any]) -> dict[str, Any]:
-    """A section that names a class of ours, checked against that class's options; `place` is its key.
+def check_target(place: str, section: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """A section that names a class, checked against that class's options.
+
+    Args:
+        place: the section's key.
+        section: its content.
+        kind: "dataset", "eraser" or "model".
 
     Raises:
-        ConfigError: unknown or missing key, or value of the wrong type.
+        ConfigError: no such class, unknown or missing key, or value of the wrong type.
     """
-    kind = place.partition(".")[0]
     if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
         raise ConfigError(f"{place}.{missing[0]} is missing: every {kind} names itself and its class")
-    return _check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(Target(section).schema)})
+    target = Target(section)
+    target.resolve(Target({"_target_": TARGETS[kind]}).resolve())
+    return _check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(target.schema)})
 
 
 def _check(prefix: str, section: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:

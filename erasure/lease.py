@@ -2,6 +2,9 @@
 
 It needs exclusive creation and rename, but no `flock`, and compares no clocks of different machines. It saves work;
 that results are right does not depend on it, because they are renamed into place whole.
+
+A holder is known to have ended without waiting for its heart to stop only where its number means the same process to
+both: under one kernel, in one PID namespace (containers may share everything else, a host's name included).
 """
 
 import contextlib
@@ -32,8 +35,8 @@ class Lease:
 
     Args:
         path: the lock file; its folder must exist.
-        stale_after_s: seconds without a heartbeat after which a waiter takes over. A holder on the same machine
-            whose process is gone is replaced at once.
+        stale_after_s: seconds without a heartbeat after which a waiter takes over. A holder on the same machine,
+            and in the same container, whose process is gone is replaced at once.
     """
 
     def __init__(self, path: Path, *, stale_after_s: float = DEFAULT_STALE_AFTER_S) -> None:
@@ -103,7 +106,7 @@ class Lease:
         except FileExistsError:
             return False
         with os.fdopen(handle, "w") as file:
-            json.dump({"token": self._token, "host": socket.gethostname(), "pid": os.getpid()}, file)
+            json.dump({"token": self._token, "pid": os.getpid(), "started": _started("self"), **_machine()}, file)
         self._stop.clear()
         self._beating = threading.Thread(target=self._beat, name=f"lease {self.path.name}", daemon=True)
         self._beating.start()
@@ -205,7 +208,7 @@ def _parse(content: str) -> dict:
         return {}
     expected = {"token": str, "host": str, "pid": int}
     whole = isinstance(holder, dict) and all(isinstance(holder.get(key), kind) for key, kind in expected.items())
-    return holder if whole else {}
+    return holder if whole and 0 < holder["pid"] < 2**31 else {}
 
 
 def _name(holder: dict) -> str:
@@ -213,14 +216,38 @@ def _name(holder: dict) -> str:
 
 
 def _gone(holder: dict) -> bool:
-    return holder["host"] == socket.gethostname() and not _alive(holder["pid"])
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+    """Whether the holder has certainly ended: this machine's /proc would show it, and does not."""
+    machine = _machine()
+    if not all(machine.values()) or any(holder.get(key) != value for key, value in machine.items()):
         return False
-    except PermissionError:
+    try:
+        os.kill(holder["pid"], 0)
+    except ProcessLookupError:
         return True
-    return True
+    except PermissionError:  # somebody else's
+        pass
+    recorded, started = holder.get("started"), _started(holder["pid"])
+    return None not in (recorded, started) and recorded != started
+
+
+def _machine() -> dict[str, str]:
+    """What makes a process number mean one process: host, boot and namespaces; empty strings where /proc tells nothing.
+
+    Start times are counted in a time namespace, where the kernel has these.
+    """
+    described = {"host": socket.gethostname(), "boot": "", "namespaces": ""}
+    with contextlib.suppress(OSError):
+        if Path("/proc/self").readlink().name == str(os.getpid()):  # otherwise it is another namespace's /proc
+            links = [Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time")]
+            described["namespaces"] = " ".join(str(link.readlink()) for link in links if link.is_symlink())
+            described["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return described
+
+
+def _started(process: int | str) -> int | None:
+    """Clock ticks from the machine's start to a process's; -1 if it has ended, None where /proc tells nothing."""
+    try:
+        state, *fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return -1 if state in "ZX" else int(fields[18])  # a zombie has ended, too
+    except (OSError, ValueError, IndexError):
+        return None

@@ -74,4 +74,4 @@ def summary_model(config: Mapping[str, Any]) -> dict[str, Any]:
     if "_target_" in own:
         accepted = {"name", *keyword_only(Target(own).schema)}
         base = {key: value for key, value in base.items() if key in accepted}
-    return check_target("sample_info.summary_model", {**base, **own})
+    return check_target("sample_info.summary_model", {**base, **own}, "model")

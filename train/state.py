@@ -38,6 +38,8 @@ def state_of(directory: Path, now: float) -> State:
         names = os.listdir(directory)  # noqa: PTH208 (a third of the time)
     except FileNotFoundError:
         return State("missing")
+    except OSError as error:
+        return State("failed", f"cannot be read: {error}")
     if RESULT in names:
         return _finished(directory / RESULT)
     beat = heartbeat(directory / LOCK) if LOCK in names else None
@@ -49,8 +51,8 @@ def state_of(directory: Path, now: float) -> State:
         return State("missing") if "config.yaml" not in names else State("interrupted", "killed")
     try:
         written = read_json(directory / "state.json")
-        name, error = written["state"], written.get("error", "")
-    except (DamagedFileError, KeyError, TypeError, AttributeError) as damage:
+        name, error = written["state"], str(written.get("error", ""))
+    except (DamagedFileError, OSError, KeyError, TypeError, AttributeError) as damage:
         return State("failed", f"state.json is damaged: {damage}")
     if name == "failed":
         return State("failed", error)

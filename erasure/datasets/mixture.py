@@ -110,7 +110,7 @@ class Mixture(Source):
 def _built(name: str, part: Any) -> Source:
     if isinstance(part, Source):
         return part
-    return Target(check_target(f"dataset.parts.{name}", part)).build(Source)
+    return Target(check_target(f"dataset.parts.{name}", part, "dataset")).build(Source)
 
 
 def _training(raw: RawImages, official: bool) -> LabelledImages:

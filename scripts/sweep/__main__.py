@@ -20,10 +20,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from conf.errors import explain
 from scripts.sweep.relaunch import command, launch
-from scripts.sweep.status import Found, of_sweep, on_disk, print_status, unfinished
-from scripts.sweep.wanted import verb_named, wanted
-
-VERBS = ("mdl", "train")
+from scripts.sweep.status import Found, of_sweep, on_disk, print_status, printable, unfinished
+from scripts.sweep.wanted import VERBS, verb_named, wanted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_status(runs)
         if options.retry_failed:
             return _retry(unfinished(runs), options.runs, verb, overrides, start=options.launch)
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, ValueError, OSError) as error:
         print(explain(error, verb, overrides), file=sys.stderr)
         return 2
     return 0 if all(run.state.name == "finished" for run in runs) else 1
@@ -71,7 +69,10 @@ def _of_command(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _retry(left: Sequence[Found], runs_dir: Path, verb: str, overrides: Sequence[str], *, start: bool) -> int:
-    """Print what is left as commands, or run it: through a launcher as one sweep, which leaves out the rest itself."""
+    """Print what is left as commands, or run it: through a launcher as one sweep, which leaves out the rest itself.
+
+    A run that cannot be launched from what is on disk is named and left out.
+    """
     if not left:
         print("nothing is left to do")
         return 0
@@ -79,10 +80,15 @@ def _retry(left: Sequence[Found], runs_dir: Path, verb: str, overrides: Sequence
         commands = [["python", "-m", verb, "-m", *overrides]]
         print(f"{len(left)} jobs are left; the sweep's own command submits these and no others:")
     else:
-        commands = [command(run, runs_dir) for run in left]
+        commands = []
+        for run in left:
+            try:
+                commands.append(command(run, runs_dir))
+            except ValueError as error:
+                print(printable(str(error)), file=sys.stderr)
         print(f"{len(left)} jobs are left:")
     if start:
-        return launch(commands)
+        return launch(commands) or int(len(commands) < len(left))
     for words in commands:
         print(shlex.join(words))
     return 1

@@ -1,4 +1,4 @@
-"""Commands that compute a run again, or go on with it."""
+"""Commands that compute a run again, or go on with it: whatever its directory says, they do nothing else."""
 
 import json
 import shlex
@@ -9,23 +9,37 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from conf.cli import Verb
 from conf.compose import composed
+from conf.errors import explain
+from conf.groups import CONF, choices, common_keys, groups
+from conf.schema import TARGETS, ConfigError, validate
 from scripts.sweep.status import Found
 from scripts.sweep.wanted import verb_named
-
-_NAMED = ("dataset", "eraser", "model")
 
 
 def command(run: Found, runs_dir: Path) -> list[str]:
     """What to type for this run: python -m VERB OVERRIDES, with its result in `runs_dir`.
 
     Raises:
-        ValueError: no sweep says which overrides make it, and its configuration cannot be read.
+        ValueError: its name is no run's, or no sweep says which overrides make it and its configuration is none.
     """
     verb = run.directory.name.partition("-")[0]
-    overrides = run.overrides if run.overrides is not None else _overrides(verb, run.directory)
+    try:
+        known = verb_named(verb)
+        overrides = _overrides(known, run.directory) if run.overrides is None else _plain_overrides(verb, run.overrides)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise ValueError(f"{run.directory}: not launched: {explain(error, verb, [])}") from error
     overrides = [override for override in overrides if not override.startswith("runs_dir=")]
+    if any(override.startswith("+experiment=") for override in overrides):
+        overrides.append("hydra.sweeper.params=null")  # this one of its runs
     return ["python", "-m", verb, *overrides, *([] if str(runs_dir) == "runs" else [f"runs_dir={runs_dir}"])]
 
 
@@ -38,15 +52,51 @@ def launch(commands: Sequence[Sequence[str]]) -> int:
     return code
 
 
-def _overrides(verb: str, directory: Path) -> list[str]:
-    """Overrides that give a run's own configuration: its choices, and values in which it differs from them."""
+def _plain_overrides(verb: str, overrides: Sequence[str]) -> Sequence[str]:
+    """Overrides that a sweep remembers, if they only set what a run has.
+
+    Raises:
+        ConfigError: one adds or deletes a key, or is about Hydra itself, which may run anything.
+    """
+    allowed = {*groups(), *common_keys(verb)}
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        change = override.type is OverrideType.CHANGE and override.key_or_group.partition(".")[0] in allowed
+        experiment = override.type is OverrideType.ADD and override.key_or_group == "experiment"
+        choice = override.key_or_group if override.key_or_group in {*groups(), "experiment"} else None
+        if not (change or experiment) or (choice and override.value() not in choices(choice)):
+            raise ConfigError(f"{override.input_line}: sets no key of a run")
+    return overrides
+
+
+def _overrides(verb: Verb, directory: Path) -> list[str]:
+    """Overrides that give exactly a run's own configuration: its choices, and values in which it differs from them.
+
+    Raises:
+        ValueError: its configuration cannot be read, or is none of this verb.
+    """
     try:
-        config = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
-        choices = [f"{part}={config[part]['name']}" for part in _NAMED]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise ValueError(f"{directory}: its config.yaml cannot be read ({error})") from error
-    default = composed(verb, choices, verb_named(verb).sections)
-    return [*choices, *(f"{key}={_value(value)}" for key, value in _differences(default, config))]
+        read = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
+        config = validate(read, verb.sections)
+        names = [f"{part}={_choice(part, config[part])}" for part in TARGETS]
+        overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(_defaults(verb, names), config))]
+        if composed(verb.name, overrides, verb.sections) != config:
+            raise ConfigError("no command line gives it")
+    except (OSError, yaml.YAMLError, AttributeError, TypeError, RecursionError, ValueError) as error:
+        raise ValueError(f"its config.yaml cannot be used ({' '.join(str(error).split())})") from error
+    return overrides
+
+
+def _choice(part: str, section: Mapping[str, Any]) -> str:
+    if section["name"] not in choices(part):
+        raise ConfigError(f"{part}={section['name']} is not in conf/{part}/")
+    return section["name"]
+
+
+def _defaults(verb: Verb, overrides: Sequence[str]) -> dict[str, Any]:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        defaults = OmegaConf.to_container(compose(verb.name, list(overrides)), resolve=True)
+    assert isinstance(defaults, dict)
+    return {str(key): value for key, value in defaults.items()}
 
 
 def _differences(default: Mapping[str, Any], config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -65,6 +115,8 @@ def _value(value: Any) -> str:
     """A value in the grammar of Hydra's command line."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join(_value(entry) for entry in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{_value(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return json.dumps(value)  # null, true, numbers

@@ -8,6 +8,7 @@ from typing import get_args
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from erasure.lease import file_system_time
 from erasure.progress import console
@@ -54,11 +55,16 @@ def print_status(runs: Sequence[Found]) -> None:
     for heading in ("state", "run", "detail"):
         table.add_column(heading, overflow="fold")
     for cells in _lines(runs):
-        table.add_row(*cells)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     if table.row_count:
         output.print(table)
     summary = ", ".join(f"{counts[name]:,} {name}" for name in get_args(Name) if counts[name])
     print(f"{len(runs):,} runs: {summary}" if runs else "no runs")
+
+
+def printable(text: str) -> str:
+    """Somebody else's words, without what would steer the terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _lines(runs: Sequence[Found]) -> Iterator[tuple[str, str, str]]:

@@ -18,9 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf.cli import Verb, checked_job
 from conf.groups import CONF
+from conf.schema import ConfigError
 from erasure.storage import DamagedFileError, fingerprint, read_json, write_json
 from train.run import RESULTS_VERSION
 
+VERBS = ("mdl", "train", "sample_info")
 _IDENTITY = ("train/job.py", "train/run.py")  # code that says what identifies a run
 
 
@@ -33,7 +35,13 @@ class Wanted:
 
 
 def verb_named(name: str) -> Verb:
-    """The command `python -m NAME`."""
+    """The command `python -m NAME`.
+
+    Raises:
+        ConfigError: there is none; nothing is imported.
+    """
+    if name not in VERBS:
+        raise ConfigError(f"{name!r} is no verb: choose from {', '.join(VERBS)}")
     return importlib.import_module(f"{name}.__main__").VERB
 
 

@@ -1,5 +1,8 @@
 """The schema is the signature: types are checked and converted, nothing else passes."""
 
+import re
+import sys
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -69,6 +72,27 @@ def test_a_target_builds_its_class_from_its_options() -> None:
         model.build(TrainSettings)
     with pytest.raises(ConfigError, match=r"_target_=no\.such: cannot be imported"):
         Target({"_target_": "no.such"}).resolve()
+
+
+@pytest.mark.parametrize("path", ["this.s", "antigravity.x", "idlelib.pyshell.main", "isympy.x", "__main__.main", ""])
+@pytest.mark.parametrize("section", ["dataset", "eraser", "model"])
+def test_an_installed_module_is_not_imported_for_a_configuration(section: str, path: str) -> None:
+    before = set(sys.modules)
+    with pytest.raises(ConfigError, match=rf"_target_={re.escape(path)}: must be a subclass of .*an installed package"):
+        validate(changed(section, _target_=path), {"part": options})
+    assert path.partition(".")[0] not in set(sys.modules) - before
+
+
+def test_a_module_of_the_users_own_is_imported_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_models.py").write_text("from models.linear import LinearClassifier as Own\n")
+    (tmp_path / "own_broken.py").write_text("raise RuntimeError('not today')\n")
+    checked = validate(changed("model", _target_="own_models.Own"), {"part": options})
+    assert checked["model"]["_target_"] == "own_models.Own"
+    with pytest.raises(ConfigError, match=r"own_models\.Own: must be a subclass of erasure\.eraser\.Eraser$"):
+        validate(changed("eraser", _target_="own_models.Own"), {"part": options})
+    with pytest.raises(ConfigError, match=r"own_broken\.Own: cannot be imported \(not today\)"):
+        validate(changed("model", _target_="own_broken.Own"), {"part": options})
 
 
 def test_keyword_only_arguments_of_a_dataclass_and_unknown_keys() -> None:

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import stat
 import time
 from collections.abc import Callable
@@ -115,7 +114,9 @@ def test_four_processes_that_want_the_same_build_it_once(tmp_path: Path) -> None
     cache, notes = tmp_path / "cache", tmp_path / "notes"
     notes.mkdir()
     cache.mkdir()
-    (cache / "orphaned.lock").write_text(json.dumps({"token": "gone", "host": socket.gethostname(), "pid": dead_pid()}))
+    with Lease(tmp_path / "lock") as lease:
+        gone = json.loads(lease.path.read_text()) | {"pid": dead_pid()}
+    (cache / "orphaned.lock").write_text(json.dumps(gone))
     (cache / "damaged.safetensors").write_bytes(b"not whole")
     start = PROCESSES.Barrier(4)
     racers = [PROCESSES.Process(target=race, args=(cache, notes, start)) for _ in range(4)]

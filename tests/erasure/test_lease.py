@@ -5,8 +5,11 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from multiprocessing.synchronize import Event
@@ -23,9 +26,12 @@ PROCESSES.set_forkserver_preload(["pytest", "erasure.cache"])
 NEVER_S = 3600.0
 
 
-def abandoned(path: Path, *, host: str, pid: int = 1) -> str:
-    """Write the lock file of a holder that never beats; returns its content."""
-    path.write_text(json.dumps({"token": "somebody else's", "host": host, "pid": pid}))
+def abandoned(path: Path, *, pid: int = 1, **differing: object) -> str:
+    """Write the lock file of a holder that never beats, of this machine but for `differing`; returns its content."""
+    ours = Lease(path.with_name("ours"))
+    with ours:
+        content = json.loads(ours.path.read_text())
+    path.write_text(json.dumps(content | {"token": "somebody else's", "pid": pid} | differing))
     return path.read_text()
 
 
@@ -161,14 +167,80 @@ def test_a_killed_process_on_this_machine_is_replaced_at_once(tmp_path: Path) ->
     waiter.release()
 
 
-def test_a_dead_process_number_says_nothing_about_another_machine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("differing", ["host", "boot", "namespaces"])
+def test_a_dead_process_number_says_nothing_about_another_machine_boot_or_container(tmp_path: Path, differing) -> None:
     path, pid = tmp_path / "lock", dead_pid()
-    abandoned(path, host="elsewhere", pid=pid)
+    assert json.loads(abandoned(path, pid=pid))[differing], "this system's /proc does not say"
+    abandoned(path, pid=pid, **{differing: "another"})
     assert not Lease(path, stale_after_s=NEVER_S).try_acquire()
-    abandoned(path, host=socket.gethostname(), pid=pid)
+    abandoned(path, pid=pid)
     lease = Lease(path, stale_after_s=NEVER_S)
     assert lease.try_acquire()
     lease.release()
+
+
+def test_a_lock_file_that_does_not_name_boot_and_container_has_its_heartbeat(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.write_text(json.dumps({"token": "a", "host": socket.gethostname(), "pid": dead_pid()}))
+    assert not Lease(path, stale_after_s=NEVER_S).try_acquire()
+
+
+def test_a_number_that_another_process_has_by_now_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    abandoned(path, pid=os.getppid(), started=1)
+    lease = Lease(path, stale_after_s=NEVER_S)
+    assert lease.try_acquire()
+    lease.release()
+    abandoned(path, pid=os.getpid())  # the negative control: this very process
+    assert not Lease(path, stale_after_s=NEVER_S).try_acquire()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from erasure.lease import Lease
+assert Lease(Path(sys.argv[1])).try_acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def start_holder(path: Path, *before: str) -> subprocess.Popen[str]:
+    words = [*before, sys.executable, "-c", HOLD, str(path)]
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    if holder.stdout.readline() != "held\n":
+        holder.wait()
+        pytest.skip("no new PID namespace may be made here")
+    return holder
+
+
+def test_a_killed_holder_whom_nobody_has_waited_for_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    holder = start_holder(path)
+    waiter = Lease(path, stale_after_s=NEVER_S)
+    assert not waiter.try_acquire()
+    holder.kill()
+    while "State:\tZ" not in Path(f"/proc/{holder.pid}/status").read_text():
+        time.sleep(0.01)
+    assert waiter.try_acquire()
+    waiter.release()
+    holder.wait()
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux makes the namespaces")
+@pytest.mark.parametrize("proc", [["--mount-proc"], []], ids=["own /proc", "the host's /proc"])
+def test_a_live_holder_in_a_container_is_not_taken_over(tmp_path: Path, proc: list[str]) -> None:
+    """Its number, 1, or that of a process that is gone here, is no news of it; nor the other way round."""
+    path = tmp_path / "lock"
+    contained = ["unshare", "--pid", "--fork", "--kill-child", *proc]
+    holder = start_holder(path, *contained)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pid": dead_pid()}))
+    want = f"import sys; from erasure.lease import *; sys.exit(Lease(Path({str(path)!r})).try_acquire())"
+    assert not Lease(path, stale_after_s=NEVER_S).try_acquire()
+    assert subprocess.run([*contained, sys.executable, "-c", want], check=False).returncode == 0
+    holder.kill()
+    holder.wait()
 
 
 def test_release_leaves_another_holders_lease_alone(tmp_path: Path) -> None:
@@ -186,7 +258,7 @@ def test_release_leaves_another_holders_lease_alone(tmp_path: Path) -> None:
 def test_of_two_that_find_a_dead_holder_the_slower_leaves_the_faster_in_place(tmp_path: Path, monkeypatch) -> None:
     """Between the slower one's look and its rename, the faster one takes over and is at work."""
     path = tmp_path / "lock"
-    abandoned(path, host=socket.gethostname(), pid=dead_pid())
+    abandoned(path, pid=dead_pid())
     faster, slower = Lease(path, stale_after_s=NEVER_S), Lease(path, stale_after_s=NEVER_S)
     rename, overtaken = Path.rename, []
 
@@ -234,17 +306,20 @@ def test_a_holder_that_wakes_up_while_it_is_taken_over_keeps_the_lease(tmp_path:
         b"{}",
         b'{"token": "a", "host": "HOST"}',
         b'{"token": "a", "host": "HOST", "pid": "none"}',
+        b'{"token": "a", "host": "HOST", "pid": 1000000000000000000000000000000}',
+        b'{"token": "a", "host": "HOST", "pid": -1}',
     ],
 )
 def test_a_lock_file_that_says_nothing_is_waited_for_and_then_taken(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lock"
     path.write_bytes(content.replace(b"HOST", socket.gethostname().encode()))
-    lease = Lease(path, stale_after_s=0.15)
+    lease, started = Lease(path, stale_after_s=0.15), time.monotonic()
     assert not lease.try_acquire()  # its holder may be about to write
     assert lease.holder() == "nobody known"
     lease.release()
     assert path.exists()
-    assert wait_for_takeover(lease) >= 0.15
+    wait_for_takeover(lease)
+    assert time.monotonic() - started >= 0.15
     lease.release()
     assert list(tmp_path.iterdir()) == []
 
@@ -256,7 +331,7 @@ def test_a_lock_file_that_may_not_be_read_still_has_a_heartbeat(tmp_path: Path, 
         raise PermissionError
 
     path = tmp_path / "lock"
-    abandoned(path, host=socket.gethostname(), pid=dead_pid())
+    abandoned(path, pid=dead_pid())
     monkeypatch.setattr(Path, "read_text", refuse)
     lease = Lease(path, stale_after_s=0.2)
     assert not lease.try_acquire()

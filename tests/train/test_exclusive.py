@@ -82,7 +82,8 @@ def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_pat
     (run.directory / ".result.json.ab.tmp").mkdir()
     for name in ("part-10.json", "checkpoint-10-0.3.safetensors", ".result.json.ab.tmp/x", f"{LOCK}.taken"):
         (run.directory / name).touch()
-    gone = {"token": "x", "host": os.uname().nodename, "pid": 2**22 + 1}
+    with Lease(tmp_path / "lock") as lease:
+        gone = json.loads(lease.path.read_text()) | {"pid": 2**22 + 1}
     (run.directory / LOCK).write_text(json.dumps(gone))
     run.tidy()
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]

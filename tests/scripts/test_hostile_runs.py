@@ -1,0 +1,184 @@
+"""A run directory may be anybody's: whatever it says, asking for its state or relaunching it runs nothing of it."""
+
+import copy
+import functools
+import os
+import random
+import shlex
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
+
+from conf.compose import composed
+from erasure.storage import read_json, write_json
+from mdl.__main__ import VERB as MDL
+from scripts.sweep import relaunch
+from scripts.sweep.__main__ import main as sweep
+from scripts.sweep.wanted import wanted
+
+CASES = 200
+UNTOUCHED = ("this", "antigravity", "idlelib", "turtledemo", "lib2to3")  # installed, and imported by nobody else
+VERBS = [*UNTOUCHED, "os", "scripts.kill_sweep", "..", "-c", "--help", "mdl;touch canary", "hydra", "[/red]", "\x1b[2J"]
+TARGETS = [
+    "subprocess.Popen", "os.system", "builtins.exec", "this.s", "antigravity.webbrowser", "idlelib.pyshell.main",
+    "scripts.sweep.relaunch.launch", "erasure.storage.remove", "__main__.main", ".Popen", "", "timm.create_model",
+    "torch.hub.load", "conf.cli.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
+]  # fmt: skip
+KEYS = [
+    "+hydra.callbacks.x._target_", "++hydra.callbacks.x._target_", "hydra.callbacks.x._target_", "~train", "+model.x",
+    "hydra/launcher", "hydra.launcher._target_", "hydra.run.dir", "hydra.searchpath", "+experiment", "experiment",
+    "-m", "--multirun", "--config-dir", "--config-path", "model@hydra", "/hydra", "runs_dir=x\nhydra", "defaults",
+    "train.lr=1,hydra.run.dir", "_target_", "mdl._target_", "callbacks", "", "x y", "$(touch canary)",
+]  # fmt: skip
+WORDS = [
+    "canary", "$(touch canary)", "`touch canary`", "'; touch canary #", "${oc.env:HOME}", "${hydra:run.dir}", "a,b",
+    "../../../../tmp/evil", "digits,cifar10", "glob(*)", "range(0,9)", "x' hydra.run.dir='y", "\\", "\n+hydra.x=1",
+    "\x00", "${oc.create:{_target_:os.system}}", "choice(1,2)", "???", None, float("nan"), 10**400, [[]], {"a": "b"},
+]  # fmt: skip
+TEXTS = [
+    "!!python/object/apply:os.system ['touch canary']", "!!python/object/new:subprocess.Popen [[touch, canary]]",
+    "!!python/module:this", "&a [*a]", "&a {model: *a}", "[" * 5000, "[]", "{}", "null", "\x00", "{{{", "- model",
+    "model: {name: mlp}\ndataset: 3\neraser: []", "? {a: b}\n: c", "2020-01-01: 1",
+    "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b,*b,*b,*b,*b,*b]",
+]  # fmt: skip
+
+
+@functools.cache
+def good() -> dict[str, Any]:
+    return composed("mdl", ["model=linear", "eraser=control", "train=quick", "logger.mode=disabled"], MDL.sections)
+
+
+Hostile = Callable[[random.Random, dict[str, Any]], Any]
+
+
+def another_target(draw: random.Random, config: dict[str, Any]) -> None:
+    section = draw.choice(["dataset", "eraser", "model", "train", "logger"])
+    config[section] |= {"_target_": draw.choice(TARGETS), "args": ["touch canary"], "command": "touch canary"}
+    if draw.random() < 0.5:  # only the class
+        del config[section]["args"], config[section]["command"]
+
+
+def another_key(draw: random.Random, config: dict[str, Any]) -> None:
+    where = draw.choice([config, config["model"], config["train"], config["dataset"], config["logger"]])
+    where[draw.choice(KEYS)] = draw.choice([draw.choice(TARGETS), draw.choice(WORDS), {"x": {"_target_": "os.system"}}])
+
+
+def another_value(draw: random.Random, config: dict[str, Any]) -> None:
+    section = config[draw.choice([key for key, value in config.items() if isinstance(value, dict)])]
+    section[draw.choice(list(section))] = draw.choice(WORDS)
+
+
+def another_choice(draw: random.Random, config: dict[str, Any]) -> None:
+    config[draw.choice(["dataset", "eraser", "model"])]["name"] = draw.choice(WORDS)
+
+
+def another_place(draw: random.Random, config: dict[str, Any]) -> None:
+    config[draw.choice(["seeds", "device", "dtype", "cache_dir", "runs_dir"])] = draw.choice(WORDS)
+
+
+MUTATIONS: list[Hostile] = [another_target, another_key, another_value, another_choice, another_place]
+
+
+def write_hostile(root: Path, draw: random.Random) -> None:
+    """One unfinished run: of a strange name or text, or of a configuration changed in one to three places."""
+    kind = draw.choice(["name", "text", "config", "config", "config"])
+    verb = draw.choice(VERBS) if kind == "name" else draw.choice(["mdl", "train", "sample_info"])
+    directory = root / f"{verb}-digits-control-linear-0123456789".replace("/", "_")
+    directory.mkdir(parents=True, exist_ok=True)
+    config = copy.deepcopy(good())
+    for _ in range(draw.randint(1, 3)):
+        draw.choice(MUTATIONS)(draw, config)
+    text = draw.choice(TEXTS) if kind == "text" else yaml.safe_dump(_plain(config), allow_unicode=True)
+    (directory / "config.yaml").write_text(text)
+    error = draw.choice([*WORDS[:6], "[/red]", "[link=x]", {"a": 1}, ["x"]])
+    write_json(directory / "state.json", {"state": draw.choice(["failed", "running", "x"]), "error": error})
+    if draw.random() < 0.3:
+        pid = draw.choice([-1, 0, 10**30, True])
+        write_json(directory / "run.lock", {"token": "x", "host": socket.gethostname(), "pid": pid})
+        os.utime(directory / "run.lock", (1, 1))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def require_harmless(words: list[str]) -> None:
+    """A command that names a verb and sets keys that its schema has, to values that its schema allows."""
+    assert words[1] == "-m"
+    verb, overrides = words[2], words[3:]
+    assert verb in ("mdl", "train", "sample_info")
+    for override in OverridesParser.create().parse_overrides(overrides):
+        assert override.type is OverrideType.CHANGE
+        assert not override.key_or_group.startswith("hydra")
+    relaunch.composed(verb, overrides, relaunch.verb_named(verb).sections)
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Commands that were to be run; none is."""
+    monkeypatch.chdir(tmp_path)
+    commands: list[list[str]] = []
+    ended = type("Ended", (), {"returncode": 0})()
+    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: commands.append(words) or ended)
+    return commands
+
+
+@pytest.mark.parametrize("case", range(CASES))
+def test_nothing_of_a_hostile_directory_is_run(case: int, tmp_path: Path, launched: list[list[str]], capsys) -> None:
+    write_hostile(tmp_path / "runs", random.Random(case))
+    assert sweep(["status", "runs", "--retry-failed", "--launch"]) in (0, 1)
+    for words in launched:
+        require_harmless(words)
+    shown = capsys.readouterr()
+    assert "\x1b[2J" not in shown.out + shown.err
+    assert not (tmp_path / "canary").exists()
+    assert not set(UNTOUCHED) & set(sys.modules)
+    assert launched or "not launched: " in shown.err or "no runs" in shown.out
+
+
+def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, launched: list[list[str]]) -> None:
+    directory = tmp_path / "runs" / "mdl-digits-control-linear-0123456789"
+    directory.mkdir(parents=True)
+    (directory / "config.yaml").write_text(yaml.safe_dump(_plain(good())))
+    assert sweep(["status", "runs", "--retry-failed", "--launch"]) == 0
+    ((_, *words),) = launched
+    require_harmless(["python", *words])
+    assert composed("mdl", words[2:], MDL.sections) == good()
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "+hydra.callbacks.x._target_=scripts.sweep.relaunch.launch", "hydra/launcher=slurm", "~train", "+foo=1",
+        "hydra.run.dir=/tmp", "++model.width=3", "model=../../../tmp/evil", "+experiment=../../tmp/evil",
+    ],
+)  # fmt: skip
+def test_what_a_foreign_sweep_remembers_is_not_typed_for_it(
+    override: str, tmp_path: Path, launched: list[list[str]], capsys
+) -> None:
+    asked, memory = ["eraser=control"], tmp_path / "runs" / "sweeps" / "wanted"
+    wanted(MDL, asked, memory)
+    (kept,) = memory.iterdir()
+    (job,) = read_json(kept)["jobs"]
+    write_json(kept, {"jobs": [job | {"overrides": [*job["overrides"], override]}]})
+    assert sweep(["status", "runs", "--retry-failed", "--launch", "--", *asked]) == 1
+    assert launched == []
+    assert f"{override}: sets no key of a run" in capsys.readouterr().err
+
+
+def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, launched: list[list[str]]) -> None:
+    (tmp_path / "runs").mkdir()
+    asked = ["+experiment=digits_linear_mlp", "seeds=[0]"]
+    sweep(["status", "runs", "--retry-failed", "--launch", "--", *asked])
+    assert len(launched) > 1
+    for words in launched:
+        assert words[-2:] == ["seeds=[0]", "hydra.sweeper.params=null"], shlex.join(words)
