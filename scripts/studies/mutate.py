@@ -32,10 +32,11 @@ from scripts.studies.nearest_tests import nearest_tests
 
 JUDGED = Path(__file__).with_name("equivalent_mutants.toml")
 EQUIVALENT = "equivalent"
-MODULES = ("erasure/*", "models/mup.py", "train/*", "mdl/*", "sample_info/*")
+MODULES = ("erasure/**/*.py", "models/mup.py", "train/**/*.py", "mdl/**/*.py", "sample_info/**/*.py")
 LEFT_OUT = (  # what is looked at, downloads or wires up
     "*/__*__.py", "*/figure.py", "*_figure.py", "*/table.py", "*_table.py", "*/result_tables.py", "*/style.py",
     "*/progress.py", "*/logger.py", "*/fetch.py", "*/hub.py", "*/published.py", "*/summary.py",
+    "*/hf.py", "*/cifar10.py", "*/svhn.py", "*/mnist.py",
 )  # fmt: skip
 IMPORTED = (
     "torch", "numpy", "scipy.optimize", "scipy.stats", "sklearn.datasets", "pytest", "hypothesis", "hydra", "pydantic",
@@ -165,7 +166,7 @@ class Study:
 def _modules(options: argparse.Namespace) -> list[str]:
     root: Path = options.root
     patterns = options.modules or MODULES
-    names = [str(path.relative_to(root)) for each in patterns for path in sorted(root.glob(each))]
+    names = [str(path.relative_to(root)) for each in patterns for path in sorted(root.glob(each)) if path.is_file()]
     if not names:
         raise SystemExit(f"no file matches {', '.join(patterns)} below {root}: give paths or patterns")
     return [name for name in names if options.modules or not any(fnmatch(name, each) for each in LEFT_OUT)]

@@ -36,3 +36,18 @@ def test_constant_coordinates_are_left_out() -> None:
         0,
         2,
     )
+
+
+def test_a_singular_covariance_that_rounding_lets_through_is_still_singular() -> None:
+    """Cholesky's last pivot of a singular matrix is noise, and as often positive as not."""
+    passed = 0
+    for seed in range(40):
+        root = torch.randn(12, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        sigma = root @ root.T
+        passed += not bool(
+            torch.linalg.cholesky_ex(sigma / sigma.diagonal().sqrt() / sigma.diagonal().sqrt()[:, None])[1]
+        )
+        factor = CovarianceFactor(sigma)
+        assert (factor.rank, factor.full_rank) == (11, False)
+        assert float(factor.solve(torch.eye(12, dtype=torch.float64)).norm()) < 1e4
+    assert passed > 5

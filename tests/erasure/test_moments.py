@@ -67,6 +67,8 @@ def test_integer_images_and_image_shapes_are_accepted() -> None:
         (torch.ones(4, 5), torch.tensor([0, 1, 2]), r"expected one label per example, \[4\]"),
         (torch.ones(4, 5), torch.tensor([0.0, 1, 2, 1]), "labels are integers"),
         (torch.full((4, 5), torch.nan), torch.tensor([0, 1, 2, 1]), "class 0 holds values that are not finite"),
+        (torch.full((4, 5), torch.inf), torch.tensor([0, 1, 2, 1]), "class 0 holds values that are not finite"),
+        (torch.full((4, 5), -torch.inf), torch.tensor([0, 1, 2, 1]), "class 0 holds values that are not finite"),
     ],
 )
 def test_bad_data_is_refused_by_name(x: torch.Tensor, z: torch.Tensor, complaint: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure import IdentityEraser, LeaceEraser, pipeline
+from erasure import IdentityEraser, LeaceEraser, OracleLeaceEraser, pipeline
 from erasure.cache import Cache
 from erasure.certificate import BrokenGuaranteeError
 from erasure.datasets.digits import Digits
@@ -110,3 +110,15 @@ def test_the_version_is_part_of_the_key(digits_source: Digits, tmp_path: Path, m
     monkeypatch.setattr(pipeline, "ERASURE_VERSION", 10**6)
     erase(digits_source, IdentityEraser, Cache(tmp_path))
     assert len(list(tmp_path.glob("*.safetensors"))) == 2
+
+
+def test_held_out_splits_are_erased_with_their_own_true_labels(digits_source: Digits, tmp_path: Path) -> None:
+    control = erase(digits_source, IdentityEraser, Cache(tmp_path), torch.float64)
+    erased = erase(digits_source, OracleLeaceEraser, Cache(tmp_path), torch.float64)
+    train = control.splits["train"]
+    eraser = OracleLeaceEraser.fit(train.images, train.labels)
+    for name, part in control.splits.items():
+        expected = eraser(part.images, part.labels)
+        torch.testing.assert_close(erased.splits[name].images, expected, rtol=0, atol=1e-9)
+        wrong = eraser(part.images, part.labels.flip(0))
+        assert float((wrong - expected).abs().max()) > 0.1  # the labels matter

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from erasure import storage
 from erasure.storage import (
@@ -180,3 +182,29 @@ storage.save_tensors(Path({str(path)!r}), {{"a": torch.ones(1000)}})
 def test_fingerprints_ignore_the_order_of_keys_and_nothing_else() -> None:
     assert storage.fingerprint({"a": 1, "b": [2]}) == storage.fingerprint({"b": [2], "a": 1})
     assert storage.fingerprint({"a": 1, "b": [2]}) != storage.fingerprint({"a": 1, "b": [3]})
+
+
+def test_the_same_bytes_in_another_dtype_or_shape_are_damage(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    tensor = torch.arange(6, dtype=torch.float32)
+    save_tensors(path, {"a": tensor})
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    for changed in (tensor.view(2, 3), tensor.view(torch.int32), tensor.view(3, 2)):
+        save_file({"a": changed}, path, metadata=header)
+        with pytest.raises(DamagedFileError, match="checksum of 'a' does not match"):
+            load_tensors(path)
+
+
+def test_the_folder_is_flushed_after_the_file_took_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it a power cut may undo the rename: what was reported as saved would be the old file."""
+    path, flushed = tmp_path / "x.json", []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        flushed.append((os.fstat(handle).st_ino, path.exists()))
+        real(handle)
+
+    monkeypatch.setattr("erasure.storage.os.fsync", fsync)
+    write_json(path, {"a": 1})
+    assert flushed == [(path.stat().st_ino, False), (tmp_path.stat().st_ino, True)]

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from erasure.linalg import CovarianceFactor
 from erasure.polar import gram, orthonormalise, polar_factor
-from erasure.transport import NotConvergedError, barycenter, bures_distance, transport_map
+from erasure.transport import NotConvergedError, align, barycenter, bures_distance, transport_map
 
 
 def root(sigma: Tensor) -> Tensor:
@@ -184,3 +185,13 @@ def test_bad_weights_and_too_few_rounds_are_errors() -> None:
         barycenter(sigmas, max_rounds=0)
     with pytest.raises(NotConvergedError, match="after 2 rounds .* tolerance=1e-15: allow more rounds"):
         barycenter(sigmas, tolerance=1e-15, max_rounds=2)
+
+
+def test_a_barycenter_of_limited_rank_keeps_the_directions_of_most_variance() -> None:
+    diagonals = torch.tensor([[9.0, 4.0, 1.0, 0.1, 0.1], [4.0, 9.0, 4.0, 0.1, 0.2]], dtype=torch.float64)
+    sigmas = torch.diag_embed(diagonals)
+    factors = [CovarianceFactor(sigma) for sigma in sigmas]
+    found = align(factors, [0.5, 0.5], sigmas.mean(0), rank=3, polar=polar_factor, tolerance=1e-14)
+    expected = torch.diag(diagonals.sqrt().mean(0).square() * torch.tensor([1, 1, 1, 0, 0]))
+    assert found.root.shape == (5, 3)
+    torch.testing.assert_close(found.root @ found.root.T, expected, rtol=0, atol=1e-7)

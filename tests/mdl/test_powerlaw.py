@@ -27,3 +27,20 @@ def test_curves_that_are_none_get_none(losses: list[float]) -> None:
 
 def test_too_few_points_get_none() -> None:
     assert fit_power_law(SIZES[:3], [3.0, 2.0, 1.5]) is None
+
+
+def test_a_law_that_explains_less_than_nine_tenths_is_none() -> None:
+    """Ever more noise on a power law: fits are returned down to 90 % of the variance, and no further."""
+    shares = []
+    for i in range(200):
+        losses = [10 * n**-0.5 + 0.5 + (0.005 * i) * (-1) ** j for j, n in enumerate(SIZES)]
+        fitted = fit_power_law(SIZES, losses)
+        shares.append(fitted["r2"] if fitted else None)
+    known = [share for share in shares if share is not None]
+    assert 0.9 <= min(known) < 0.92
+    assert shares[-1] is None
+
+
+def test_four_points_are_enough_and_a_curve_that_comes_back_is_none() -> None:
+    assert fit_power_law(SIZES[:4], [10 * n**-0.5 for n in SIZES[:4]]) is not None
+    assert fit_power_law(SIZES[:4], [3.0, 2.0, 2.0, 3.0]) is None

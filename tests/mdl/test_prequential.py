@@ -4,12 +4,15 @@ import errno
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 import erasure.storage
 from mdl.__main__ import VERB as MDL
-from mdl.prequential import Work
+from mdl.prequential import Work, summarise
+from train.job import Bench
 from train.run import Run
 from train.settings import TrainSettings
 
@@ -77,3 +80,31 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, m
     assert len(list(directory.glob("checkpoint-*"))) in (1, 2)
     assert command(MDL, *SMALL, "runs_dir=full").code == 0
     assert numbers("full") == numbers("undisturbed")
+
+
+def test_a_summary_is_that_of_its_parts() -> None:
+    """Two seeds whose losses on the next chunk are power laws; training and test losses are others."""
+    sizes, seeds, k = [10, 30, 70, 150, 310, 630], [4, 7], 8
+    laws = {4: (6.0, 0.5), 7: (3.0, 0.25)}
+    test_bits = {4: [2.9, 2.5, 2.2, 1.9, 1.4, 0.9], 7: [3.0, 2.9, 2.8, 2.7, 2.6, 2.5]}
+    validation = [3.0, 2.9, 1.5, 1.4]
+    parts = []
+    for i, n in enumerate(sizes):
+        following = [a * n**-b for a, b in laws.values()] if i < len(sizes) - 1 else None
+        point = {"n": n, "ce_next_bits": following, "ce_test_bits": [test_bits[seed][i] for seed in seeds]}
+        point |= {"ce_train_bits": [0.01, 0.02], "test_accuracy": [0.8, 0.7]}
+        rows = [[n, seed, epoch, None if epoch == 0 else 2.0 - epoch, bits + (seed == 7) * epoch]
+                for seed in seeds for epoch, bits in enumerate(validation)]  # fmt: skip
+        parts.append({"point": point, "losses": rows})
+    summary = summarise(cast(Bench, SimpleNamespace(num_classes=k, seeds=seeds)), sizes, parts)
+    for s, (a, b) in enumerate(laws.values()):
+        code = sizes[0] * 3 + sum((m - n) * a * n**-b for n, m in itertools.pairwise(sizes))
+        assert summary["mdl"]["total_bits"][s] == pytest.approx(code)
+        assert summary["mdl"]["bits_per_sample"][s] == pytest.approx(code / 630)
+        paper = sum(n * bits for n, bits in zip(sizes, test_bits[seeds[s]], strict=True)) / 630
+        assert summary["mdl"]["paper"][s] == pytest.approx(paper)
+        assert summary["power_law"][s]["a"] == pytest.approx(a, rel=1e-2)
+        assert summary["power_law"][s]["b"] == pytest.approx(b, rel=1e-2)
+    assert summary["final"] == {"loss_bits": [0.9, 2.5], "accuracy": [0.8, 0.7], "train_loss_bits": [0.01, 0.02]}
+    assert summary["sharp_drop"]["bits"] == pytest.approx([1.6, 0.4])  # of the validation loss; the other rises
+    assert summary["sharp_drop"]["epoch"] == [0, 1]

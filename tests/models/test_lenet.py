@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.classifier import count_parameters
-from models.lenet import LeNet
+from models.lenet import LeNet, mlp_parameters
 from models.mlp import MLP
 
 SHAPES = [(1, 8, 8), (3, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64), (3, 33, 47)]
@@ -48,3 +48,21 @@ def test_what_cannot_be_matched_is_refused() -> None:
         LeNet((1, 8, 8), 10, width=1, depth=1, parametrization="mup")
     with pytest.raises(ValueError, match=r"images of 3×8: LeNet needs sides of at least 4"):
         LeNet((1, 3, 8), 10, width=128, depth=2, parametrization="mup")
+
+
+@pytest.mark.parametrize(("shape", "depth"), [((1, 8, 8), 1), ((3, 33, 47), 3)])
+def test_the_formula_counts_the_parameters(shape: tuple[int, int, int], depth: int) -> None:
+    lenet = _on_meta(LeNet, shape, width=64, depth=depth)
+    assert lenet.sizes.parameters(shape, 10, depth) == count_parameters(lenet)
+    assert mlp_parameters(shape, 10, 64, depth) == count_parameters(
+        _on_meta(MLP, shape, width=64, depth=depth, activation="relu")
+    )
+
+
+def test_a_signal_keeps_its_size_through_the_layers() -> None:
+    """He et al. 2015: weights of variance 2 / fan-in, as a ReLU lets half of the power through."""
+    lenet = LeNet((3, 32, 32), 10, width=512, depth=4, parametrization="standard")
+    lenet.reset_parameters(torch.Generator().manual_seed(0))
+    for name, weight in lenet.named_parameters():
+        if weight.ndim > 1 and not name.startswith("readout"):
+            assert float(weight.detach().var()) * weight[0].numel() == pytest.approx(2, rel=0.1), name

@@ -105,3 +105,16 @@ def test_small_improvements_are_kept_but_buy_no_time(settings: TrainSettings) ->
 def test_rows_of_the_curve(settings: TrainSettings) -> None:
     _, stopping = losses(settings, [3.0, 2.0], patience_steps=30)
     assert stopping.curve.rows(50) == [[50, 0, 0, None, 3.0], [50, 0, 1, 1.0, 2.0]]
+
+
+def test_of_equal_losses_the_first_is_the_best(settings: TrainSettings) -> None:
+    best, stopping = losses(settings, [3.0, 2.0, 2.0, 2.5], patience_steps=900)
+    assert best == [True, True, False, False]
+    assert stopping.curve.best_epoch == 1
+
+
+def test_an_improvement_must_be_more_than_what_is_worth_waiting_for(settings: TrainSettings) -> None:
+    exact = [2.0, 1.5, 1.0]  # by 0.5, which binary numbers hold
+    for worth, ended in ((0.5, "patience"), (0.25, None)):
+        _, stopping = losses(settings, [exact[0], 1.5, 1.5], patience_steps=20, min_improvement_bits=worth)
+        assert stopping.curve.ended == ended

@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from erasure.lease import Lease, LeaseLostError, file_system_time
+from train.checkpoint import Checkpoints
 from train.interruption import interruptible
 from train.run import LOCK, Run
 from train.state import state_of
@@ -150,3 +152,15 @@ def test_a_block_that_waits_takes_precedence_and_delivers_to_the_one_around_it()
     with pytest.raises(SystemExit):
         block()
     assert order == [signal.SIGUSR1]
+
+
+def test_who_was_taken_for_dead_saves_no_checkpoint(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    with run.exclusive():
+        run.start("a: 1\n")
+        checkpoints = Checkpoints(run.directory, 1.0, run.require_lease)
+        checkpoints.save("10-0", ({"w": torch.zeros(2)}, {"epoch": 1}))
+        (run.directory / LOCK).write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
+        with pytest.raises(LeaseLostError, match="process 12 on node7 has taken over"):
+            checkpoints.save("10-0", ({"w": torch.ones(2)}, {"epoch": 2}))
+    assert [path.name for path in run.directory.glob("checkpoint-*")] == ["checkpoint-10-0.1.safetensors"]

@@ -1,0 +1,75 @@
+"""What a training keeps of its past: everything that chance decided, stochastic depth's draws included."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from erasure.source import LabelledImages
+from models.classifier import Classifier
+from models.layers import Linear
+from models.stochastic_depth import StochasticDepth
+from train.checkpoint import Checkpoints
+from train.data import DeviceImages
+from train.ensemble import Ensemble
+from train.fit import Fit, fit
+from train.settings import TrainSettings
+
+
+class Interrupted(BaseException):
+    """Stands for the end of the process."""
+
+
+class Dropping(Classifier):
+    """A linear model and a branch that is dropped for half of the examples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.straight, self.branch, self.drop = Linear(16, 2), Linear(16, 2), StochasticDepth(0.5)
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        self.straight.reset_parameters(generator, gain=1.0)
+        self.branch.reset_parameters(generator, gain=1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        return self.straight(x) + self.drop(self.branch(x))
+
+
+def images(seed: int) -> DeviceImages:
+    drawn, labels = torch.randn(60, 1, 4, 4, generator=torch.Generator().manual_seed(seed)), torch.arange(60) % 2
+    part = LabelledImages(drawn + labels[:, None, None, None], labels)
+    return DeviceImages(part, torch.zeros(1), torch.ones(1), padding=0, flip=False, device=torch.device("cpu"))
+
+
+def test_stochastic_depth_goes_on_where_it_was(
+    tmp_path: Path, settings: TrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = dataclasses.replace(settings, batch_size=16, max_epochs=6, warmup_steps=1, lr=0.05)
+
+    def train(checkpoints: Checkpoints | None = None) -> Fit:
+        index = torch.arange(60)[None]
+        return fit(Ensemble(Dropping()), [3], index, images(0), images(1), settings, checkpoints=checkpoints)
+
+    undisturbed = train()
+    real, steps = Checkpoints.before_step, [0]
+
+    def die_at_the_tenth_step(self: Checkpoints, name: str, state, interruption):
+        def check() -> None:
+            steps[0] += 1
+            if steps[0] == 10:
+                self.save(name, state())
+                raise Interrupted
+
+        return check
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Checkpoints, "before_step", die_at_the_tenth_step)
+        with pytest.raises(Interrupted):
+            train(Checkpoints(tmp_path, 1e9))
+    assert Checkpoints.before_step is real
+    resumed = train(Checkpoints(tmp_path, 1e9))
+    assert resumed.curves == undisturbed.curves
+    assert all(torch.equal(resumed.last[name], weight) for name, weight in undisturbed.last.items())
