@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from mdl.table import MEASURES
 from train.compare import Grid
+from train.early_stopping import stuck
 from train.style import STYLE, chance_line, colour, shared_legend, wrapped
 
 
@@ -55,7 +56,12 @@ def _learning_curves(ax: Axes, runs: Mapping[str, Mapping[str, Any]], columns: S
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
     ax.set_ylim(0, max(1.1 * chance, ax.get_ylim()[1]))
-    ax.set(title=wrapped(title, 4.0), xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
+    marks = [f"‡ {c}: {count} never left the plateau" for c, r in runs.items() if (count := stuck(r["curve"]))]
+    ax.set(
+        title="\n".join([wrapped(title, 4.0), *marks]),
+        xlabel="training examples",
+        ylabel="loss on the next chunk (bits per label)",
+    )
 
 
 def _differences(ax: Axes, grid: Grid) -> None:

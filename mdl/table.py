@@ -16,6 +16,8 @@ from erasure.storage import write_text
 from mdl.backfire import Backfire, backfire
 from train.compare import (
     DIFFERENCES,
+    PLATEAU,
+    PLATEAU_CAPTION,
     Difference,
     Grid,
     Measure,
@@ -24,6 +26,7 @@ from train.compare import (
     differences,
     paired_difference,
 )
+from train.early_stopping import stuck
 from train.example_bits import final_difference
 from train.loss_curves import DROP_WINDOW_EPOCHS, curves_of, describe_drop, recorded_drop
 
@@ -56,7 +59,20 @@ def cells_of(grid: Grid) -> dict[tuple[str, str], Cell]:
 
 def _loss(cell: Cell) -> str:
     loss, accuracy = (Spread.of(cell.result["final"][key]).mean for key in ("loss_bits", "accuracy"))
-    return f"{loss:.3f}, {100 * accuracy:.1f} %"
+    return f"{loss:.3f}{'‡' if _final(cell) else ''}, {100 * accuracy:.1f} %"
+
+
+def _coding(cell: Cell) -> str:
+    """How many of the trainings that the codelength rests on never left the plateau."""
+    return stuck(cell.result["curve"][:-1])
+
+
+def _final(cell: Cell) -> str:
+    return stuck(cell.result["curve"][-1:])
+
+
+def _plateaus(cell: Cell) -> str:
+    return ", ".join(f"{what} {which}" for what, which in ((_coding(cell), "coding"), (_final(cell), "final")) if what)
 
 
 def _below(cell: Cell) -> str:
@@ -75,7 +91,7 @@ _LINES: Sequence[tuple[str, str, Callable[[Cell], str]]] = (  # name, what it me
     (
         "bits per label",
         "prequential codelength, mean ± standard deviation over seeds (a model at chance needs log2 k)",
-        lambda cell: f"{Spread.of(cell.result['mdl']['bits_per_sample'])}",
+        lambda cell: f"{Spread.of(cell.result['mdl']['bits_per_sample'])}{'‡' if _coding(cell) else ''}",
     ),
     ("Δ to control", "of the codelength; no test example enters it", lambda cell: f"{cell.code or ''}"),
     ("final loss, correct", "on the test split, trained on everything, bits per label", _loss),
@@ -91,9 +107,10 @@ _LINES: Sequence[tuple[str, str, Callable[[Cell], str]]] = (  # name, what it me
         "began",
         lambda cell: describe_drop(cell.result),
     ),
+    (PLATEAU, "trainings that the code rests on, and final ones", _plateaus),
     ("gaps left", "between class means, and between class covariances, on the training split (relative)", _gaps),
 )
-_CAPTION = ". ".join(f"{name}: {meaning}" for name, meaning, _ in _LINES) + f". {DIFFERENCES}"
+_CAPTION = ". ".join(f"{name}: {meaning}" for name, meaning, _ in _LINES) + f". {DIFFERENCES} {PLATEAU_CAPTION}"
 
 
 def _texts(grid: Grid) -> Iterator[tuple[str, list[list[str]]]]:
@@ -196,6 +213,8 @@ def _record(row: str, column: str, cell: Cell) -> dict[str, Any]:
         "sharp_drop_bits": bits,
         "sharp_drop_epoch": epoch,
         **{key: certificate[key] for key in ("mean_gap", "covariance_gap", "edit_size", "out_of_range")},
+        "coding_on_plateau": _coding(cell),
+        "final_on_plateau": _final(cell),
         "parameters": result["parameters"],
         "seconds": result["timing"]["seconds"],
     }

@@ -26,6 +26,12 @@ DIFFERENCES = (
 
 _PAIRED = ("dataset", "model", "sample_info", "seeds")  # with the setting, all that a run and its control share
 
+PLATEAU = "on the plateau"
+PLATEAU_CAPTION = (
+    f"{PLATEAU}, and ‡: seeds that never left it: their training loss stayed at the label entropy until they were "
+    "stopped, and they do not say what the network can learn."
+)
+
 
 @dataclass(frozen=True)
 class Spread:

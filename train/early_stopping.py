@@ -71,6 +71,15 @@ def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
     }
 
 
+def stuck(trainings: Sequence[Mapping[str, Any]]) -> str:
+    """ "3 of 5" where so many never left the plateau, of what `endings` says of trainings; empty where all did.
+
+    Results of earlier versions do not say.
+    """
+    left = [one for training in trainings for one in training.get("left_plateau") or ()]
+    return f"{left.count(False)} of {len(left)}" if False in left else ""
+
+
 class EarlyStopping:
     """Ends a member's training once its validation loss has not improved for so many optimiser steps.
 

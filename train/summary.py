@@ -15,7 +15,8 @@ from rich.table import Table
 
 from erasure.progress import console
 from erasure.storage import write_text
-from train.compare import DIFFERENCES, Difference, Grid, Spread, differences
+from train.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, Grid, Spread, differences
+from train.early_stopping import stuck
 from train.example_bits import final_difference
 from train.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
 from train.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
@@ -32,7 +33,7 @@ _CAPTION = (
     "entropy: of the training labels, the best that a constant predictor can do. "
     "below control: the epoch from which the best validation loss so far stays below the control's; "
     f"sharpest fall: of the validation loss within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it began; "
-    f"Δ: of the test loss. {DIFFERENCES}"
+    f"Δ: of the test loss. {DIFFERENCES} {PLATEAU_CAPTION}"
 )
 
 
@@ -45,6 +46,7 @@ _HEADINGS = (
     "Δ to control",
     "below control",
     "sharpest fall",
+    PLATEAU,
 )
 
 
@@ -77,10 +79,11 @@ def _lines(grid: Grid) -> list[list[str]]:
         for name in _COLUMNS.values():
             spread = Spread.of(result["final"][name])
             cells.append(f"{100 * spread.mean:.1f} %" if name == "accuracy" else f"{spread:.4f}")
+        cells[0] += "‡" if stuck([result]) else ""
         epochs = result["epochs"]
         span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
         lines.append([row, column, *cells, f"{result['label_entropy_bits']:.4f}", span])
-        lines[-1] += _against_control(result, grid.control(row), found.get((row, column, "loss")))
+        lines[-1] += [*_against_control(result, grid.control(row), found.get((row, column, "loss"))), stuck([result])]
     return lines
 
 
@@ -110,7 +113,8 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
                 _curves(ax, runs_dir / result["run_id"] / "curves.csv", column, colour(column, grid.columns))
             entropy = next(iter(runs.values()))["label_entropy_bits"]
             chance_line(ax, entropy, "label entropy")
-            ax.set(title=wrapped(row, 4.0), xlabel="epoch", ylabel="loss (bits per label)")
+            marks = [f"‡ {c}: {count} never left the plateau" for c, r in runs.items() if (count := stuck([r]))]
+            ax.set(title="\n".join([wrapped(row, 4.0), *marks]), xlabel="epoch", ylabel="loss (bits per label)")
             epoch_axis(ax, max(max(result["epochs"]) for result in runs.values()))
             ax.set_ylim(bottom=0)
         shared_legend(figure, axes)

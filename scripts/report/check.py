@@ -11,10 +11,10 @@ KEYS = {
     "versions",
 }  # fmt: skip
 INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
-ENDINGS = {"best_epoch", "ended", "untrained", "left_plateau"}
+ENDINGS = {"epochs", "best_epoch", "ended", "untrained", "left_plateau"}  # a list each, of the seeds
 VERB_KEYS = {
     "mdl": {"final", "sharp_drop", "mdl", "curve", "power_law"},
-    "train": {"final", "sharp_drop", "label_entropy_bits", "epochs", *ENDINGS},
+    "train": {"final", "sharp_drop", "label_entropy_bits", *ENDINGS},
     INFORMATION: {
         "held_out_size",
         "information",
@@ -26,7 +26,7 @@ VERB_KEYS = {
         "summaries",
     },
 }
-_OPTIONAL = {"sharp_drop", *ENDINGS}  # came later
+_OPTIONAL = {"sharp_drop", *ENDINGS} - {"epochs"}  # came later
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
 

@@ -121,9 +121,9 @@ def _overview(block: Block, colours: Colours) -> Figure:
     right.axvline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
     right.set_yticks(range(len(rows)), names)
     right.set_ylim(len(rows) - 0.5, -0.5)
-    axes[0].set(xlabel="codelength ± std (bits per label)")
+    axes[0].set(xlabel="codelength ± std\n(bits per label)")
     axes[0].set_xlim(left=0)
-    right.set(xlabel="increase over control ± s.e. (bits per label)")
+    right.set(xlabel="increase over control ± s.e.\n(bits per label)")
     for ax in axes:
         ax.grid(axis="y", visible=False)
     shared_legend(figure, list(axes))
@@ -131,7 +131,7 @@ def _overview(block: Block, colours: Colours) -> Figure:
 
 
 def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> Figure:
-    """Above, codelengths; below, their differences to the control; a column per panel, hollow where incomplete."""
+    """Above, codelengths; below, their differences to the control; a column per panel; hollow where not `Row.sound`."""
 
     def size(row: Row) -> int:
         return row.config["model"][option]
@@ -163,14 +163,14 @@ def _codelengths(rows: Sequence[Row], eraser: str, x: Callable[[Row], int]) -> I
     for row in rows:
         spread = row.cells[eraser].spread("mdl", "bits_per_sample") if eraser in row.cells else None
         if spread:
-            yield x(row), spread.mean, spread.std or 0.0, not row.lacks(eraser)
+            yield x(row), spread.mean, spread.std or 0.0, row.sound(eraser)
 
 
 def _increases(rows: Sequence[Row], eraser: str, x: Callable[[Row], int]) -> Iterator[Point]:
     for row in rows:
         found = row.difference(eraser, "mdl", "bits_per_sample")
         if found:
-            whole = not row.lacks(eraser) and not row.lacks("control")
+            whole = row.sound(eraser) and row.sound("control")
             yield x(row), found.mean, found.standard_error or 0.0, whole
 
 

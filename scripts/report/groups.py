@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from mdl.backfire import Backfire, backfire
-from scripts.report.check import INFORMATION
+from scripts.report.check import ENDINGS, INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
 from train.compare import Array, Difference, Result, Spread, holm, paired_difference
+from train.early_stopping import stuck
 from train.example_bits import error_over_examples, read_test_bits
 from train.job import HOW
 from train.labels import labels, setting, written_setting
@@ -44,6 +45,13 @@ class Cell:
         merged = of_seeds([run.result for run in self.runs if run.result], self.seeds)
         return with_drop(merged, self.curves)
 
+    def stuck(self, key: str) -> str:
+        """How many trainings never left the plateau, of those that bits_per_sample, paper or loss_bits rests on."""
+        if self.result is None:
+            return ""
+        curve = self.result.get("curve", [self.result])
+        return stuck({"bits_per_sample": curve[:-1], "paper": curve, "loss_bits": curve[-1:]}[key])
+
     def spread(self, section: str, key: str) -> Spread | None:
         """Over seeds, of `mdl.bits_per_sample` and the like."""
         return Spread.of(self.result[section][key]) if self.result and section in self.result else None
@@ -76,6 +84,10 @@ class Row:
             return cell.unfinished[0].state
         missing = [seed for seed in self.seeds if seed not in cell.seeds]
         return f"{len(cell.seeds)} of {len(self.seeds)} seeds" if missing else ""
+
+    def sound(self, eraser: str) -> bool:
+        """Whether the codelength lacks no seed, and rests on no training that never left the plateau."""
+        return not self.lacks(eraser) and not self.cells[eraser].stuck("bits_per_sample")
 
     def difference(self, eraser: str, section: str, key: str) -> Difference | None:
         """To the control, over the seeds that both have; None without a control or a common seed."""
@@ -126,20 +138,18 @@ class Block:
     """One dataset under one verb in one setting: what a table compares.
 
     Attributes:
-        dataset: its label, with what tells the setting from the others there are.
+        name: for files, with what tells it from the other blocks: mdl-cifar10-train-quick-normalize-zscore.
+        verb: "mdl" or "train".
+        dataset: its label.
         setting: how all runs were trained and coded, in full (`written_setting`).
     """
 
+    name: str
     verb: str
     dataset: str
     setting: str
     rows: list[Row]
     erasers: list[str]
-
-    @property
-    def name(self) -> str:
-        """For files: mdl-cifar10-normalize-zscore."""
-        return "-".join([self.verb, *"".join(c if c.isalnum() or c in "_." else " " for c in self.dataset).split()])
 
     @functools.cache  # noqa: B019 blocks live as long as the report
     def differences(self, section: str, key: str) -> dict[tuple[str, str], Difference]:
@@ -165,6 +175,9 @@ def of_seeds(results: Sequence[Result], seeds: Sequence[int]) -> Result:
         if section in first:
             shared = (key for key in first[section] if all(key in r[section] for r in results))
             merged[section] = {key: pick(lambda r, s=section, k=key: r[s][k]) for key in shared}
+    for key in ENDINGS:
+        if key in first:
+            merged[key] = pick(lambda r, k=key: r.get(k))
     if "curve" in first:
         merged["curve"] = [
             {k: n["n"] if k == "n" else pick(lambda r, i=i, k=k: r["curve"][i].get(k)) for k in n}
@@ -184,14 +197,16 @@ def arrange(reading: Reading) -> list[Block]:
     Those that score examples are left to `scripts.report.information`.
     """
     runs = [run for run in reading.runs if run.verb != INFORMATION]
-    parts = [{"dataset": _dataset(run), "setting": setting(run.config)} for run in runs]
-    names = labels(
-        [{"verb": {"name": run.verb}} | part for run, part in zip(runs, parts, strict=True)], ("verb", "dataset")
-    )
-    by_block: dict[str, list[Found]] = {}
-    for run, name in zip(runs, names, strict=True):
-        by_block.setdefault(name, []).append(run)
-    return [_block(name, own, reading.problems) for name, own in sorted(by_block.items())]
+    parts = [{"verb": {"name": r.verb}, "dataset": _dataset(r), "setting": setting(r.config)} for r in runs]
+    datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",))
+    names = labels(parts, ("verb", "dataset"))
+    by_block: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        by_block.setdefault(name, []).append(i)
+    return [
+        _block(name, datasets[own[0]], [runs[i] for i in own], reading.problems)
+        for name, own in sorted(by_block.items())
+    ]
 
 
 def _with_normalisation(label: str, dataset: Mapping[str, Any]) -> str:
@@ -201,7 +216,7 @@ def _with_normalisation(label: str, dataset: Mapping[str, Any]) -> str:
     return label if plain else f"{label} (normalize={normalize})"
 
 
-def _block(name: str, runs: Sequence[Found], problems: list[str]) -> Block:
+def _block(name: str, dataset: str, runs: Sequence[Found], problems: list[str]) -> Block:
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     names = labels([{"model": run.config["model"]} for run in runs], ("model",))
     rows: dict[str, Row] = {}
@@ -209,9 +224,15 @@ def _block(name: str, runs: Sequence[Found], problems: list[str]) -> Block:
         row = rows.setdefault(model, Row(model, run.config))
         _add(row.cells.setdefault(eraser, Cell(eraser)), run, problems)
     ordered = sorted(rows.values(), key=lambda row: _order(row.config["model"], row.label))
-    verb, _, dataset = name.replace("dataset.", "").partition(" · ")
-    shown = _with_normalisation(dataset, runs[0].config["dataset"])
-    return Block(verb, shown, written_setting(runs[0].config), ordered, sorted(set(erasers), key=eraser_order))
+    name, dataset = (_with_normalisation(label, runs[0].config["dataset"]) for label in (name, dataset))
+    return Block(
+        "-".join("".join(c if c.isalnum() or c in "_." else " " for c in name.replace("dataset.", "")).split()),
+        runs[0].verb,
+        dataset.replace("dataset.", ""),
+        written_setting(runs[0].config),
+        ordered,
+        sorted(set(erasers), key=eraser_order),
+    )
 
 
 def _add(cell: Cell, run: Found, problems: list[str]) -> None:

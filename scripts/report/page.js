@@ -10,6 +10,7 @@ const make = (tag, properties = {}, ...children) => {
 const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
 const spread = (pair, digits = 3, scale = 1) => !pair ? "" :
   fixed(scale * pair[0], digits) + (pair[1] === null ? "" : " ± " + fixed(scale * pair[1], digits));
+const plateau = (count) => count ? ` ‡ ${count} never left the plateau` : "";
 const first = (pair) => pair ? pair[0] : null;
 const below = (run) => !run.below ? "" : [run.below[0] === null ? "" : "n = " + run.below[0].toLocaleString("en"),
   run.below[1] === null ? "" : "epoch " + run.below[1]].filter(Boolean).join(", ") || "no";
@@ -20,15 +21,15 @@ const COLUMNS = [
   ["model", (r) => r.model],
   ["eraser", (r) => r.eraser],
   ["verb", (r) => r.verb],
-  ["MDL (bits per label)", (r) => spread(r.bits), (r) => first(r.bits)],
+  ["MDL (bits per label)", (r) => spread(r.bits) + plateau(r.stuck), (r) => first(r.bits)],
   ["Δ to control (bits)", (r) => r.delta ? r.delta[1] : "", (r) => first(r.delta)],
-  ["test loss (bits)", (r) => spread(r.loss), (r) => first(r.loss)],
+  ["test loss (bits)", (r) => spread(r.loss) + plateau(r.stuckFinally), (r) => first(r.loss)],
   ["accuracy (%)", (r) => spread(r.accuracy, 1, 100), (r) => first(r.accuracy)],
   ["gap (bits)", (r) => r.gap ? r.gap[1] : "", (r) => first(r.gap)],
   ["below control from", (r) => below(r) + (r.backfires ? " · backfires" : ""), (r) => r.below ? r.below[0] ?? r.below[1] : null],
   ["sharpest fall (bits)", (r) => r.drop || "", (r) => r.drop ? parseFloat(r.drop) : null],
   ["paper's unit", (r) => spread(r.paper), (r) => first(r.paper)],
-  ["Table 16 (paper's unit)", (r) => r.table16 ? spread(r.table16, 2) + (r.table16[2] ? " (ours: " + r.table16[2] + ")" : "") : "",
+  ["Table 16 (paper's unit)", (r) => r.table16 ? spread(r.table16, 2) + " (" + r.table16[2] + ")" : "",
     (r) => first(r.table16)],
   ["seeds", (r) => r.seeds ? String(r.seeds.length) : "", (r) => r.seeds ? r.seeds.length : null],
   ["incomplete", (r) => r.lacks],

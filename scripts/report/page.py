@@ -113,13 +113,13 @@ def entry(block: Block, row: Row, eraser: str, pool: Pool) -> dict[str, Any]:
 def _numbers(block: Block, row: Row, cell: Cell) -> dict[str, Any]:
     result = cell.result
     assert result is not None
-    number, found = paper_number(cell.config), block.backfire(row, cell.eraser)
+    number, found = paper_number(cell.config, result), block.backfire(row, cell.eraser)
     difference = block.differences("mdl", "bits_per_sample").get((row.label, cell.eraser)) if "mdl" in result else None
     return {
         "seeds": cell.seeds,
         "bits": _spread(cell.spread("mdl", "bits_per_sample")),
         "paper": _spread(cell.spread("mdl", "paper")),
-        "table16": None if number is None else [number.mean, number.std, ", ".join(number.differences)],
+        "table16": None if number is None else [number.mean, number.std, number.note],
         "delta": [difference.mean, f"{difference}"] if difference else None,
         "loss": _spread(cell.spread("final", "loss_bits")),
         "accuracy": _spread(cell.spread("final", "accuracy")),
@@ -127,6 +127,8 @@ def _numbers(block: Block, row: Row, cell: Cell) -> dict[str, Any]:
         "below": [found.size, found.epoch] if found else None,
         "backfires": bool(found and found.backfires),
         "drop": describe_drop(result),
+        "stuck": cell.stuck("bits_per_sample"),
+        "stuckFinally": cell.stuck("loss_bits"),
     }
 
 

@@ -1,11 +1,15 @@
-"""The paper's Table 16, and whether a run of ours may be put beside it."""
+"""The paper's Table 16, and how far what it says allows a run of ours beside it."""
 
 import functools
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from conf.groups import keys as read_keys
+from mdl.codelength import paper_units
+from scripts.report.groups import comparable
+from train.job import NUMBERS
 
 keys = functools.cache(read_keys)
 
@@ -22,41 +26,94 @@ TABLE_16 = {
     "swinv2": {"control": (8.18, 0.03), "leace": (9.00, 0.13), "alf_qleace": (8.67, 1.20), "gradient": (9.29, 0.06),
                "qleace": (9.08, 0.13)},
 }  # fmt: skip
-_TRAINING = ("lr", "batch_size", "patience_steps")  # of conf/train/paper.yaml, the paper's
+CHANCE = 11.41  # in its unit, which its only entry without a spread is at: QLEACE, MLP
+_CHANCE_TOLERANCE = 0.01  # relative; one training size more or less moves it by 8 %
+
+Mark = Literal["same", "differs", "the paper does not say"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An option of ours beside what the paper says of it; of which model or eraser, if not of all."""
+
+    option: str
+    of: str
+    ours: str
+    paper: str
+    mark: Mark
 
 
 @dataclass(frozen=True)
 class PaperNumber:
-    """An entry of Table 16, and how the run beside it differs from the paper's; comparable if in nothing."""
+    """An entry of Table 16, and all that determines the numbers of the run beside it, compared."""
 
     mean: float
     std: float
-    differences: tuple[str, ...]
+    compared: tuple[Compared, ...]
+
+    @property
+    def note(self) -> str:
+        """What differs, and how much cannot be known."""
+        unlike = [f"{c.option.partition('.')[2] or c.option}={c.ours}" for c in self.compared if c.mark == "differs"]
+        unsaid = sum(c.mark == "the paper does not say" for c in self.compared)
+        return "; ".join([*([f"differs: {', '.join(unlike)}"] if unlike else []), f"{unsaid} options unsaid"])
 
     def __str__(self) -> str:
-        note = f" (ours differs: {', '.join(self.differences)})" if self.differences else ""
-        return f"{self.mean:.2f} ± {self.std:.2f}{note}"
+        return f"{self.mean:.2f} ± {self.std:.2f} ({self.note})"
 
 
-def paper_number(config: Mapping[str, Any]) -> PaperNumber | None:
-    """The entry for a run's configuration; None where Table 16 has none for its dataset, model or eraser."""
+def paper_number(config: Mapping[str, Any], result: Mapping[str, Any] | None = None) -> PaperNumber | None:
+    """The entry for a run's configuration; None where Table 16 has none for its dataset, model or eraser.
+
+    Args:
+        config: of the run, or of one of several of different seeds.
+        result: of all its seeds; without it, training sizes and seeds are not compared.
+    """
     entry = TABLE_16.get(config["model"]["name"], {}).get(config["eraser"]["name"])
     if entry is None or config["dataset"]["name"] != "cifar10" or "mdl" not in config:
         return None
-    return PaperNumber(*entry, differences=tuple(_differences(config)))
+    return PaperNumber(*entry, compared=(*_options(config), *(_sizes(result) if result else ())))
 
 
-def _differences(config: Mapping[str, Any]) -> list[str]:
-    """What is not as in the paper, as key=value of ours."""
-    model, train, chunks = config["model"], config["train"], config["mdl"]
-    found = []
-    if config["dataset"].get("normalize") != "zscore":
-        found.append("not z-scored")
-    base, paper_train, paper_chunks = keys("model", model["name"]), keys("train", "paper"), keys("mdl", "paper")
-    found += [f"{key}={value}" for key, value in model.items() if key in base and value != base[key]]
-    found += [f"{key}={train.get(key)}" for key in _TRAINING if train.get(key) != paper_train[key]]
-    if chunks.get("num_chunks") != paper_chunks["num_chunks"]:
-        found.append(f"num_chunks={chunks.get('num_chunks')}")
-    if chunks.get("min_chunk") not in (None, paper_chunks["min_chunk"]):  # null is 1,024 at CIFAR-10's size
-        found.append(f"min_chunk={chunks.get('min_chunk')}")
-    return found
+def chance(result: Mapping[str, Any]) -> float:
+    """What a model that knows nothing has in the paper's unit at a run's training sizes."""
+    sizes = [point["n"] for point in result["curve"]]
+    return paper_units(sizes, [math.log2(result["num_classes"])] * len(sizes), result["train_size"])
+
+
+def _options(config: Mapping[str, Any]) -> Iterator[Compared]:
+    """All that enters a run's identity."""
+    says = _says(config)
+    for section, own in comparable(config).items():
+        if section not in NUMBERS or section == "seeds":
+            continue
+        of = own["name"] if section in ("model", "eraser") else ""
+        for key, value in own.items() if isinstance(own, Mapping) else [("", own)]:
+            option = f"{section}.{key}" if key else section
+            yield _compared(option, of, value, says.get(option))
+
+
+def _says(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the paper says, by option: sections 3 and 4, the captions of figures 4 and 16."""
+    says = {"dataset.name": "cifar10", "dataset.normalize": "zscore", "dataset.flip": True}
+    for part in ("dataset", "model", "eraser"):
+        shipped = keys(part, config[part]["name"])
+        says |= {f"{part}.{key}": shipped[key] for key in ("name", "_target_")}
+    base = keys("model", config["model"]["name"])
+    says |= {f"model.{key}": base[key] for key in ("width", "depth", "activation", "parametrization") if key in base}
+    if not config["train"].get("crop_padding"):
+        says["train.crop_padding"] = "random crops"  # of which size it does not say
+    return says
+
+
+def _sizes(result: Mapping[str, Any]) -> Iterator[Compared]:
+    """The paper states no training sizes, but chance in its unit follows from them."""
+    yield _compared("seeds", "", len(result["seeds"]), 5)
+    ours = chance(result)
+    mark: Mark = "same" if math.isclose(ours, CHANCE, rel_tol=_CHANCE_TOLERANCE) else "differs"
+    yield Compared("chance", "", f"{ours:.3f} at N = {result['train_size']:,}", f"{CHANCE}", mark)
+
+
+def _compared(option: str, of: str, ours: Any, paper: Any) -> Compared:
+    mark: Mark = "the paper does not say" if paper is None else "same" if ours == paper else "differs"
+    return Compared(option, of, f"{ours}", "" if paper is None else f"{paper}", mark)

@@ -3,25 +3,27 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from erasure.storage import write_text
 from scripts.report.groups import Block, Row
-from scripts.report.paper import UNIT, paper_number
+from scripts.report.paper import CHANCE, UNIT, chance, paper_number
 from train.compare import DIFFERENCES, Difference, Spread, difference_record
 from train.loss_curves import DROP_WINDOW_EPOCHS, describe_drop, recorded_drop
 
 _MARKS = (
     f"Mean ± standard deviation over seeds. {DIFFERENCES} † marks incomplete entries: seeds that are missing beside "
-    "the rest of the row, runs that have not finished, erasers that were not run."
+    "the rest of the row, runs that have not finished, erasers that were not run. ‡ counts trainings, of those that a "
+    "number rests on, that never left the plateau: their training loss stayed at the label entropy until they were "
+    "stopped, and they do not say what the network can learn."
 )
 _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
         "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$", "†": r"$^\dagger$",
-        "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
+        "‡": r"$^\ddagger$", "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,10 @@ def tables_of(block: Block) -> Iterator[Table]:
     if block.verb == "mdl":
         unit = f"Prequential codelength on {block.dataset}, bits per label ({block.setting})."
         yield _comparison(block, f"{block.name}-bits", unit, "bits_per_sample", "bits per label")
-        yield _comparison(
-            block, f"{block.name}-paper-unit", f"{block.dataset}, {UNIT} ({block.setting}).", "paper", "Σ n·CE / N"
-        )
+        unit = f"{block.dataset}, {UNIT} ({block.setting}). {_at_chance(block)}"
+        yield _comparison(block, f"{block.name}-paper-unit", unit, "paper", "Σ n·CE / N")
+        if compared := _paper_options(block):
+            yield compared
     yield _final(block)
 
 
@@ -99,8 +102,31 @@ def _comparison(block: Block, name: str, caption: str, key: str, unit: str) -> T
     return Table(name, f"{caption} {_MARKS}", headings, rows, records)
 
 
+def _at_chance(block: Block) -> str:
+    results = [cell.result for row in block.rows for cell in row.cells.values() if cell.result]
+    ours = dict.fromkeys(f"{chance(result):.3f} at N = {result['train_size']:,}" for result in results)
+    return f"At chance: {', '.join(ours)}; in the paper {CHANCE} (QLEACE, MLP)."
+
+
+def _paper_options(block: Block) -> Table | None:
+    """All that determines our numbers beside what the paper says of it; None where Table 16 has no number."""
+    cells = (cell for row in block.rows for cell in row.cells.values())
+    numbers = [number for cell in cells if (number := paper_number(cell.config, cell.result))]
+    lines = sorted(dict.fromkeys(c for number in numbers for c in number.compared), key=lambda c: c.mark)
+    if not lines:
+        return None
+    caption = (
+        f"{block.dataset} ({block.setting}) beside the paper's Table 16: what differs, what is the same, and what the "
+        "paper does not say."
+    )
+    records = [asdict(line) for line in lines]
+    headings = ("option", "of", "ours", "the paper's", "mark")
+    return Table(f"{block.name}-paper-options", caption, headings, [[*record.values()] for record in records], records)
+
+
 def _paper(row: Row, eraser: str) -> str:
-    number = paper_number(row.cells[eraser].config) if eraser in row.cells else None
+    cell = row.cells.get(eraser)
+    number = paper_number(cell.config, cell.result) if cell else None
     return f"{number}" if number else ""
 
 
@@ -109,9 +135,10 @@ def _paper_cell(row: Row, eraser: str, _: str) -> str:
 
 
 def _cell(row: Row, eraser: str, key: str) -> str:
-    spread = row.cells[eraser].spread("mdl", key) if eraser in row.cells else None
-    lacks = row.lacks(eraser)
-    return " ".join([*([f"{spread}"] if spread else []), *([f"†{lacks}"] if lacks else [])])
+    cell, lacks = row.cells.get(eraser), row.lacks(eraser)
+    spread, on_plateau = (cell.spread("mdl", key), cell.stuck(key)) if cell else (None, "")
+    marked = ((f"{spread or ''}", spread), (f"‡{on_plateau}", on_plateau), (f"†{lacks}", lacks))
+    return " ".join(text for text, there in marked if there)
 
 
 def _codelength_record(row: Row, eraser: str, key: str, difference: Difference | None) -> dict[str, Any]:
@@ -133,6 +160,7 @@ def _identity(row: Row, eraser: str) -> dict[str, Any]:
         "eraser": eraser,
         "seeds": len(cell.seeds) if cell else 0,
         "incomplete": row.lacks(eraser),
+        **{f"{key}_on_plateau": cell.stuck(key) if cell else "" for key in ("bits_per_sample", "paper", "loss_bits")},
         "run_ids": " ".join(run.id for run in cell.runs) if cell else "",
     }
 
@@ -150,7 +178,7 @@ def _final(block: Block) -> Table:
         f"A run backfires that ends significantly below its control. {_MARKS}"
     )
     headings = ["model", "eraser", "test loss (bits)", "accuracy (%)", "Δ (bits)", "below control", "backfires",
-                "sharpest fall (bits)", "incomplete"]  # fmt: skip
+                "sharpest fall (bits)", "marks"]  # fmt: skip
     pairs = [(row, eraser) for row in block.rows for eraser in block.erasers]
     rows, records = [_final_row(block, *pair) for pair in pairs], [_final_record(block, *pair) for pair in pairs]
     return Table(f"{block.name}-final", caption, headings, rows, records)
@@ -158,7 +186,8 @@ def _final(block: Block) -> Table:
 
 def _final_row(block: Block, row: Row, eraser: str) -> list[str]:
     cell, lacks = row.cells.get(eraser), row.lacks(eraser)
-    note = f"†{lacks}" if lacks else ""
+    on_plateau = cell.stuck("loss_bits") if cell else ""
+    note = " ".join(mark + text for mark, text in (("‡", on_plateau), ("†", lacks)) if text)
     if cell is None or cell.result is None:
         return [row.label, eraser, *[""] * 6, note]
     found, accuracy = (

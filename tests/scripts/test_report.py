@@ -9,11 +9,12 @@ import pytest
 from PIL import Image
 
 from erasure.storage import read_json, write_json
+from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.bench_report import write_run
 from scripts.report.__main__ import main
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
-from scripts.report.paper import paper_number
+from scripts.report.paper import chance, paper_number
 from scripts.report.read import read_runs
 from scripts.report.tables import tables_of, tex
 from train.run import Run
@@ -234,25 +235,95 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     assert block.backfire(row, "leace") is not None
 
 
-def test_the_papers_number_only_beside_what_is_comparable(runs) -> None:
-    config = _result(write_run(runs))["config"]
-    same = paper_number(config)
+def marks(config: dict, result: dict | None = None) -> dict[str, str]:
+    number = paper_number(config, result)
+    assert number is not None
+    return {compared.option: compared.mark for compared in number.compared}
+
+
+def test_the_papers_number_says_what_is_comparable(runs) -> None:
+    result = _result(write_run(runs))
+    config = result["config"]
+    same = paper_number(config, result)
     assert same is not None
-    assert (same.mean, same.std, same.differences) == (8.49, 0.10, ())
-    wide = paper_number(config | {"model": config["model"] | {"width": 256}, "train": config["train"] | {"lr": 0.1}})
-    assert wide is not None
-    assert wide.differences == ("width=256", "lr=0.1")
-    plain = paper_number(config | {"dataset": config["dataset"] | {"normalize": "none"}})
-    assert plain is not None
-    assert plain.differences == ("not z-scored",)
+    assert (same.mean, same.std) == (8.49, 0.10)
+    found = marks(config, result)
+    assert {option for option, mark in found.items() if mark == "same"} >= {
+        "dataset.name", "dataset.normalize", "dataset.flip", "eraser._target_", "model.width", "model.depth",
+        "model.activation", "model.parametrization", "seeds",
+    }  # fmt: skip
+    assert {option for option, mark in found.items() if mark == "the paper does not say"} >= {
+        "train.lr", "train.betas", "train.weight_decay", "train.warmup_steps", "train.max_epochs", "train.batch_size",
+        "train.crop_padding", "train.patience_steps", "eraser.rank_tolerance", "mdl.num_chunks", "mdl.min_chunk",
+    }  # fmt: skip
+    how = {"train.stack", "train.checkpoint_every_s", "mdl.order", "dataset.root", "runs_dir", "device"}
+    assert not how & set(found)  # no part of a run's identity
     assert paper_number(config | {"dataset": {"name": "digits"}}) is None
     assert paper_number(config | {"eraser": {"name": "random"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "shown"),
+    [
+        ("model.width", 256, "width=256"),
+        ("model.activation", "gelu", "activation=gelu"),
+        ("dataset.normalize", "none", "normalize=none"),
+        ("dataset.flip", False, "flip=False"),
+        ("train.crop_padding", 0.0, "crop_padding=0.0"),
+        ("eraser._target_", "mine.Eraser", "_target_=mine.Eraser"),
+        ("seeds", [0, 1], "seeds=2"),
+    ],
+)
+def test_what_differs_from_the_paper_is_named(runs, option: str, value, shown: str) -> None:
+    result = _result(write_run(runs))
+    section, _, key = option.partition(".")
+    config = result["config"] | {section: result["config"][section] | {key: value} if key else value}
+    number = paper_number(config, result | ({} if key else {section: value}))
+    assert number is not None
+    assert f"differs: {shown}" in f"{number}".replace(", chance", "; chance")
+
+
+def test_chance_in_the_papers_unit_tells_its_training_sizes(runs) -> None:
+    result = _result(write_run(runs))
+    sizes = chunk_sizes(48_976, ChunkSettings(num_chunks=10, min_chunk=1024, order="smallest_first"))
+    ours = {**result, "curve": [{"n": n} for n in sizes]}
+    assert chance(ours) == pytest.approx(11.449, abs=5e-4)
+    assert marks(result["config"], ours)["chance"] == "same"
+    assert marks(result["config"], {**ours, "curve": [{"n": n} for n in (1024, 8000, 48_976)]})["chance"] == "differs"
+    nine = chunk_sizes(48_976, ChunkSettings(num_chunks=9, min_chunk=1024, order="smallest_first"))
+    assert marks(result["config"], {**ours, "curve": [{"n": n} for n in nine]})["chance"] == "differs"
     (block,) = arrange(read_runs([runs]))
-    bits, paper, _ = tables_of(block)
+    bits, paper, options, _ = tables_of(block)
     assert block.dataset == "cifar10 (normalize=zscore)"
     assert "8.49 ± 0.10" in paper.markdown()
+    assert "at N = 48,976; in the paper 11.41" in paper.caption
+    assert {record["mark"] for record in options.records} == {"same", "differs", "the paper does not say"}
     assert "Table 16" not in bits.markdown()
     assert "Σ n·CE / N" not in bits.markdown()
+
+
+def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
+    small(runs, "control")
+    run = small(runs, "qleace")
+    result = _result(run)
+    for point, left in zip(result["curve"], ([True, False], [True, True], [False, False], [True, False]), strict=True):
+        point["left_plateau"] = left
+    edit(run, curve=result["curve"])
+    trained = small(runs, "qleace", verb="train")
+    edit(trained, left_plateau=[True, False])
+    assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
+    bits = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits-bits")}
+    assert bits["qleace"]["bits_per_sample_on_plateau"] == "3 of 6"  # the last size codes nothing
+    assert bits["qleace"]["loss_bits_on_plateau"] == "1 of 2"
+    assert bits["control"]["bits_per_sample_on_plateau"] == ""  # an earlier version, which does not say
+    text = (tmp_path / "out" / "tables.md").read_text()
+    assert "‡3 of 6" in text
+    assert "‡4 of 8" in text  # in the paper's unit
+    assert text.count("‡1 of 2") == 2  # final losses of both verbs
+    assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits-bits.tex").read_text()
+    hollow = next(block for block in arrange(read_runs([runs])) if block.verb == "mdl").rows[0]
+    assert hollow.sound("control")
+    assert not hollow.sound("qleace")
 
 
 def test_data_cannot_end_the_script(runs, tmp_path) -> None:
