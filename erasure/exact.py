@@ -62,8 +62,8 @@ def byte_gram(images: Tensor) -> Tensor:
     """Σ (x - 128)(x - 128)ᵀ [d, d] by 8-bit integer products with 32-bit sums; d a multiple of 8."""
     products = torch.zeros(images.shape[1], images.shape[1], dtype=torch.float64, device=images.device)
     for block in images.split(2**16):  # 2¹⁶ · 128² < 2³¹
-        centred = (block.to(torch.int16) - 128).to(torch.int8)
-        padding = -len(centred) % 32
-        centred = torch.nn.functional.pad(centred, (0, 0, 0, padding))
-        products += torch._int_mm(centred.T, centred)  # pyright: ignore[reportPrivateImportUsage]
+        centred = torch.nn.functional.pad((block ^ 128).view(torch.int8), (0, 0, 0, -len(block) % 32))
+        # CUDA multiplies plain by transposed only, whatever the sizes; a CPU spares itself the copy
+        rows = centred.T if images.device.type == "cpu" else centred.T.contiguous()
+        products += torch._int_mm(rows, rows.T)  # pyright: ignore[reportPrivateImportUsage]
     return products

@@ -113,6 +113,19 @@ def test_the_largest_byte_sums_do_not_overflow() -> None:
     assert equal_to_the_bit(byte_gram(images), torch.full((24, 24), n * 2**14))
 
 
+def test_off_the_cpu_the_first_operand_is_plain_and_the_second_transposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What CUDA's 8-bit product takes; a transposed first operand is CUBLAS_STATUS_NOT_SUPPORTED."""
+    layouts = []
+
+    def multiply(a: Tensor, b: Tensor) -> Tensor:
+        layouts.append((a.is_contiguous(), b.T.is_contiguous(), a.shape[1] % 32))
+        return a.new_empty(len(a), b.shape[1], dtype=torch.int32)
+
+    monkeypatch.setattr(torch, "_int_mm", multiply)
+    byte_gram(torch.empty(50, 24, dtype=torch.uint8, device="meta"))
+    assert layouts == [(True, True, 0)]
+
+
 def test_blocks_are_split_until_their_sums_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     images = pixels(10_000, "alternating", "steps", "white")
     lengths, gram = [], exact.gram
