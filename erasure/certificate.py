@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 
 from erasure.moments import ClassMoments
+from erasure.predictability import linear_prediction, quadratic_prediction
+
+_LARGEST_TOLERANCE = 0.01  # class means a hundredth of a standard deviation apart can be learnt
 
 
 class BrokenGuaranteeError(Exception):
@@ -26,6 +29,15 @@ class Certificate:
         edit_size: E‖x' - x‖² / tr Σ_xx.
         out_of_range: fraction of erased values that are no possible pixel: outside [0, 1], z-scoring undone.
         rounding: what rounding values once to the stored dtype amounts to, on the scale of the gaps.
+        linear_r2: share of the variance of one-hot labels that the best linear prediction explains, fitted to the
+            split itself: free of scale, where the gaps hide what lies in directions of little variance.
+        linear_chance: what it would be on average if the split's labels were shuffled, p / (n - 1). After an eraser of
+            order one, `linear_r2` is 0 on the training split, and about this on others.
+        quadratic_r2: the same for polynomials of degree two in the `quadratic_directions` of largest variance.
+        quadratic_chance: likewise.
+        quadratic_directions: as many as examples allow (`erasure.predictability`).
+
+    The last five are None where a split has one class or too few examples, and in results from before version 3.
     """
 
     n: int
@@ -34,6 +46,11 @@ class Certificate:
     edit_size: float
     out_of_range: float
     rounding: float
+    linear_r2: float | None = None
+    linear_chance: float | None = None
+    quadratic_r2: float | None = None
+    quadratic_chance: float | None = None
+    quadratic_directions: int | None = None
 
 
 def certify(
@@ -71,6 +88,8 @@ def certify(
         float((b.double() - a.double()).square().sum())
         for a, b in zip(original.split(8192), erased.split(8192), strict=True)
     )
+    linear = linear_prediction(after, erased.dtype)
+    quadratic = quadratic_prediction(erased, z, after, erased.dtype)
     return Certificate(
         n=len(z),
         mean_gap=float(mean_gap),
@@ -78,12 +97,18 @@ def certify(
         edit_size=edit / len(z) / float(variance),
         out_of_range=float(((erased < low) | (erased > high)).to(torch.float64).mean()),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
+        linear_r2=linear and linear.r2,
+        linear_chance=linear and linear.chance,
+        quadratic_r2=quadratic and quadratic.r2,
+        quadratic_chance=quadratic and quadratic.chance,
+        quadratic_directions=quadratic and quadratic.directions,
     )
 
 
 def require_erased(certificate: Certificate, order: int, eraser: str) -> None:
     """Raise BrokenGuaranteeError unless class moments up to `order` are equal to the stored dtype's accuracy."""
-    tolerance = 8 * certificate.rounding + 1e-10  # 1e-10: what the closed forms are held to in float64
+    # 1e-10: what the closed forms are held to in float64
+    tolerance = min(8 * certificate.rounding + 1e-10, _LARGEST_TOLERANCE)
     gaps = {"mean": certificate.mean_gap, "covariance": certificate.covariance_gap}
     for name, gap in list(gaps.items())[:order]:
         if not gap <= tolerance:
@@ -91,3 +116,30 @@ def require_erased(certificate: Certificate, order: int, eraser: str) -> None:
                 f"{eraser} promises equal class {name}s, but the relative gap on its training split is "
                 f"{gap:.1e}, above {tolerance:.1e}: the erased data is not used; please report this dataset"
             )
+
+
+def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, remedy: str) -> None:
+    """Raise ValueError where vectors are so far from zero that rounding blurs how they differ.
+
+    Rounding a coordinate to `dtype` adds about eps |m| / √12 to it. It must not exceed a thousandth of the standard
+    deviation, or the share that the dtype itself loses of any value.
+
+    Args:
+        x: the training vectors [n, ...], before anything was done to them.
+        moments: theirs on the scale where they are rounded.
+        dtype: that they are rounded to.
+        remedy: what to do about it.
+    """
+    varies = (x.amax(0) != x.amin(0)).flatten().to(moments.means.device)  # moments are rounded: never quite 0
+    if not varies.any():
+        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
+    eps, mean = torch.finfo(dtype).eps, moments.mean.abs()
+    std = moments.total.diagonal().clamp(min=0).sqrt()
+    blurred = varies & (eps / 12**0.5 * mean > max(1e-3, eps) * std)
+    if blurred.any():
+        i = int(blurred.nonzero()[0])
+        raise ValueError(
+            f"column {i} has mean {float(moments.mean[i]):.3g} and standard deviation {float(std[i]):.3g}: rounding to "
+            f"{str(dtype).removeprefix('torch.')} blurs it by more than a thousandth, as {int(blurred.sum())} of "
+            f"{len(std)} columns; {remedy}"
+        )

@@ -20,6 +20,7 @@ class Eraser(ABC):
             was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
         version: what its code computes: raised by whoever changes the numbers, and named in cache keys and run ids.
             A subclass without one of its own is known by its source (`erasure.code_identity`).
+        transductive: there is no map: all examples of a split are given at once.
         mean: global mean m̄ of the data it was fitted on, [d] float64.
         num_classes: k.
     """
@@ -27,6 +28,7 @@ class Eraser(ABC):
     uses_labels: ClassVar[bool] = False
     erased_order: ClassVar[int] = 0
     version: ClassVar[int]
+    transductive: ClassVar[bool] = False
     mean: Tensor
     num_classes: int
 
@@ -38,25 +40,60 @@ class Eraser(ABC):
     @classmethod
     def fit(cls, x: Tensor, z: Tensor, *, num_classes: int | None = None, **options: Any) -> Self:
         """Fit on examples `x` [n, ...] with integer labels `z` [n]; the same as from their moments."""
-        return cls.from_moments(ClassMoments.fit(x, z, num_classes=num_classes), **options)
+        return cls.fit_moments(ClassMoments.fit(x, z, num_classes=num_classes), **options)
+
+    @classmethod
+    def fit_moments(cls, moments: ClassMoments, **options: Any) -> Self:
+        """`from_moments`, with a look at what a subclass made of it.
+
+        Raises:
+            ValueError: the class lacks a method, or what it returned lacks what every eraser has.
+        """
+        if cls.__abstractmethods__:
+            raise ValueError(f"{cls.__name__} does not define {', '.join(sorted(cls.__abstractmethods__))}")
+        eraser = cls.from_moments(moments, **options)
+        if not isinstance(eraser, cls):
+            raise ValueError(f"{cls.__name__}.from_moments returned {eraser!r}: return an instance of the class")
+        eraser.require_fields()
+        if eraser.mean.shape != (moments.dim,) or eraser.num_classes != moments.num_classes:
+            raise ValueError(
+                f"{cls.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
+                f"of these moments they are [{moments.dim}] and {moments.num_classes}"
+            )
+        return eraser
+
+    def require_fields(self) -> None:
+        """Raise ValueError unless a subclass has set what this class works with."""
+        if missing := [name for name in ("mean", "num_classes") if not hasattr(self, name)]:
+            raise ValueError(
+                f"{type(self).__name__} has no {' and no '.join(missing)}: make it a dataclass with the fields "
+                "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
+            )
 
     def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
         """Erase `x` [n, ...] of a floating dtype; same shape, dtype and device. Computed in float64.
 
         Raises:
-            ValueError: wrong shape, integer or complex `x`, labels missing or out of range.
+            ValueError: wrong shape, integer or complex `x`, labels missing or out of range, or a subclass whose
+                map does not keep the shape.
         """
+        self.require_fields()
         if not x.is_floating_point():
             raise ValueError(f"x has dtype {x.dtype}: erased values are not whole numbers, convert it to float first")
         flat = check_batch(x, z, self.mean.numel(), self.num_classes)
         if self.uses_labels and z is None:
             raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z, too")
         erased = torch.empty_like(flat)
-        labels = None if z is None else z.to(self.mean.device)
+        labels = z.to(self.mean.device) if self.uses_labels and z is not None else None  # no others see them
         for start in range(0, len(flat), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
             batch = flat[rows].to(self.mean)
-            erased[rows] = self.transform(batch, None if labels is None else labels[rows]).to(erased)
+            moved = self.transform(batch, None if labels is None else labels[rows])
+            if moved.shape != batch.shape:
+                raise ValueError(
+                    f"{type(self).__name__}.transform made {list(moved.shape)} of {list(batch.shape)}: keep the shape"
+                )
+            erased[rows] = moved.to(erased)
         return erased.reshape(x.shape)
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:  # noqa: B027 most erasers have no range
@@ -67,4 +104,4 @@ class Eraser(ABC):
 
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device."""
+        """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""

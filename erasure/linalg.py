@@ -32,6 +32,8 @@ class CovarianceFactor:
         # A constant pixel c comes out of float64 sums with a deviation of about c · 2e-16, never exactly 0.
         self._live = (std > (0.0 if mean is None else 32 * _EPS * mean.abs())).nonzero().squeeze(1)
         self._std = std[self._live, None]
+        relative = torch.zeros_like(self._std) if mean is None else mean[self._live, None] / self._std
+        self._rounding = 16 * _EPS * float((1 + relative.square()).sum().sqrt())  # of scaled means
         self._dim = len(covariance)
         every = len(self._live) == self._dim
         correlation = (covariance if every else covariance[self._live][:, self._live]) / self._std / self._std.mT
@@ -72,6 +74,20 @@ class CovarianceFactor:
         else:
             solved = self._vectors @ (b / self._root)
         return self._embed(solved / self._std)
+
+    def null_projection(self, b: Tensor) -> tuple[Tensor, Tensor]:
+        """Thin factors [d, q], [q, d] of the projection that takes from `b` [d, m] what lies outside Σ's range.
+
+        Orthogonal where coordinates have unit variance. Empty if Σ has no null space, or `b` is there but rounding.
+        """
+        if self.full_rank:
+            return b.new_empty(len(b), 0), b.new_empty(0, len(b))
+        scaled = b[self._live] / self._std
+        outside = scaled - self._vectors @ (self._vectors.T @ scaled)
+        outside -= self._vectors @ (self._vectors.T @ outside)  # twice is enough for orthogonality to rounding
+        v, sizes, _ = torch.linalg.svd(outside, full_matrices=False)
+        v = v[:, sizes > self._rounding]
+        return self._embed(v * self._std), self._embed(v / self._std).T
 
     def _embed(self, rows: Tensor) -> Tensor:
         """Put rows of the coordinates that vary back among those that do not."""

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from erasure.cache import Cache, Entry
-from erasure.certificate import Certificate, certify, require_erased
+from erasure.certificate import Certificate, certify, require_erased, require_precision
 from erasure.classes import ClassSubset
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
@@ -21,7 +21,8 @@ from erasure.storage import fingerprint
 
 log = logging.getLogger(__name__)
 
-ERASURE_VERSION = 2  # raise it when the same configuration gives other numbers: old entries are then left alone
+_ROWS_AT_ONCE = 8192  # bounds the float64 copy of images
+ERASURE_VERSION = 3  # raise it when the same configuration gives other numbers: old entries are then left alone
 
 
 @dataclass(frozen=True)
@@ -159,35 +160,34 @@ def _build(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
     originals = splits(source, raw)
-    moments = _moments(originals["train"], raw.max_value, k)
-    scaling = Scaling.zscore(originals["train"].images, moments) if source.normalize == "zscore" else None
-
-    def prepared(pixels: Tensor) -> Tensor:
-        return pixels if scaling is None else scaling(pixels)
-
-    parts = {
-        name: LabelledImages(prepared(_unit_range(part.images, raw.max_value, dtype)), part.labels)
-        for name, part in originals.items()
-    }
-    train = parts["train"]
+    train = originals["train"]
+    moments = _moments(train, raw.max_value, k)
+    scaling = Scaling.zscore(train.images, moments) if source.normalize == "zscore" else None
+    if not raw.bounded:
+        require_precision(
+            train.images, moments, train.images.dtype, "subtract each column's mean in float64 and write the file again"
+        )
     if scaling is not None:
         moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
+    if not raw.bounded:
+        require_precision(train.images, moments, dtype, "set dataset.normalize=zscore, or subtract each column's mean")
     log.info("fitting %s on %d images of %s", eraser_class.__name__, len(train), source.name)
-    eraser = eraser_class.from_moments(moments, **options)
+    eraser = eraser_class.fit_moments(moments, **options)
     if not raw.bounded:
         eraser.lift_range()
     if scaling is not None:
         eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
+    numbers = _Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32))
     # rounded like the images: a black pixel is not out of range
-    low, high = (prepared(torch.full_like(train.images[:1], end)).to(dtype) for end in raw.admissible)
-    tensors: dict[str, Tensor] = {}
+    ends = torch.tensor(raw.admissible, dtype=torch.float64)[:, None, None, None].expand(2, *train.images.shape[1:])
+    low, high = (ends if scaling is None else scaling(ends)).to(dtype).split(1)
+    tensors = _channel_statistics(numbers.rounded(train.images))
     certificates: dict[str, Certificate] = {}
-    for name, part in parts.items():
-        erased = eraser(part.images, part.labels).to(dtype)
+    for name, part in originals.items():
+        erased = numbers.erase(eraser, part, dtype)
         tensors |= {f"{name}.images": erased, f"{name}.labels": part.labels}
-        certificates[name] = certify(part.images, erased, part.labels, moments, low=low, high=high)
+        certificates[name] = certify(numbers.rounded(part.images), erased, part.labels, moments, low=low, high=high)
     require_erased(certificates["train"], eraser.erased_order, eraser_class.__name__)
-    tensors |= _channel_statistics(train.images)
     if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}
     metadata = {
@@ -212,7 +212,36 @@ def _channel_statistics(images: Tensor) -> dict[str, Tensor]:
     return {"channel_mean": channels.mean(1), "channel_std": torch.where(std > rounding, std, 1.0)}
 
 
-def _unit_range(images: Tensor, max_value: int, dtype: torch.dtype) -> Tensor:
-    """uint8 0..max_value to 0..1 in float32, or in float64 if that is stored; floating images are there already."""
-    working = images.to(torch.promote_types(dtype, torch.float32))
-    return working if images.is_floating_point() else working / max_value
+@dataclass(frozen=True)
+class _Numbers:
+    """What is erased: pixels on the scale 0..1, or z-scored, in float64 as the moments have them.
+
+    Attributes:
+        max_value: what an integer pixel is divided by.
+        scaling: applied afterwards; None for none.
+        working: dtype of those that stay around whole, [n, ...].
+    """
+
+    max_value: int
+    scaling: Scaling | None
+    working: torch.dtype
+
+    def exact(self, images: Tensor) -> Tensor:
+        unit = images.double() if images.is_floating_point() else images.double() / self.max_value
+        return unit if self.scaling is None else self.scaling(unit)
+
+    def rounded(self, images: Tensor) -> Tensor:
+        return self._batched(images, lambda rows: self.exact(images[rows]), self.working)
+
+    def erase(self, eraser: Eraser, part: LabelledImages, dtype: torch.dtype) -> Tensor:
+        """Erased images [n, ...], rounded once, to `dtype`."""
+        if eraser.transductive:
+            return eraser(self.rounded(part.images), part.labels).to(dtype)
+        return self._batched(part.images, lambda rows: eraser(self.exact(part.images[rows]), part.labels[rows]), dtype)
+
+    def _batched(self, images: Tensor, function: Callable[[slice], Tensor], dtype: torch.dtype) -> Tensor:
+        result = torch.empty(images.shape, dtype=dtype)
+        for start in range(0, len(images), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            result[rows] = function(rows).to(dtype)
+        return result

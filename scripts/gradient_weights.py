@@ -65,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table.add_row("QLEACE", "", "", f"{certify(x, eraser(x, z), z, moments).edit_size:.4f}", "")
     for each in weights:
         started = time.perf_counter()
-        gradient = GradientEraser.from_moments(moments, weights=each, max_iterations=options.iterations)
+        gradient = GradientEraser.from_moments(
+            moments, weights=each, max_iterations=options.iterations, low=0.0, high=1.0
+        )
         gradient.rescale_range(scale, shift)
         erased = gradient(x, z)
         seconds = time.perf_counter() - started

@@ -1,6 +1,5 @@
 """Gradient-based moment erasure: the images themselves are optimised until their class moments agree."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -20,7 +19,7 @@ _MARGIN = 1e-3  # how near to the ends of the range images start: at the ends a 
 class GradientEraser(Eraser):
     """L-BFGS on images, class by class, through a sigmoid that keeps them in range (section 2.4 of the paper).
 
-    Vectors have no range and are optimised as they are.
+    Where no range is given, values are optimised as they are.
 
     The loss of class j is, each term relative to the training data's own size,
 
@@ -36,25 +35,27 @@ class GradientEraser(Eraser):
         weights: w_mean, w_cov and w_edit.
         max_iterations: of L-BFGS per class.
         history: pairs of vectors that L-BFGS keeps; each costs twice the memory of a class's images.
-        low: lower end of the admissible range of pixels; `rescale_range` moves it along with z-scored data.
-        high: upper end of it.
+        low: lower end of the range that values must stay in, as 0 of pixels; None for none. `rescale_range` moves
+            it along with z-scored data.
+        high: upper end of it; None for none.
 
     Raises:
-        ValueError: a negative weight, all zero, or an empty range.
+        ValueError: a negative weight, all zero, an empty range, or one end without the other.
     """
 
     weights: tuple[float, float, float]
     max_iterations: int = 500
     history: int = 10
-    low: float = 0.0
-    high: float = 1.0
+    low: float | None = None
+    high: float | None = None
     mean: Tensor = field(init=False, repr=False)
     num_classes: int = field(init=False)
-    range: tuple[Tensor, Tensor] = field(init=False, repr=False)  # low and high, one number or [d]
+    range: tuple[Tensor, Tensor] | None = field(init=False, repr=False)  # low and high, one number or [d]
     covariance: Tensor = field(init=False, repr=False)  # Σ*, [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
     version = 1
     uses_labels: ClassVar[bool] = True
+    transductive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if min(self.weights) < 0 or max(self.weights) == 0:
@@ -63,16 +64,22 @@ class GradientEraser(Eraser):
             raise ValueError(
                 f"eraser.max_iterations={self.max_iterations}, eraser.history={self.history}: must be at least 1"
             )
+        if self.low is None or self.high is None:
+            if self.low is not self.high:
+                raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: give both, or neither for no range")
+            self.range = None
+            return
         if not self.low < self.high:
             raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: an empty range")
         self.range = torch.tensor(self.low, dtype=torch.float64), torch.tensor(self.high, dtype=torch.float64)
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
-        low, high = (end.to(scale) for end in self.range)
-        self.range = low * scale + shift, high * scale + shift
+        if self.range is not None:
+            low, high = (end.to(scale) for end in self.range)
+            self.range = low * scale + shift, high * scale + shift
 
     def lift_range(self) -> None:
-        self.range = torch.tensor(-math.inf, dtype=torch.float64), torch.tensor(math.inf, dtype=torch.float64)
+        self.range = None
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:
@@ -87,13 +94,17 @@ class GradientEraser(Eraser):
     def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
         """Optimise examples `x` [n, ...] with labels `z` [n] towards the targets; same shape and dtype.
 
-        Computed in the precision of `x`, at least float32. Examples outside the range start at its end.
+        Computed in the precision of `x`, at least float32.
+
+        Raises:
+            ValueError: labels missing, wrong shape or type, or values outside the range.
         """
         if z is None:
             raise ValueError("GradientEraser optimises class by class: pass the labels z, too")
         if not x.is_floating_point():
             raise ValueError(f"x has dtype {x.dtype}: convert it to float first")
         flat = check_batch(x, z, self.mean.numel(), self.num_classes)
+        self._require_in_range(flat)
         device = self.mean.device
         erased = torch.empty_like(flat)
         classes = z.unique().tolist()
@@ -122,9 +133,20 @@ class GradientEraser(Eraser):
         self.scales = float(total.trace()), float(total.square().sum())
         return self
 
+    def _require_in_range(self, x: Tensor) -> None:
+        if self.range is None or not len(x):
+            return
+        low, high = (end.to(x) for end in self.range)
+        slack = 4 * torch.finfo(x.dtype).eps * torch.maximum(low.abs(), high.abs())
+        if bool((x < low - slack).any()) or bool((x > high + slack).any()):
+            raise ValueError(
+                f"x has values from {float(x.min()):.4g} to {float(x.max()):.4g}, outside the range "
+                f"eraser.low={self.low:g} to eraser.high={self.high:g}: widen it, or leave it out for no range"
+            )
+
     def _optimise(self, original: Tensor, show) -> Tensor:
         """Erase one class's examples [n, d]."""
-        admissible = _Admissible(*(end.to(original) for end in self.range))
+        admissible = _Free() if self.range is None else _Bounded(*(end.to(original) for end in self.range))
         u = admissible.free(original).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [u],
@@ -148,7 +170,7 @@ class GradientEraser(Eraser):
             return value
 
         optimizer.step(loss)  # pyright: ignore[reportArgumentType]
-        return admissible.values(u.detach())[0].clamp(admissible.low, admissible.high)
+        return admissible.values(u.detach())[0]
 
     def _loss(self, x: Tensor, original: Tensor) -> tuple[float, Tensor]:
         """n times the loss of one class, and its gradient by the examples [n, d]."""
@@ -171,32 +193,35 @@ class GradientEraser(Eraser):
         return value, slope
 
 
+class _Free:
+    """Values without a range: each is its own free number."""
+
+    def free(self, x: Tensor) -> Tensor:
+        return x.clone()
+
+    def values(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        return u.clone(), u
+
+    def by_free(self, slope: Tensor, unit: Tensor) -> Tensor:  # noqa: ARG002
+        return slope
+
+
 @dataclass(frozen=True)
-class _Admissible:
+class _Bounded:
     """Values between `low` and `high`, each one number or [d], as a function of numbers u that are free."""
 
     low: Tensor
     high: Tensor
 
-    @property
-    def _bounded(self) -> bool:
-        return bool((self.high - self.low).isfinite().all())
-
     def free(self, x: Tensor) -> Tensor:
-        """u of values x [n, d]; of values outside the range, that of its end."""
-        if not self._bounded:
-            return x.clone()
+        """u of values x [n, d]; those at an end start a little inside."""
         return ((x - self.low) / (self.high - self.low)).clamp(_MARGIN, 1 - _MARGIN).logit()
 
     def values(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """x [n, d] of u, and how far up the range it is."""
-        if not self._bounded:
-            return u.clone(), u
         unit = u.sigmoid()
-        return self.low + (self.high - self.low) * unit, unit
+        return (self.low + (self.high - self.low) * unit).clamp(self.low, self.high), unit
 
     def by_free(self, slope: Tensor, unit: Tensor) -> Tensor:
         """The gradient by u, in the place of that by x."""
-        if not self._bounded:
-            return slope
         return slope.mul_(unit).mul_(1 - unit).mul_(self.high - self.low)

@@ -17,6 +17,9 @@ class LeaceEraser(ProjectionEraser):
     W whitens the data and U spans the whitened class means. Any square root of Σ_xx gives the same
     projection, so that with F Fᵀ = Σ_xx it is F U Uᵀ F⁺: one Cholesky factor instead of an
     eigendecomposition. It removes k - 1 dimensions, fewer where class means coincide.
+
+    Nearly collinear coordinates have directions of less variance than float64 can tell from none, in which W cannot
+    be computed but class means still differ: those means, k - 1 dimensions at most, are projected out as they are.
     """
 
     version = 1
@@ -42,9 +45,10 @@ class LeaceEraser(ProjectionEraser):
         kept = sizes > rank_tolerance * sizes[:1]
         kept[moments.num_classes - 1 :] = False  # the columns of Σ_xz sum to zero: rank k - 1 at most
         directions = directions[:, kept]
+        hidden_left, hidden_right = factor.null_projection((moments.means - moments.mean).T)
         return cls(
             mean=moments.mean,
             num_classes=moments.num_classes,
-            left=factor.multiply(directions),
-            right=factor.solve_transposed(directions).T.contiguous(),
+            left=torch.cat([factor.multiply(directions), hidden_left], 1),
+            right=torch.cat([factor.solve_transposed(directions).T, hidden_right]),
         )

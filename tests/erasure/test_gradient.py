@@ -15,6 +15,8 @@ from erasure.datasets.digits import Digits
 from erasure.source import LabelledImages, splits
 from erasure.transport import barycenter
 
+PIXELS: dict[str, Any] = {"low": 0.0, "high": 1.0}
+
 
 @dataclass(frozen=True)
 class Erasure:
@@ -42,6 +44,8 @@ def digits_erasure(digits_source: Digits) -> Erasure:
         weights=tuple(keys("dataset", "digits")["gradient_weights"]["none"]),
         max_iterations=options["max_iterations"],
         history=options["history"],
+        low=options["low"],
+        high=options["high"],
     )
     return Erasure(eraser, moments, before, {name: eraser(part.images, part.labels) for name, part in before.items()})
 
@@ -131,10 +135,10 @@ def test_more_iterations_lower_the_loss_and_only_the_edit_counts_where_its_weigh
 
     found = []
     for iterations in (1, 10, 60):
-        eraser = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=iterations)
+        eraser = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=iterations, **PIXELS)
         found.append(total_loss(eraser.fit_transform(x, z), eraser))
     assert found[0] > 2 * found[1] > 2 * found[2]
-    still = GradientEraser(weights=(0.0, 0.0, 1.0), max_iterations=30).fit_transform(x, z)
+    still = GradientEraser(weights=(0.0, 0.0, 1.0), max_iterations=30, **PIXELS).fit_transform(x, z)
     # black and white pixels start 1e-3 inside the range, from where the sigmoid's slope lets them back
     torch.testing.assert_close(still, x, rtol=0, atol=1.1e-3)
 
@@ -142,7 +146,7 @@ def test_more_iterations_lower_the_loss_and_only_the_edit_counts_where_its_weigh
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_shape_and_dtype_are_kept(few, dtype: torch.dtype) -> None:
     x, z = few
-    erased = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5).fit_transform(x.to(dtype), z)
+    erased = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5, **PIXELS).fit_transform(x.to(dtype), z)
     assert erased.shape == x.shape
     assert erased.dtype == dtype
     assert 0 <= float(erased.min()) <= float(erased.max()) <= 1
@@ -151,7 +155,7 @@ def test_shape_and_dtype_are_kept(few, dtype: torch.dtype) -> None:
 def test_images_come_back_in_the_order_they_were_given_in(few) -> None:
     x, z = few
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    eraser = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5)
+    eraser = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=5, **PIXELS)
     erased = eraser.fit_transform(x, z)
     # in float64: line searches amplify the rounding of sums in another order, in float32 to whole grey levels
     torch.testing.assert_close(eraser(x[order], z[order]), erased[order], rtol=0, atol=1e-11)
@@ -163,10 +167,34 @@ def test_another_range_is_kept_to(few) -> None:
     options: dict[str, Any] = {"weights": (120.0, 12.0, 1.0), "max_iterations": 8}
     erased = GradientEraser(low=-2.0, high=2.0, **options).fit_transform(shifted, z)
     assert -2 <= float(erased.min()) < -1 < 1 < float(erased.max()) <= 2
-    inside = GradientEraser(low=-1.0, high=0.5, **options).fit_transform(shifted, z)  # images that leave the range
-    assert -1 <= float(inside.min()) <= float(inside.max()) <= 0.5
-    plain = GradientEraser(**options).fit_transform(x, z)
+    plain = GradientEraser(**PIXELS, **options).fit_transform(x, z)
     torch.testing.assert_close(erased, 4 * plain - 2, rtol=0, atol=1e-6)  # the loss is relative: so is the result
+
+
+def test_without_a_range_values_are_moved_as_little_as_the_loss_asks(few) -> None:
+    """Standard normal data was once squeezed into 0..1 without a word."""
+    z = few[1]
+    x = torch.randn(len(z), 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + z[:, None] / 5
+    assert float(x.min()) < -2
+    assert float(x.max()) > 2
+    moved = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=100).fit_transform(x, z)
+    assert certify(x, moved, z, ClassMoments.fit(x, z)).edit_size < 0.3
+    assert float(moved.min()) < -1.5
+    assert float(moved.max()) > 1.5
+
+
+@pytest.mark.parametrize("z_scored", [False, True])
+def test_values_outside_a_given_range_are_refused_and_those_at_its_ends_are_not(few, z_scored: bool) -> None:
+    x, z = few
+    eraser = GradientEraser(weights=(1.0, 1.0, 1.0), max_iterations=2, **PIXELS)
+    if z_scored:
+        scale, shift = torch.full((64,), 3.3, dtype=torch.float64), torch.full((64,), -0.7, dtype=torch.float64)
+        eraser.rescale_range(scale, shift)
+        x = 3.3 * x - 0.7
+    assert eraser.fit_transform(x.float(), z).isfinite().all()
+    for outside in (x - 0.1, x + 0.1):
+        with pytest.raises(ValueError, match=r"outside the range eraser.low=0 to eraser.high=1: widen it, or leave"):
+            eraser.fit_transform(outside, z)
 
 
 def test_a_split_without_some_class_is_optimised_all_the_same(few) -> None:
@@ -183,7 +211,8 @@ def test_a_split_without_some_class_is_optimised_all_the_same(few) -> None:
     [
         ({"weights": (1.0, -1.0, 1.0)}, "eraser.weights=[1.0, -1.0, 1.0]: none may be negative"),
         ({"weights": (0.0, 0.0, 0.0)}, "not all zero"),
-        ({"low": 1.0}, "eraser.low=1.0, eraser.high=1.0: an empty range"),
+        ({"low": 1.0, "high": 1.0}, "eraser.low=1.0, eraser.high=1.0: an empty range"),
+        ({"low": 0.0}, "eraser.low=0.0, eraser.high=None: give both, or neither for no range"),
         ({"max_iterations": 0}, "eraser.max_iterations=0, eraser.history=10: must be at least 1"),
         ({"history": 0}, "eraser.max_iterations=500, eraser.history=0: must be at least 1"),
     ],

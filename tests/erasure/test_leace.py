@@ -108,6 +108,32 @@ def test_fewer_examples_than_pixels_and_duplicated_pixels(n: int) -> None:
     torch.testing.assert_close(erased[:, 50:], x[:, 50:], rtol=0, atol=0)
 
 
+def standardised_r2(x: Tensor, z: Tensor) -> float:
+    """Share of the variance of one-hot labels that least squares explains, by singular vectors of standardised data."""
+    x = (x - x.mean(0)) / x.std(0)
+    labels = torch.nn.functional.one_hot(z).double()
+    labels = labels - labels.mean(0)
+    u, sizes, _ = torch.linalg.svd(x, full_matrices=False)
+    return float((u[:, sizes > 1e-14 * sizes[0]].T @ labels).square().sum() / labels.square().sum())
+
+
+@pytest.mark.parametrize("spread", [3e-7, 1e-8, 1e-10])
+@pytest.mark.parametrize("leak", [0.0, 1.0])
+def test_directions_too_thin_for_the_covariance_are_erased_too(spread: float, leak: float) -> None:
+    """A column that is another but for noise: its differing direction was passed through with all that it tells."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randint(3, (1000,), generator=generator)
+    x = torch.randn(1000, 20, generator=generator, dtype=torch.float64) + 0.5 * torch.nn.functional.one_hot(z, 20)
+    noise = torch.randn(1000, generator=generator, dtype=torch.float64) + leak * z
+    x = torch.cat([x, x[:, :1] + spread * noise[:, None]], 1)
+    eraser = LeaceEraser.fit(x, z)
+    erased = eraser(x)
+    assert standardised_r2(x, z) > 0.1
+    assert standardised_r2(erased, z) < 1e-12
+    assert eraser.removed == 3  # one more than the two of class means
+    torch.testing.assert_close(eraser(erased), erased, rtol=0, atol=1e-13)
+
+
 def test_classes_with_the_same_mean_cost_no_direction() -> None:
     x = torch.randn(50, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x = torch.cat([x, x, x + 1])  # classes 0 and 1 are copies

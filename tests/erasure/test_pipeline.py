@@ -2,16 +2,28 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from erasure import IdentityEraser, LeaceEraser, OracleLeaceEraser, pipeline
+from erasure import (
+    AlfQleaceEraser,
+    Eraser,
+    IdentityEraser,
+    LeaceEraser,
+    OracleLeaceEraser,
+    QleaceEraser,
+    pipeline,
+)
 from erasure.cache import Cache
 from erasure.certificate import BrokenGuaranteeError
+from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset
-from erasure.source import LabelledImages, RawImages
+from erasure.source import LabelledImages, RawImages, splits
 from tests.conftest import gaps
 from tests.erasure.test_image_folder import folder, write_images
 
@@ -122,3 +134,64 @@ def test_held_out_splits_are_erased_with_their_own_true_labels(digits_source: Di
         torch.testing.assert_close(erased.splits[name].images, expected, rtol=0, atol=1e-9)
         wrong = eraser(part.images, part.labels.flip(0))
         assert float((wrong - expected).abs().max()) > 0.1  # the labels matter
+
+
+def vectors(path: Path, x: Tensor, z: Tensor, normalize: Literal["none", "zscore"] = "none") -> Arrays:
+    np.savez(path, x=x.numpy(), y=z.numpy())
+    return Arrays(
+        name="vectors", path=str(path), flip=False, validation_size=50, test_fraction=0.2, split_seed=0,
+        normalize=normalize,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def labelled() -> tuple[Tensor, Tensor]:
+    """Vectors [900, 12] in float64 whose three classes differ in their means."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randint(3, (900,), generator=generator)
+    x = torch.randn(900, 12, generator=generator, dtype=torch.float64)
+    return x + 2 * torch.nn.functional.one_hot(z, 12), z
+
+
+@pytest.mark.parametrize("eraser", [LeaceEraser, OracleLeaceEraser, QleaceEraser, AlfQleaceEraser])
+@pytest.mark.parametrize("normalize", ["none", "zscore"])
+def test_moments_are_those_of_the_numbers_that_are_erased(
+    labelled, tmp_path: Path, eraser: type[Eraser], normalize: Literal["none", "zscore"]
+) -> None:
+    """Nearly collinear columns in float64, stored in float32: rounding before erasing broke the guarantee (6e-5)."""
+    x, z = labelled
+    noise = torch.randn(900, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = torch.cat([x, x[:, :1] + 1e-6 * noise], 1)
+    certificate = erase(vectors(tmp_path / "v.npz", x, z, normalize), eraser, Cache(tmp_path)).certificate["train"]
+    assert certificate.mean_gap < 1e-7
+    assert certificate.linear_r2 is not None
+    assert certificate.linear_r2 < 1e-3
+
+
+def test_an_offset_that_storing_would_not_survive_is_refused_and_z_scoring_removes_it(labelled, tmp_path: Path) -> None:
+    x, z = labelled
+    plain = erase(vectors(tmp_path / "plain.npz", x, z), IdentityEraser, Cache(tmp_path)).certificate["train"]
+    with pytest.raises(ValueError, match=r"column 0 has mean 1e\+09 .* set dataset.normalize=zscore"):
+        erase(vectors(tmp_path / "far.npz", x + 1e9, z), IdentityEraser, Cache(tmp_path))
+    with pytest.raises(ValueError, match="subtract each column's mean in float64 and write the file again"):
+        erase(vectors(tmp_path / "coarse.npz", (300 * x + 1e9).float(), z, "zscore"), LeaceEraser, Cache(tmp_path))
+    far = erase(vectors(tmp_path / "far.npz", x + 1e9, z, "zscore"), IdentityEraser, Cache(tmp_path))
+    assert far.certificate["train"].linear_r2 == pytest.approx(plain.linear_r2, rel=1e-3)
+    assert plain.linear_r2 is not None
+    assert plain.linear_r2 > 0.3
+    erased = erase(vectors(tmp_path / "far.npz", x + 1e9, z, "zscore"), LeaceEraser, Cache(tmp_path))
+    assert erased.certificate["train"].mean_gap < 1e-7
+
+
+def test_bytes_are_erased_in_the_precision_of_their_moments(tmp_path: Path, monkeypatch, digits_source: Digits) -> None:
+    """Grey levels over 255 are no float32: rounded once, after erasing, as erasing float64 images and rounding does."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.arange(600) % 3
+    images = (torch.rand(600, 1, 3, 3, generator=generator) * 200 + 20 * z[:, None, None, None]).to(torch.uint8)
+    raw = RawImages(LabelledImages(images, z), None, ("a", "b", "c"))
+    monkeypatch.setattr(Digits, "load", lambda self: raw)
+    train = splits(digits_source, raw)["train"]
+    exact = train.images.double() / 255
+    expected = LeaceEraser.fit(exact, train.labels)(exact).float()
+    erased = erase(digits_source, LeaceEraser, Cache(tmp_path)).splits["train"].images
+    assert float((erased != expected).double().mean()) < 1e-3  # sums in another order

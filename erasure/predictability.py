@@ -1,0 +1,119 @@
+"""How well polynomials of degree one and two predict the labels: R², whatever the scale of what predicts."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from erasure.moments import ClassMoments
+from erasure.polar import gram
+
+_MOST_FEATURES = 1000  # of degree two: their products cost n times the square
+_EXAMPLES_PER_FEATURE = 4  # fewer, and chance explains most of the labels
+_ROWS_AT_ONCE = 4096
+_EPS = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The best least-squares prediction of one-hot labels from features, on the examples that it is fitted to.
+
+    Attributes:
+        r2: share of the labels' variance that it explains, all classes together; between 0 and 1.
+        chance: its expectation if labels were shuffled, p / (n - 1) with p features.
+            (r2 - chance) / (1 - chance) is the adjusted R².
+        directions: of the data that the features are made of.
+    """
+
+    r2: float
+    chance: float
+    directions: int
+
+
+def linear_prediction(moments: ClassMoments, dtype: torch.dtype) -> Prediction | None:
+    """From all coordinates of data that is stored in `dtype`; None if all labels are alike."""
+    weights = moments.weights
+    return _best(moments.total, moments.cross, weights, moments.n, _rounding(moments, dtype), moments.dim)
+
+
+def quadratic_prediction(x: Tensor, z: Tensor, moments: ClassMoments, dtype: torch.dtype) -> Prediction | None:
+    """From leading directions of data stored in `dtype`, their squares and their products.
+
+    There are as many features of degree two as half the square of the directions, more than examples for any image.
+    The r directions of largest variance are taken, of coordinates scaled to unit variance and whatever the labels,
+    with r (r + 3) / 2 features at most 1,000 and a quarter of the examples.
+
+    Args:
+        x: examples [n, ...].
+        z: labels [n].
+        moments: theirs.
+        dtype: that they were rounded to.
+
+    Returns:
+        None if all labels are alike, or examples are too few for a direction.
+    """
+    features = min(_MOST_FEATURES, len(z) // _EXAMPLES_PER_FEATURE)
+    whiten = _leading(moments, int(((9 + 8 * features) ** 0.5 - 3) / 2), dtype)
+    r = whiten.shape[1]
+    if not r:
+        return None
+    first, second = torch.triu_indices(r, r, device=whiten.device)
+    products = whiten.new_zeros(r + len(first), r + len(first))
+    sums = whiten.new_zeros(moments.num_classes, len(products))
+    for rows, labels in zip(x.flatten(1).split(_ROWS_AT_ONCE), z.split(_ROWS_AT_ONCE), strict=True):
+        y = (rows.to(whiten) - moments.mean) @ whiten
+        batch = torch.cat([y, y[:, first] * y[:, second]], 1)
+        products += gram(batch)
+        sums.index_add_(0, labels.to(whiten.device), batch)
+    n, mean = len(z), sums.sum(0) / len(z)
+    cross = (sums - moments.counts[:, None] * mean).T / n
+    return _best(products / n - torch.outer(mean, mean), cross, moments.weights, n, torch.zeros_like(mean), r)
+
+
+def _rounding(moments: ClassMoments, dtype: torch.dtype) -> Tensor:
+    """Variance below which a coordinate's is rounding, that of four units in the last place, [d]."""
+    return (4 * torch.finfo(dtype).eps) ** 2 * (moments.total.diagonal() + moments.mean.square())
+
+
+def _leading(moments: ClassMoments, r: int, dtype: torch.dtype) -> Tensor:
+    """Map [d, <= r] of centred data to about its first r principal components, of unit variance each."""
+    covariance = moments.total
+    std = covariance.diagonal().clamp(min=0).sqrt()
+    inverse = torch.where(std**2 > _rounding(moments, dtype), 1 / std, 0.0)
+    correlation = covariance * inverse * inverse[:, None]
+    start = torch.randn(moments.dim, min(r, moments.dim), generator=torch.Generator().manual_seed(0), dtype=std.dtype)
+    basis = torch.linalg.qr(start.to(std.device)).Q
+    for _ in range(8):
+        basis = torch.linalg.qr(correlation @ basis).Q
+    values, vectors = torch.linalg.eigh(basis.T @ correlation @ basis)
+    kept = values > 1e-6 * values.amax(0) if len(values) else values > 0
+    return inverse[:, None] * (basis @ vectors[:, kept] / values[kept].sqrt())
+
+
+def _best(
+    covariance: Tensor, cross: Tensor, weights: Tensor, n: int, rounding: Tensor, directions: int
+) -> Prediction | None:
+    """From the features' covariance [p, p] and their cross-covariance [p, k] with one-hot labels.
+
+    Every feature's variance is raised by its rounding, and by that of float64, so that directions which exist by
+    rounding only predict nothing.
+    """
+    variance = float((weights * (1 - weights)).sum())
+    if not variance > 0 or not covariance.isfinite().all():
+        return None
+    std = covariance.diagonal().clamp(min=0).sqrt()
+    live = (std > 0).nonzero().squeeze(1)
+    std = std[live]
+    correlation = covariance[live][:, live] / std / std[:, None]
+    ridge = rounding[live] / std.square() + len(live) * _EPS
+    factor, failed = torch.linalg.cholesky_ex(correlation + ridge.diag())
+    while failed and float(ridge.max()) < 1:
+        ridge = 10 * ridge
+        factor, failed = torch.linalg.cholesky_ex(correlation + ridge.diag())
+    explained = torch.linalg.solve_triangular(factor, cross[live] / std[:, None], upper=False).square().sum()
+    used = len(live) - float(ridge @ torch.cholesky_inverse(factor).diagonal())
+    return Prediction(
+        r2=min(1.0, float(explained) / variance),
+        chance=min(1.0, used / max(1, n - 1)),
+        directions=directions,
+    )

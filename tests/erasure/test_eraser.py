@@ -1,0 +1,104 @@
+"""An eraser of one's own: what it lacks is named at once, and labels come only where they are declared."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from erasure import ClassMoments, Eraser
+from erasure.cache import Cache
+from erasure.pipeline import erased_dataset
+
+
+@dataclass
+class Whole(Eraser):
+    """As README says."""
+
+    mean: Tensor
+    num_classes: int
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, *, shrink: float = 0.5):
+        cls.shrink = shrink
+        return cls(moments.mean, moments.num_classes)
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        self.seen = z
+        return self.mean + self.shrink * (x - self.mean)
+
+
+class Labelled(Whole):
+    uses_labels = True
+
+
+class WithoutFields(Whole):
+    @classmethod
+    def from_moments(cls, moments: ClassMoments):
+        return cls.__new__(cls)
+
+
+class WithoutInstance(Whole):
+    @classmethod
+    def from_moments(cls, moments: ClassMoments):
+        return moments.mean
+
+
+class OfOtherMoments(Whole):
+    @classmethod
+    def from_moments(cls, moments: ClassMoments):
+        return cls(moments.means, moments.num_classes)
+
+
+class Flattening(Whole):
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        return self.mean
+
+
+class WithoutMap(Eraser):
+    @classmethod
+    def from_moments(cls, moments: ClassMoments):
+        return cls()
+
+
+def test_a_subclass_written_as_readme_says_erases(digits) -> None:
+    x, z = digits
+    erased = Whole.fit(x, z, shrink=0.0)(x)
+    torch.testing.assert_close(erased, x.mean(0).expand_as(x))
+
+
+@pytest.mark.parametrize(
+    ("eraser", "message"),
+    [
+        (WithoutFields, "WithoutFields has no mean and no num_classes: make it a dataclass with the fields"),
+        (WithoutInstance, r"WithoutInstance.from_moments returned tensor.*: return an instance of the class"),
+        (OfOtherMoments, r"OfOtherMoments has a mean of shape \[10, 64\] and num_classes=10: of these moments"),
+        (WithoutMap, "WithoutMap does not define transform"),
+    ],
+)
+def test_what_is_missing_is_named_as_soon_as_it_is_fitted(
+    digits, digits_source, tmp_path, eraser: type[Eraser], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        eraser.fit(*digits)
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        erased_dataset(digits_source, eraser, {}, dtype=torch.float32, cache=Cache(tmp_path))
+
+
+def test_fields_missing_after_from_moments_and_a_map_to_another_shape_are_named(digits) -> None:
+    x, z = digits
+    with pytest.raises(ValueError, match="WithoutFields has no mean"):
+        WithoutFields.from_moments(ClassMoments.fit(x, z))(x)
+    with pytest.raises(ValueError, match=r"Flattening.transform made \[64\] of \[1797, 64\]: keep the shape"):
+        Flattening.fit(x, z)(x)
+
+
+def test_labels_reach_only_those_that_declare_them(digits) -> None:
+    x, z = digits
+    blind, labelled = Whole.fit(x, z), Labelled.fit(x, z)
+    blind(x, z)
+    labelled(x, z)
+    assert blind.seen is None
+    assert torch.equal(labelled.seen, z)
+    with pytest.raises(ValueError, match="Labelled maps each class in its own way: pass the labels z"):
+        labelled(x)
