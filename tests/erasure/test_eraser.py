@@ -1,6 +1,7 @@
 """An eraser of one's own: what it lacks is named at once, and labels come only where they are declared."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -34,19 +35,19 @@ class Labelled(Whole):
 
 class WithoutFields(Whole):
     @classmethod
-    def from_moments(cls, moments: ClassMoments):
+    def from_moments(cls, moments: ClassMoments, **_: object):
         return cls.__new__(cls)
 
 
 class WithoutInstance(Whole):
     @classmethod
-    def from_moments(cls, moments: ClassMoments):
+    def from_moments(cls, moments: ClassMoments, **_: object) -> Any:
         return moments.mean
 
 
 class OfOtherMoments(Whole):
     @classmethod
-    def from_moments(cls, moments: ClassMoments):
+    def from_moments(cls, moments: ClassMoments, **_: object):
         return cls(moments.means, moments.num_classes)
 
 
@@ -99,6 +100,7 @@ def test_labels_reach_only_those_that_declare_them(digits) -> None:
     blind(x, z)
     labelled(x, z)
     assert blind.seen is None
+    assert labelled.seen is not None
     assert torch.equal(labelled.seen, z)
     with pytest.raises(ValueError, match="Labelled maps each class in its own way: pass the labels z"):
         labelled(x)

@@ -109,7 +109,7 @@ def test_out_of_range_counts_impossible_pixels(zscored: Digits, tmp_path: Path) 
 
 
 def test_the_gradient_eraser_stays_among_possible_pixels(zscored: Digits, tmp_path: Path) -> None:
-    erased = erase(zscored, GradientEraser, tmp_path, weights=(120.0, 12.0, 1.0), max_iterations=30)
+    erased = erase(zscored, GradientEraser, tmp_path, weights=(120.0, 12.0, 1.0), max_iterations=30, low=0.0, high=1.0)
     certificate = erased.certificate["train"]
     assert certificate.out_of_range == 0
     before = erase(zscored, IdentityEraser, tmp_path).certificate["train"]
