@@ -77,6 +77,9 @@ def main(verb: Verb) -> None:
     except (HydraException, OmegaConfBaseException, ConfigError) as error:
         _complain(explain(error, verb.name))
         sys.exit(BAD_CONFIG)
+    except OSError as error:
+        _complain(explain(error, verb.name))
+        sys.exit(FAILED)
     except KeyboardInterrupt:
         _complain("interrupted: launch the same command again to continue")
         sys.exit(INTERRUPTED)
@@ -118,12 +121,12 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
         }
         print(f"{result['run_id']}: {verb.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if not sweep:
-            verb.summarise([result], Path(checked["runs_dir"]) / result["run_id"])
+            _summarise(verb, [result], Path(checked["runs_dir"]) / result["run_id"])
     except Exception as error:
         bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
         outcome |= {"error": explain(error, verb.name), "exit_code": BAD_CONFIG if bad_config else FAILED}
         notes = getattr(error, "__notes__", [])
-        if not (bad_config or notes):  # nobody has written the traceback down
+        if not (bad_config or notes or isinstance(error, OSError)):  # nobody has written the traceback down
             traceback.print_exc()
         _complain("; ".join([outcome["error"], *([] if bad_config else notes)]))
         if sweep and Sweep.current is None:  # a cluster's job, which is to end as failed
@@ -145,12 +148,20 @@ def _end_sweep(verb: Verb, sweep: Sweep) -> int:
             except ValueError as error:
                 outcome |= {"error": str(error), "exit_code": FAILED}
     if finished:
-        verb.summarise(finished, sweep.directory)
+        _summarise(verb, finished, sweep.directory)
     failed = [o for o in outcomes if "error" in o]
     for outcome in failed:
         _complain(f"failed: {' '.join(outcome['overrides'])}: {outcome['error']}")
     print(f"{len(finished)} of {len(outcomes)} runs finished" + (f", {len(failed)} failed" if failed else ""))
     return max((o["exit_code"] for o in outcomes), default=0)
+
+
+def _summarise(verb: Verb, results: Sequence[Mapping[str, Any]], directory: Path) -> None:
+    """Tables and figures; where `directory` is somebody else's, what is printed has to do."""
+    try:
+        verb.summarise(results, directory)
+    except OSError as error:
+        _complain(f"not all tables and figures are kept: {explain(error, verb.name)}")
 
 
 def plain(config: DictConfig) -> dict[str, Any]:

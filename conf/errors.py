@@ -1,5 +1,6 @@
 """What went wrong, in one line: the value, what is allowed, the remedy."""
 
+import errno
 import re
 import sys
 from collections.abc import Sequence
@@ -8,6 +9,15 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 
 from conf.groups import chosen, common_keys, groups, keys
 from conf.schema import ConfigError, unknown_key
+
+_ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"
+_REMEDIES = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"ask its owner for access, or {_ELSEWHERE}"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), f"a file is where a folder should be: {_ELSEWHERE}"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space, or {_ELSEWHERE}"),
+}
+_HELP_AT = r" See https?://\S+.*"
+_NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|storage size calculation overflowed"
 
 
 def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = None) -> str:
@@ -22,11 +32,20 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
     if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
         return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"
     if isinstance(error, OverrideParseException):
-        return f"{error.override}: {text}"
+        if "=" not in error.override and not error.override.startswith("~"):
+            return f"{error.override}: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"
+        return f"{error.override}: {re.sub(_HELP_AT, '', text)}"
+    if isinstance(error, OSError) and error.filename is not None:
+        remedy = _REMEDIES.get(error.errno or 0)
+        return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
     if isinstance(error, (ConfigError, ValueError, OSError)):
-        return text
+        return text.removeprefix(f"[Errno {getattr(error, 'errno', None)}] ")
+    if isinstance(error, MemoryError) or re.search(_NO_MEMORY, text, re.IGNORECASE):
+        asked = re.search(r"allocate ([\d.]+ \w+)", text)
+        size = f" for {asked.group(1)} at once" if asked else ""
+        return f"not enough memory{size}: choose a smaller model.width or model.depth, or fewer examples at a time"
     if isinstance(error, HydraException):
-        return re.sub(r" See https?://\S+.*", "", text)
+        return re.sub(_HELP_AT, "", text)
     return f"{type(error).__name__}: {text}"
 
 

@@ -9,6 +9,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import os
 import site
 import sysconfig
 import typing
@@ -58,6 +59,9 @@ class Common:
             raise ConfigError(
                 f"seeds={self.seeds}: need at least one, all different and none negative, e.g. seeds=[0,1,2]"
             )
+        for key, place in (("runs_dir", self.runs_dir), ("cache_dir", self.cache_dir)):
+            if os.path.isfile(place):  # noqa: PTH113 (False where it may not be asked)
+                raise ConfigError(f"{key}={place}: is a file: give a folder, which is made if it is not there")
 
 
 class Target:

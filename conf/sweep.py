@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from conf.schema import ConfigError
 
@@ -90,7 +92,16 @@ class RememberSweep(Callback):
         parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
         overrides = OmegaConf.to_container(config.hydra.overrides.task)
         assert isinstance(overrides, list)
-        Sweep.current.ask(config.hydra.job.config_name, [*parameters, *map(str, overrides)])
+        asked = [*parameters, *map(str, overrides)]
+        try:
+            Sweep.current.ask(config.hydra.job.config_name, asked)
+        except OSError as error:  # runs may have finished all the same, and be somebody else's
+            Sweep.current = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
+            print(f"{error.filename}: {error.strerror}; tables go to {Sweep.current.directory}", file=sys.stderr)
+            Sweep.current.ask(config.hydra.job.config_name, asked)
+            with read_write(config), open_dict(config):
+                config.hydra.sweep.dir = str(Sweep.current.directory)
+                config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{Sweep.current.directory}'")  # for its jobs
 
 
 def read_json(path: Path) -> Any:

@@ -47,11 +47,14 @@ class Cache:
         path = self.path(key)
         lease = Lease(self.root / f"{key}.lock", stale_after_s=self.lease_s)
         with contextlib.suppress(FileNotFoundError, DamagedFileError):
+            path.open("rb").close()  # what may not be read is not found, says safetensors
             entry = load_tensors(path)
-            if lease.path.exists() and lease.try_acquire():  # its builder was killed as soon as it was stored
-                with contextlib.suppress(OSError):
-                    self._tidy(key, lease)
-                lease.release()
+            with contextlib.suppress(OSError):  # the cache may be somebody else's
+                if lease.path.exists() and lease.try_acquire():  # its builder was killed as soon as it was stored
+                    try:
+                        self._tidy(key, lease)
+                    finally:
+                        lease.release()
             return entry
         self.root.mkdir(parents=True, exist_ok=True)
         with lease:

@@ -1,5 +1,6 @@
 """From a job to the examples that are scored: erased, chosen, mislabelled or attacked if asked for, on the device."""
 
+import logging
 from dataclasses import replace
 
 import torch
@@ -17,6 +18,8 @@ from sample_info.trained_weights import TrainedWeights
 from train.data import to_device
 from train.job import Job, erased
 
+log = logging.getLogger(__name__)
+
 
 def load(job: Job) -> Examples:
     """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
@@ -27,6 +30,10 @@ def load(job: Job) -> Examples:
     train, test = data["train"], data["test"]
     index, groups = _origin(job)
     chosen = _choose(train.labels.cpu(), groups, settings)
+    if len(chosen) < settings.examples:
+        log.info(
+            "sample_info.examples=%d, but there are %d to choose from: all are scored", settings.examples, len(chosen)
+        )
     held_out = _sample(test.labels.cpu(), settings.held_out, settings.subset_seed)
     labels = train.labels[chosen.to(job.device)]
     given, wrong = flip_labels(labels, len(dataset.class_names), settings.label_noise, settings.subset_seed)

@@ -113,11 +113,12 @@ class Run:
 
     def tidy(self) -> None:
         """Delete what a process left that was killed after it had written the result."""
-        if any(leftover(path.name) for path in self.directory.iterdir()) and self._lease.try_acquire():
-            try:
-                self._delete_leftovers()
-            finally:
-                self._lease.release()
+        with contextlib.suppress(OSError):  # the run may be somebody else's
+            if any(leftover(path.name) for path in self.directory.iterdir()) and self._lease.try_acquire():
+                try:
+                    self._delete_leftovers()
+                finally:
+                    self._lease.release()
 
     def _delete_leftovers(self) -> None:
         for path in self.directory.iterdir():
@@ -130,7 +131,8 @@ class Run:
             return  # the files belong to the process that took over
         state = "failed" if isinstance(error, Exception) else "interrupted"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        write_json(self.directory / "state.json", {"state": state, "error": reason})
+        with contextlib.suppress(OSError):  # on a full disk, the error itself is what to show
+            write_json(self.directory / "state.json", {"state": state, "error": reason})
 
     def part(self, name: str) -> Any:
         """A finished part of an unfinished run, or None; one that is damaged or another's is named, and left out."""

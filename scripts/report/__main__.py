@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from conf.errors import explain
 from erasure.progress import Display
 from scripts.report.drawing import draw_figures
 from scripts.report.figures import block_drawings
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.out.exists() and not options.out.is_dir():
         parser.error(f"--out={options.out} is a file: give a folder")
     cache_dir = options.cache_dir if options.grids else None
-    return build(options.runs, options.out, cache_dir, unchecked=options.unchecked)
+    try:
+        return build(options.runs, options.out, cache_dir, unchecked=options.unchecked)
+    except OSError as error:
+        print(f"no report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
+        return NOTHING_BUILT
 
 
 def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unchecked: bool = False) -> int:

@@ -63,7 +63,8 @@ def wanted(verb: Verb, overrides: Sequence[str], memory: Path | None = None) -> 
             return [Wanted(job["overrides"], Path(job["run"])) for job in read_json(kept)["jobs"]]
     jobs = [Wanted(job, directory) for job, directory in _directories(verb, overrides)]
     if kept:
-        write_json(kept, {"jobs": [{"overrides": job.overrides, "run": str(job.directory)} for job in jobs]})
+        with contextlib.suppress(OSError):  # the sweep may be somebody else's
+            write_json(kept, {"jobs": [{"overrides": job.overrides, "run": str(job.directory)} for job in jobs]})
     return jobs
 
 
