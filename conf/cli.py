@@ -85,7 +85,12 @@ def main(verb: Verb) -> None:
         sys.exit(INTERRUPTED)
     if Sweep.current is None:
         sys.exit(outcomes[0]["exit_code"] if outcomes else 0)  # no outcome: --cfg, --info and the like
-    sys.exit(_end_sweep(verb, Sweep.current))
+    try:
+        code = _end_sweep(verb, Sweep.current)
+    except ValueError as error:  # a damaged file
+        _complain(explain(error, verb.name))
+        code = FAILED
+    sys.exit(code)
 
 
 def checked_job(verb: Verb, config: DictConfig) -> Path:

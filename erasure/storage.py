@@ -24,7 +24,7 @@ _SETTLED_NS = 2 * 10**9  # after its last change a file may change again within 
 _JSON_DIGEST = "digest"  # key of the checksum of a JSON file's other values
 
 
-class DamagedFileError(Exception):
+class DamagedFileError(ValueError):
     """A file that cannot be what was written: truncated, overwritten or altered."""
 
 

@@ -50,18 +50,19 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from sample_info.agreement import agreements, draw_agreements, few_enough
     from sample_info.movement import draw_movements, movements
-    from sample_info.run_scores import read_scores
+    from sample_info.run_scores import read_scores_or_note
     from sample_info.summary_table import draw_sweep, summary_sections
     from sample_info.table import print_tables, sections, write_tables
 
     grid = arrange(results)
     runs_dir = Path(results[0]["config"]["runs_dir"])
-    stored = {result["run_id"]: read_scores(runs_dir / result["run_id"]) for result in results}
+    problems: list[str] = []
+    stored = {result["run_id"]: read_scores_or_note(runs_dir / result["run_id"], problems) for result in results}
     moved = movements(grid, lambda result: stored[result["run_id"]])
     alike, left_out = few_enough(agreements(grid, lambda result: stored[result["run_id"]]))
     tables = [*sections(grid, moved, alike), *summary_sections(grid)]
     print_tables(tables)
-    for line in left_out:
+    for line in [*problems, *left_out]:
         print(line)
     print(f"table: {write_tables(tables, directory / 'table.md')}")
     for result in results:

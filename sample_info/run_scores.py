@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from erasure.storage import load_tensors
+from erasure.storage import DamagedFileError, load_tensors
 from train.compare import Result
 
 
@@ -39,3 +39,12 @@ def read_scores(directory: Path) -> RunScores | None:
         return None
     stored, _ = load_tensors(path)
     return RunScores(*(stored[name] for name in ("index", "given_label", "f_si_nats")))
+
+
+def read_scores_or_note(directory: Path, problems: list[str]) -> RunScores | None:
+    """As `read_scores`; None, and a line more in `problems`, where they are damaged."""
+    try:
+        return read_scores(directory)
+    except DamagedFileError as error:
+        problems.append(f"{error}: left out of how scores move and agree")
+        return None

@@ -194,7 +194,7 @@ def read_result(path: Path) -> dict[str, Any]:
     try:
         return read_json(path)
     except DamagedFileError as error:
-        raise ValueError(f"{error}; delete it and launch the run again") from error
+        raise DamagedFileError(f"{error}; delete it and launch the run again") from error
     except OSError as error:
         raise ValueError(_unreadable(path, error)) from error
 

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from erasure.storage import DamagedFileError
 from sample_info.agreement import Agreement, agreements, few_enough
 from sample_info.movement import Movement, movements
-from sample_info.run_scores import RunScores, read_scores
+from sample_info.run_scores import read_scores_or_note
 from scripts.report.check import INFORMATION
 from scripts.report.groups import comparable
 from scripts.report.read import Found, Reading
@@ -43,16 +42,8 @@ def read_information(reading: Reading) -> Information:
         if run.id not in shown
     ]
 
-    stored = {run_id: _scores(runs[run_id], reading.problems) for run_id in shown}
+    stored = {run_id: read_scores_or_note(runs[run_id].directory, reading.problems) for run_id in shown}
     moved = movements(grid, lambda result: stored[result["run_id"]])
     alike, left_out = few_enough(agreements(grid, lambda result: stored[result["run_id"]]))
     reading.problems += left_out
     return Information(grid, moved, alike, runs)
-
-
-def _scores(run: Found, problems: list[str]) -> RunScores | None:
-    try:
-        return read_scores(run.directory)
-    except DamagedFileError as error:
-        problems.append(f"{error}: left out of how scores move and agree")
-        return None

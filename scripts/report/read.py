@@ -122,7 +122,8 @@ def _unfinished(directory: Path) -> Found:
         names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
         seeds = list(config["seeds"])
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise UnusableError(f"no result.json, and no configuration ({type(error).__name__}: {error})") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UnusableError(f"no result.json, and no configuration ({reason})") from error
     assert all(names)
     try:
         state = str(read_json(directory / "state.json")["state"])

@@ -1,0 +1,315 @@
+"""A small, whole example of every kind of file that is read, and how it is read: for `scripts.studies.fuzz`."""
+
+import contextlib
+import hashlib
+import io
+import pickle
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from PIL import Image
+from safetensors.torch import save_file
+from torchvision.datasets import CIFAR10
+
+from conf.compose import composed
+from conf.errors import explain
+from conf.sweep import Sweep
+from erasure.cache import Cache
+from erasure.datasets.arrays import Arrays
+from erasure.datasets.cifar10 import Cifar10
+from erasure.datasets.hf import HuggingFace
+from erasure.datasets.image_folder import ImageFolder
+from erasure.source import Source
+from erasure.storage import digest, fingerprint, save_tensors
+from mdl.__main__ import VERB, run
+from sample_info.run_scores import read_scores
+from scripts.bench_report import write_run
+from scripts.report.read import read_run
+from scripts.sweep.relaunch import command
+from scripts.sweep.status import Found
+from train.checkpoint import Checkpoints
+from train.run import Run, read_result
+from train.state import State, state_of
+
+CANARY = Path(tempfile.gettempdir()) / f"erasure-fuzz-{hashlib.sha256(__file__.encode()).hexdigest()[:8]}"
+_OPTIONS = {"name": "x", "flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
+_CHANCE = np.random.default_rng(0)
+_PIXELS = _CHANCE.integers(0, 256, (12, 10, 10, 3), dtype=np.uint8)
+_RUN = "mdl-x"
+_PART = {"point": {"n": 100, "ce_next_bits": [3.325, 3.301], "epochs": [7, 9]}, "losses": [[100, 0, 1, None, 3.31]]}
+_TINY = (
+    "model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled",
+    "device=cpu",
+)  # fmt: skip
+
+
+class _Payload:
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        return Path.touch, (CANARY,)
+
+
+def _huge_array() -> bytes:
+    """An .npz whose header says 8 TB."""
+    header, file = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 1000)})
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("x.npy", "y.npy"):
+            archive.writestr(name, header.getvalue())
+    return file.getvalue()
+
+
+def _png(**options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (9, 5)).save(file, "PNG", **options)
+    return file.getvalue()
+
+
+HOSTILE: Sequence[bytes] = (
+    b"", b"{}", b"[]", b"null", b'{"digest": "0"}', b'{"a": NaN}', b"[" * 100_000, b"\xff\xfe\x00", b"a: &a [*a]",
+    pickle.dumps(_Payload()), _huge_array(), _png(), _png()[:16] + b"\x00\x0f\xff\xff" * 2 + _png()[24:],
+    f"!!python/object/apply:os.system ['touch {CANARY}']".encode(),
+    f"dataset: {{name: digits}}\neraser: {{name: leace}}\nmodel: {{name: mlp}}\nseeds: [0]\n"
+    f"+hydra.callbacks.x: {{_target_: os.system, command: touch {CANARY}}}\n".encode(),
+    b"\xff" * 8 + b"{}",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file.
+
+    Attributes:
+        name: in the table.
+        write: whole files into an empty folder.
+        damaged: pattern of those to damage.
+        read: the folder -> what identifies the values, and the values; JSON-like. A part that is to be computed again
+            is None.
+        own_data: the values are the user's to change.
+        context: what writing and reading need around them.
+    """
+
+    name: str
+    write: Callable[[Path], object]
+    damaged: str
+    read: Callable[[Path], tuple[str, Any]]
+    own_data: bool = False
+    context: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+
+
+def _write_part(place: Path) -> None:
+    Run(place, _RUN).save_part("100", _PART)
+
+
+def _made_up(place: Path) -> Run:
+    return write_run(place, dataset="digits", seeds=(0, 1))
+
+
+def _only(place: Path) -> Path:
+    (directory,) = place.glob("mdl-*")
+    return directory
+
+
+def _reported(place: Path) -> Any:
+    try:
+        return read_run(_only(place)).result
+    except ValueError as error:
+        raise ValueError(f"{_only(place)}: {error}") from error  # as the report shows it
+
+
+def _relaunched(place: Path) -> tuple[str, Any]:
+    directory = _only(place)
+    try:
+        words = command(Found(directory, State("failed")), Path("runs"))
+    except (HydraException, OmegaConfBaseException, ValueError) as error:  # as scripts.sweep shows it
+        line = explain(error, "mdl")
+        raise ValueError(line if str(place) in line else f"{directory}: {line}") from error
+    return " ".join(words), words
+
+
+def _continued(place: Path) -> tuple[str, Any]:
+    again = Run(place, _only(place).name)
+    if again.result is None:
+        again.start("")
+    return "", again.result
+
+
+def _state(place: Path) -> tuple[str, Any]:
+    state = state_of(_only(place), 0)
+    if "damaged" in state.detail or "checksum" in state.detail:
+        raise ValueError(state.detail)
+    return "", [state.name, state.detail]
+
+
+def _unfinished(place: Path) -> None:
+    run = _made_up(place)
+    (run.directory / "result.json").unlink()
+    run.fail(RuntimeError("the loss is not finite at epoch 17"))
+
+
+def _described(place: Path) -> tuple[str, Any]:
+    try:
+        config = read_run(_only(place)).config
+    except ValueError as error:
+        raise ValueError(f"{_only(place)}: {error}") from error
+    return fingerprint(config), config
+
+
+def _write_checkpoints(place: Path) -> None:
+    checkpoints = Checkpoints(place / _RUN, 0.0)
+    for epoch in (1, 2):
+        checkpoints.save("100-0", ({"w": torch.full((20,), float(epoch))}, {"epoch": epoch}))
+
+
+def _checkpoint(place: Path) -> tuple[str, Any]:
+    tensors, values = Checkpoints(place / _RUN, 0.0).load("100-0") or ({}, {})
+    return "", torch.equal(tensors["w"], torch.full((20,), float(values["epoch"])))  # the last, or the one before
+
+
+def _cached(place: Path) -> tuple[str, Any]:
+    tensors, values = Cache(place).fetch("entry", lambda: ({"images": torch.arange(60.0)}, {"gap": 0.25}))
+    return "", [digest(tensors["images"]), values]
+
+
+def _scores(place: Path) -> tuple[str, Any]:
+    stored = read_scores(place)
+    return "", stored and digest(stored.f_si_nats)
+
+
+def _write_scores(place: Path) -> None:
+    index, values = torch.arange(20), torch.linspace(0, 1, 40).reshape(2, 20)
+    save_tensors(place / "scores.safetensors", {"index": index, "given_label": index % 3, "f_si_nats": values})
+
+
+def _write_sweep(place: Path) -> None:
+    made = _made_up(place)
+    sweep = Sweep(place)
+    sweep.plan([(["eraser=leace"], made.directory)])
+    sweep.record(
+        0, {"overrides": ["eraser=leace"], "exit_code": 0, "run_id": made.id, "result": f"{made.id}/result.json"}
+    )
+
+
+def _sweep(place: Path) -> tuple[str, Any]:
+    outcomes = Sweep(place).outcomes()
+    for outcome in outcomes:
+        if "error" in outcome:
+            raise ValueError(outcome["error"] if str(place) in outcome["error"] else f"{place}: {outcome['error']}")
+    return "", [read_result(place / str(outcome["result"]))["mdl"] for outcome in outcomes]
+
+
+def _images(kind: str, **options: Any) -> Callable[[Path], None]:
+    def write(place: Path) -> None:
+        for i, pixels in enumerate(_PIXELS):
+            path = place / "train" / "ab"[i % 2] / f"{i:02}.{kind}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path, **options)
+
+    return write
+
+
+def _source(make: Callable[[Path], Source]) -> Callable[[Path], tuple[str, Any]]:
+    def read(place: Path) -> tuple[str, Any]:
+        source = make(place)
+        raw = source.load()
+        return source.content(), [digest(raw.train.images), raw.train.labels.tolist()]
+
+    return read
+
+
+def _write_parquet(place: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    cells = []
+    for pixels in _PIXELS:
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        cells.append({"bytes": file.getvalue(), "path": None})
+    table = pyarrow.table({"image": cells, "label": [i % 2 for i in range(len(cells))]})
+    pyarrow.parquet.write_table(table, place / "images.parquet")
+
+
+@contextlib.contextmanager
+def _small_cifar10() -> Iterator[None]:
+    """CIFAR-10's files with four images each, and their checksums."""
+    files = {name: pickle.dumps({"data": pixels, "labels": [0, 1, 2, 3]}) for name, pixels in _batches().items()}
+    files["batches.meta"] = pickle.dumps({"label_names": [*"abcdefghij"]})
+    listed = [[name, hashlib.md5(content).hexdigest()] for name, content in files.items()]
+    meta = CIFAR10.meta | {"md5": listed[-1][1]}
+    with mock.patch.multiple(CIFAR10, train_list=listed[:5], test_list=listed[5:6], meta=meta):
+        yield
+
+
+def _batches() -> dict[str, np.ndarray]:
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    return {name: np.full((4, 3072), i, dtype=np.uint8) for i, name in enumerate(names)}
+
+
+def _write_cifar10(place: Path) -> None:
+    folder = place / CIFAR10.base_folder
+    folder.mkdir()
+    for name, pixels in _batches().items():
+        (folder / name).write_bytes(pickle.dumps({"data": pixels, "labels": [0, 1, 2, 3]}))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [*"abcdefghij"]}))
+
+
+def _vectors() -> dict[str, torch.Tensor]:
+    return {"x": torch.from_numpy(_PIXELS.reshape(12, -1)[:, :7] / 255), "y": torch.arange(12) % 3}
+
+
+def _write_npz(place: Path) -> None:
+    vectors = _vectors()
+    np.savez(place / "a.npz", x=vectors["x"].numpy(), y=vectors["y"].numpy())
+
+
+def _run_config(place: Path) -> dict[str, Any]:
+    where = [f"runs_dir={place}/runs", f"cache_dir={place}/cache"]
+    return composed("mdl", [*_TINY, *where], VERB.sections)
+
+
+def _write_stopped_run(place: Path) -> None:
+    """A run that was killed when all its parts were done."""
+    with mock.patch.object(Run, "finish", side_effect=KeyboardInterrupt), contextlib.suppress(KeyboardInterrupt):
+        run(_run_config(place), None)
+
+
+def _whole_run(place: Path) -> tuple[str, Any]:
+    result = run(_run_config(place), None)
+    return "", [result[key] for key in ("run_id", "mdl", "curve", "final")]
+
+
+FORMATS: Sequence[Format] = (
+    Format("part-*.json", _write_part, "*/part-*.json", lambda place: ("", Run(place, _RUN).part("100"))),
+    Format("result.json in a table", _made_up, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
+    Format("result.json in the report", _made_up, "*/result.json", lambda p: ("", _reported(p))),
+    Format("result.json in the status", _made_up, "*/result.json", _state),
+    Format("result.json of a run", _made_up, "*/result.json", _continued),
+    Format("state.json", _unfinished, "*/state.json", _state),
+    Format("config.yaml in the report", _unfinished, "*/config.yaml", _described, own_data=True),
+    Format("config.yaml for a relaunch", _unfinished, "*/config.yaml", _relaunched, own_data=True),
+    Format("a sweep's own files", _write_sweep, "*.json", _sweep),
+    Format("checkpoint", _write_checkpoints, "*/checkpoint-*.safetensors", _checkpoint),
+    Format("cache entry", lambda place: _cached(place), "entry.safetensors", _cached),
+    Format("scores.safetensors", _write_scores, "scores.safetensors", _scores),
+    Format("a stopped run", _write_stopped_run, "*/*/*.*", _whole_run),
+    Format("png", _images("png"), "*/*/*.png", _source(
+        lambda place: ImageFolder(root=str(place), size=None, channels=3, **_OPTIONS)), own_data=True),
+    Format("jpeg", _images("jpg", quality=90), "*/*/*.jpg", _source(
+        lambda place: ImageFolder(root=str(place), size=None, channels=3, **_OPTIONS)), own_data=True),
+    Format("npz", _write_npz, "a.npz", _source(lambda place: Arrays(path=f"{place}/a.npz", **_OPTIONS)), own_data=True),
+    Format("safetensors", lambda place: save_file(_vectors(), place / "a.safetensors"), "a.safetensors", _source(
+        lambda place: Arrays(path=f"{place}/a.safetensors", **_OPTIONS)), own_data=True),
+    Format("parquet", _write_parquet, "images.parquet", _source(
+        lambda place: HuggingFace(path=f"{place}/images.parquet", test_split=None, **_OPTIONS)), own_data=True),
+    Format("cifar10's pickles", _write_cifar10, "*/*", _source(
+        lambda place: Cifar10(root=str(place), **_OPTIONS)), context=_small_cifar10),
+)  # fmt: skip
