@@ -36,15 +36,20 @@ class MemberCurve:
         return self.epoch[-1] if self.epoch else 0
 
     @property
-    def left_plateau(self) -> bool:
-        """Whether the training loss ever fell clearly below the label entropy.
+    def plateau_epochs(self) -> int | None:
+        """Epochs before the one in which the training loss fell clearly below the label entropy; None without one.
 
         Not the validation loss: by chance alone it falls by more than drift on a plateau, and it need not fall where
         a network learns its training examples by heart.
         """
-        return any(
-            bits is not None and bits < _PLATEAU_SHARE * self.label_entropy_bits for bits in self.train_loss_bits
-        )
+        enough = _PLATEAU_SHARE * self.label_entropy_bits
+        evaluations = zip(self.epoch, self.train_loss_bits[1:], strict=False)
+        return next((before for before, bits in evaluations if bits is not None and bits < enough), None)
+
+    @property
+    def left_plateau(self) -> bool:
+        """Whether the training loss ever fell."""
+        return self.plateau_epochs is not None
 
     def rows(self, n: int) -> list[list[Any]]:
         """Rows of curves.csv for a training set of n examples."""
@@ -58,15 +63,17 @@ def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
     Returns:
         "epochs": trained; "best_epoch": of the lowest validation loss, whose weights are kept;
         "ended": "patience" or "max_epochs"; "untrained": whether the weights that were kept are the initial ones;
-        "left_plateau": whether the training loss ever fell below the label entropy (`MemberCurve.left_plateau`). A
-        member that did not was stopped before it had learnt anything: its loss says nothing about what it can learn.
-        One that did and is untrained learnt its training examples, and nothing that holds for others.
+        "plateau_epochs": before the training loss fell below the label entropy, None where it never did
+        (`MemberCurve.plateau_epochs`); "left_plateau": whether it did. A member that did not was stopped before it had
+        learnt anything: its loss says nothing about what it can learn. One that did and is untrained learnt its
+        training examples, and nothing that holds for others.
     """
     return {
         "epochs": [curve.epochs for curve in curves],
         "best_epoch": [curve.best_epoch for curve in curves],
         "ended": [curve.ended for curve in curves],
         "untrained": [curve.best_epoch == 0 for curve in curves],
+        "plateau_epochs": [curve.plateau_epochs for curve in curves],
         "left_plateau": [curve.left_plateau for curve in curves],
     }
 
@@ -105,7 +112,7 @@ class EarlyStopping:
         curve.validation_loss_bits.append(validation_loss_bits)
         if validation_loss_bits < self._to_beat_bits - self._settings.min_improvement_bits:
             self._to_beat_bits, self._improved_epoch = validation_loss_bits, epoch
-        if (epoch - self._improved_epoch) * self._epoch_steps >= self._patience_steps:
+        if self._waited_enough(epoch):
             curve.ended = "patience"
         elif epoch >= self._settings.max_epochs:
             curve.ended = "max_epochs"
@@ -114,12 +121,12 @@ class EarlyStopping:
             curve.best_epoch, curve.best_validation_bits = epoch, validation_loss_bits
         return best
 
-    @property
-    def _patience_steps(self) -> int:
-        settings = self._settings
-        if self.curve.left_plateau:
-            return settings.patience_steps
-        return max(settings.patience_steps, settings.plateau_steps)
+    def _waited_enough(self, epoch: int) -> bool:
+        """Whether the validation loss has had its time; it starts again where the training loss leaves the plateau."""
+        settings, left = self._settings, self.curve.plateau_epochs
+        since = max(self._improved_epoch, left or 0)
+        patience_steps = max(settings.patience_steps, settings.plateau_steps if left is None else 0)
+        return (epoch - since) * self._epoch_steps >= patience_steps
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, JSON-like; an infinite loss, before the first evaluation, as None."""

@@ -17,8 +17,9 @@ class TrainSettings:
         max_epochs: hard end of a training.
         patience_steps: optimiser steps without improvement on the validation split after which a member stops; the
             same at every training size.
-        plateau_steps: at least so many while the training loss has not fallen yet (`MemberCurve.left_plateau`):
-            erased data starts with a plateau, on which a network that will learn looks like one that cannot.
+        plateau_steps: at least so many while the training loss has not fallen yet (`MemberCurve.plateau_epochs`), after
+            which `patience_steps` count from there: erased data starts with a plateau, on which a network that will
+            learn looks like one that cannot.
         min_improvement_bits: smaller improvements do not reset the patience, though the best weights
             are still those of the lowest validation loss.
         eval_every: epochs between evaluations on the validation split.

@@ -147,7 +147,7 @@ def test_help_names_every_group_choice_and_key(verb) -> None:
         assert key in text
     chosen = help_text(verb.name, verb.purpose, ["model=linear", "train=quick", "dataset=image_folder"])
     assert "  model.width" not in chosen
-    assert "train.patience_steps: 200 # optimiser steps without improvement" in chosen
+    assert "train.patience_steps: 500 # optimiser steps without improvement" in chosen
     assert "dataset.root: ???" in chosen
     mixed = help_text(verb.name, verb.purpose, ["dataset=mnist_svhn"])
     assert "dataset.parts.svhn.*: keys of dataset=svhn; another: dataset@dataset.parts.svhn=CHOICE" in mixed

@@ -56,7 +56,7 @@ def test_a_member_on_the_plateau_is_waited_for(settings: TrainSettings) -> None:
     plateau = [CHANCE_BITS] * 9
     for train, validation, epochs in (
         ([CHANCE_BITS - 0.003] * 9, plateau, 8),  # drift, to the end of plateau_steps
-        ([CHANCE_BITS] * 5 + [3.1] * 4, plateau, 6),  # learns its training examples by heart: patience_steps again
+        ([CHANCE_BITS] * 4 + [3.1] * 5, plateau, 7),  # learns by heart: patience_steps from where that began
         ([CHANCE_BITS] * 5 + [3.1] * 4, [*plateau[:6], 3.2, 3.1, 3.1], 8),  # learns: not stopped
     ):
         _, stopping = losses(settings, validation, train, patience_steps=30, plateau_steps=80)
@@ -72,7 +72,7 @@ def test_patience_is_the_least_that_is_waited_for_on_the_plateau_too(settings: T
 
 def test_the_end_of_a_training_says_why(settings: TrainSettings) -> None:
     never = [CHANCE_BITS + 0.1 * i for i in range(9)]
-    expected = {
+    endings_of = {
         "by patience": (never, None, {"patience_steps": 20}, (2, 0, "patience", True, True)),
         "by max_epochs": (never, None, {"patience_steps": 900, "max_epochs": 5}, (5, 0, "max_epochs", True, True)),
         "both at once": (never, None, {"patience_steps": 50, "max_epochs": 5}, (5, 0, "patience", True, True)),
@@ -85,12 +85,13 @@ def test_the_end_of_a_training_says_why(settings: TrainSettings) -> None:
         ),
         "learnt": ([3.3, 2.0, 1.0, 1.1, 1.1], None, {"patience_steps": 20}, (4, 2, "patience", False, True)),
     }
-    for name, (validation, train, changes, found) in expected.items():
+    for name, (validation, train, changes, found) in endings_of.items():
         _, stopping = losses(
             settings, validation, train, **{"min_improvement_bits": 0.02, "plateau_steps": 0} | changes
         )
         names = ("epochs", "best_epoch", "ended", "untrained", "left_plateau")
-        assert endings([stopping.curve]) == {key: [value] for key, value in zip(names, found, strict=True)}, name
+        expected = {key: [value] for key, value in zip(names, found, strict=True)}
+        assert endings([stopping.curve]) == expected | {"plateau_epochs": [0 if found[-1] else None]}, name
 
 
 def test_small_improvements_are_kept_but_buy_no_time(settings: TrainSettings) -> None:
