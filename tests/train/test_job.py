@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from conf.compose import composed
+from erasure.datasets.digits import Digits
 from erasure.storage import read_json
 from mdl.__main__ import VERB as MDL
 from tests.conftest import ERASER
@@ -83,3 +84,24 @@ def test_a_cpu_and_a_gpu_that_choose_their_precision_have_runs_of_their_own(monk
     assert there.control().id != here.control().id
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # read back on a login node
     assert Job.from_config("mdl", there.config).control().id == there.control().id
+
+
+def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = job(*TINY).identity()
+    others = [
+        job(*TINY, override).identity()
+        for override in (
+            "dataset.split_seed=1", "dataset.validation_size=99", "dataset.test_fraction=0.3",
+            "dataset.normalize=zscore", "eraser=leace", "model=mlp", "train.lr=0.5", "train.precision=bfloat16",
+            "mdl.num_chunks=3", "seeds=[1]", "dtype=float64",
+        )
+    ]  # fmt: skip
+    monkeypatch.setattr(Digits, "content", lambda self: "other images of the same name")
+    others.append(job(*TINY).identity())
+    assert len({base, *others}) == 1 + len(others)
+    monkeypatch.undo()
+    for override in (
+        "train.stack=one", "train.checkpoint_every_s=9", "mdl.order=largest_first", "runs_dir=x", "cache_dir=x",
+        "logger.mode=disabled", "device=cpu",
+    ):  # fmt: skip
+        assert job(*TINY, override).identity() == base, override
