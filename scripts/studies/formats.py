@@ -14,14 +14,12 @@ from unittest import mock
 
 import numpy as np
 import torch
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
+import yaml
 from PIL import Image
 from safetensors.torch import save_file
 from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
-from conf.errors import explain
 from conf.sweep import Sweep
 from erasure.cache import Cache
 from erasure.datasets.arrays import Arrays
@@ -126,12 +124,7 @@ def _reported(place: Path) -> Any:
 
 
 def _relaunched(place: Path) -> tuple[str, Any]:
-    directory = _only(place)
-    try:
-        words = command(Found(directory, State("failed")), Path("runs"))
-    except (HydraException, OmegaConfBaseException, ValueError) as error:  # as scripts.sweep shows it
-        line = explain(error, "mdl")
-        raise ValueError(line if str(place) in line else f"{directory}: {line}") from error
+    words = command(Found(_only(place), State("failed")), Path("runs"))
     return " ".join(words), words
 
 
@@ -153,6 +146,11 @@ def _unfinished(place: Path) -> None:
     run = _made_up(place)
     (run.directory / "result.json").unlink()
     run.fail(RuntimeError("the loss is not finite at epoch 17"))
+
+
+def _interrupted(place: Path) -> None:
+    config = composed("mdl", [*_TINY, "train.lr=0.007"], VERB.sections)
+    Run(place, "mdl-digits-leace-linear-0123456789").start(yaml.safe_dump(config, sort_keys=False))
 
 
 def _described(place: Path) -> tuple[str, Any]:
@@ -295,7 +293,7 @@ FORMATS: Sequence[Format] = (
     Format("result.json of a run", _made_up, "*/result.json", _continued),
     Format("state.json", _unfinished, "*/state.json", _state),
     Format("config.yaml in the report", _unfinished, "*/config.yaml", _described, own_data=True),
-    Format("config.yaml for a relaunch", _unfinished, "*/config.yaml", _relaunched, own_data=True),
+    Format("config.yaml for a relaunch", _interrupted, "*/config.yaml", _relaunched, own_data=True),
     Format("a sweep's own files", _write_sweep, "*.json", _sweep),
     Format("checkpoint", _write_checkpoints, "*/checkpoint-*.safetensors", _checkpoint),
     Format("cache entry", lambda place: _cached(place), "entry.safetensors", _cached),
