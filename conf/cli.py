@@ -116,7 +116,7 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
         checked = validate(plain(config), verb.sections)
         if Sweep.planned_run is not None and (now := verb.directory(checked).name) != Sweep.planned_run:
             raise ConfigError(
-                f"{now} was submitted as {Sweep.planned_run}: its configuration or data has changed meanwhile; "
+                f"{now} was planned as {Sweep.planned_run}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
         result = verb.run(checked, sweep.name if sweep else None)

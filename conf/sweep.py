@@ -23,7 +23,7 @@ class Sweep:
     Attributes:
         current: the sweep that this process drives, if any.
         job: composed configuration -> run directory, for the verb of this process; raises ConfigError.
-        planned_run: the id that this process's job was submitted under, if it was.
+        planned_run: the id that the job at hand had when its sweep was launched, if it belongs to one.
     """
 
     current: ClassVar["Sweep | None"] = None

@@ -73,8 +73,7 @@ def simulate(folder: Path, count: int) -> None:
     command = ["status", str(runs)]
     for what, words in (
         ("status", command),
-        ("status -- overrides, asked for the first time", [*command, "--", *overrides]),
-        ("status -- overrides, asked again", [*command, "--", *overrides]),
+        ("status -- overrides", [*command, "--", *overrides]),
         ("status --retry-failed -- overrides", [*command, "--retry-failed", "--", *overrides]),
     ):
         said, seconds = timed(lambda words=words: silently(lambda: sweep_command(words)))

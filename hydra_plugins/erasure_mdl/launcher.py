@@ -1,16 +1,18 @@
-"""A sweep as one job array of submitit: of what is not finished, whatever becomes of the driver."""
+"""Ways to launch a sweep. Each job must be the run that it was when the sweep was launched (`Sweep.planned_run`)."""
 
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, setup_globals
 from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 from hydra_plugins.hydra_submitit_launcher.submitit_launcher import BaseSubmititLauncher
-from omegaconf import OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
+from conf.compose import Composer
 from conf.errors import explain
 from conf.schema import ConfigError
 from conf.sweep import Sweep
@@ -18,6 +20,27 @@ from conf.sweep import Sweep
 log = logging.getLogger(__name__)
 
 Jobs = Sequence[Sequence[str]]
+
+
+class InProcess(BasicLauncher):
+    """One job after the other in this process. What cannot be run is told in its turn, and ends no other job."""
+
+    def launch(self, job_overrides: Jobs, initial_job_idx: int) -> Sequence[JobReturn]:
+        assert self.hydra_context is not None
+        assert self.config is not None
+        assert Sweep.job is not None
+        compose = Composer(self.config.hydra.job.config_name, self.hydra_context.config_loader)
+        planned: list[str | None] = []
+        for overrides in job_overrides:
+            try:
+                planned.append(Sweep.job(compose(overrides)).name)
+            except Exception:  # whatever it is, the job will come upon it and say so
+                planned.append(None)
+        returned: list[JobReturn] = []
+        for number, (overrides, run) in enumerate(zip(job_overrides, planned, strict=True), initial_job_idx):
+            Sweep.planned_run = run
+            returned += super().launch([overrides], number)
+        return returned
 
 
 class _Array(BaseSubmititLauncher):
@@ -31,7 +54,10 @@ class _Array(BaseSubmititLauncher):
         sweep = Sweep.current
         assert sweep is not None
         setup_globals()
-        runs = [self._run_directory(overrides) for overrides in job_overrides]
+        assert self.hydra_context is not None
+        assert self.config is not None
+        compose = Composer(self.config.hydra.job.config_name, self.hydra_context.config_loader)
+        runs = [self._run_directory(compose(overrides), overrides) for overrides in job_overrides]
         sweep.plan(list(zip(job_overrides, runs, strict=True)))
         left = []
         for number, (overrides, run) in enumerate(zip(job_overrides, runs, strict=True), initial_job_idx):
@@ -57,14 +83,14 @@ class _Array(BaseSubmititLauncher):
         returned = super().__call__(*arguments)
         _ = returned.return_value  # raises what the job raised
 
-    def _run_directory(self, overrides: Sequence[str]) -> Path:
-        assert self.hydra_context is not None
-        assert self.config is not None
+    def _run_directory(self, config: DictConfig, overrides: Sequence[str]) -> Path:
         assert Sweep.job is not None
-        config = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
-        with open_dict(config):
-            del config["hydra"]
         try:
+            if self._EXECUTOR == "slurm" and config.device == OmegaConf.select(config, "train.precision") == "auto":
+                raise ConfigError(
+                    "device=auto: where tasks run there may be another kind of device than here, and then "
+                    "train.precision=auto is another: add device=cuda, or device=cpu"
+                )
             return Sweep.job(config)
         except ValueError as error:
             raise ConfigError(f"{' '.join(overrides)}: {explain(error, '')}; nothing was submitted") from error

@@ -22,6 +22,7 @@ from conf.errors import explain
 from scripts.sweep.relaunch import command, launch
 from scripts.sweep.status import Found, of_sweep, on_disk, print_status, printable, unfinished
 from scripts.sweep.wanted import VERBS, verb_named, wanted
+from train.device import pick_device
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,11 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         if overrides:
-            jobs = wanted(verb_named(verb), overrides, options.runs / "sweeps" / "wanted")
+            jobs = wanted(verb_named(verb), overrides)
             runs = of_sweep(jobs, options.runs)
         else:
             runs = on_disk(options.runs)
         print_status(runs)
+        unsaid = "train" in verb_named(verb).sections and not any(o.startswith("device=") for o in overrides)
+        if unsaid and any(run.state.name == "missing" for run in runs):
+            here = pick_device("auto").type
+            print(f"device=auto is {here} here; where it is not, train.precision=auto makes other runs: say device=…")
         if options.retry_failed:
             return _retry(unfinished(runs), options.runs, verb, overrides, start=options.launch)
     except (HydraException, OmegaConfBaseException, ValueError, OSError) as error:

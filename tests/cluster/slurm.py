@@ -50,7 +50,13 @@ class ArraySweep:
 
     def __init__(self, directory: Path, *overrides: str) -> None:
         self.runs, self._log = directory / "runs", directory / f"driver-{time.time_ns()}.log"
-        arguments = ["hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=1", *overrides]
+        arguments = [
+            "hydra/launcher=slurm",
+            "device=cpu",
+            "hydra.launcher.cpus_per_task=1",
+            "hydra.launcher.mem_gb=1",
+            *overrides,
+        ]
         where = [f"runs_dir={self.runs}", f"cache_dir={directory / 'cache'}"]
         with self._log.open("w") as log:
             self._driver = subprocess.Popen(

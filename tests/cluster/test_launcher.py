@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hydra.core.plugins import Plugins
 
+import train.job
 from conf.sweep import Sweep, read_json
 from mdl.__main__ import VERB as MDL
 from train.run import LOCK, Run
@@ -64,13 +65,34 @@ def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, local_a
     assert outcome.code == 2
     assert Sweep.current is not None
     (plan,) = read_json(Sweep.current.directory / "plan.json")
-    assert f"was submitted as {Path(plan['run']).name}: its configuration or data has changed" in outcome.err
+    assert f"was planned as {Path(plan['run']).name}: its configuration, data or code has changed" in outcome.err
     assert not list(Path("runs").glob("mdl-*"))
+
+
+def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
+    def carry_out(*arguments, **options):
+        monkeypatch.setenv("DIGITS", "other")
+        return train.job.carry_out(*arguments, **options)
+
+    monkeypatch.setenv("DIGITS", "some")
+    monkeypatch.setattr("mdl.__main__.carry_out", carry_out)
+    outcome = command(MDL, "-m", "eraser=control,leace", *TINY, "dataset.name=${oc.env:DIGITS}")
+    assert outcome.code == 2
+    assert "1 of 2 runs finished, 1 failed" in outcome.out
+    assert "its configuration, data or code has changed" in outcome.err
+    assert [path.name.split("-")[1] for path in Path("runs").glob("mdl-*")] == ["some"]
+
+
+def test_where_the_precision_of_tasks_cannot_be_known_it_has_to_be_said(command) -> None:
+    outcome = command(MDL, "-m", "hydra/launcher=slurm", *TINY)
+    assert outcome.code == 2
+    assert "device=auto: where tasks run there may be another kind of device" in outcome.err.strip().splitlines()[-1]
+    assert outcome.err.strip().endswith("nothing was submitted")
 
 
 def test_where_there_is_no_slurm_it_says_so_in_one_line(command, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    outcome = command(MDL, "-m", "hydra/launcher=slurm", *TINY)
+    outcome = command(MDL, "-m", "hydra/launcher=slurm", "device=cpu", *TINY)
     assert outcome.code == 2
     assert 'slurm does not take the sweep: Could not detect "srun"' in outcome.err.strip().splitlines()[-1]
 

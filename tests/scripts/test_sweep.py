@@ -10,7 +10,6 @@ from hydra import compose, initialize_config_dir
 
 from conf.cli import checked_job
 from conf.groups import CONF
-from erasure.storage import read_json, write_json
 from mdl.__main__ import VERB as MDL
 from scripts.sweep.__main__ import main as sweep
 from scripts.sweep.wanted import wanted
@@ -100,14 +99,6 @@ def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str]) -> 
         expected = [checked_job(MDL, compose("mdl", job.overrides)) for job in jobs]
     assert [job.directory for job in jobs] == expected
     assert len({job.directory for job in jobs}) == len(jobs) > 1
-
-
-def test_the_answer_is_remembered_for_the_same_question_only(tmp_path: Path) -> None:
-    first = wanted(MDL, OVERRIDES, tmp_path)
-    (kept,) = tmp_path.iterdir()
-    write_json(kept, {"jobs": read_json(kept)["jobs"][:2]})
-    assert wanted(MDL, OVERRIDES, tmp_path) == first[:2]
-    assert len(wanted(MDL, [*OVERRIDES, "train.lr=0.02"], tmp_path)) == 6
 
 
 def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
