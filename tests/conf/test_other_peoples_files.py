@@ -3,6 +3,7 @@
 import builtins
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mdl.__main__ import VERB as MDL
+from scripts.report.__main__ import main as report
 from scripts.sweep.__main__ import main as sweep
 from train.run import Run
 
@@ -106,6 +108,22 @@ def test_finished_runs_of_somebody_else_are_shown_all_the_same(command, tmp_path
     capsys.readouterr()
     assert sweep(["status", "runs", "--", *both]) == 0
     assert "2 runs: 2 finished" in capsys.readouterr().out
+    assert report(["runs", "--out", "runs/report"]) == 1
+    told = last_line(capsys.readouterr().err)
+    assert re.fullmatch(r"no report: runs/report.*: Permission denied; .* another folder for it with --out", told)
+
+
+def test_a_renamed_run_is_not_taken_for_another(command, capsys) -> None:
+    assert command(MDL, *TINY, "eraser=control").code == 0
+    (run,) = Path("runs").glob("mdl-*")
+    run.rename("runs/this")
+    assert sweep(["status", "runs", "--retry-failed"]) == 0
+    Path("runs/this/result.json").unlink()
+    capsys.readouterr()
+    assert sweep(["status", "runs", "--retry-failed"]) == 1
+    assert last_line(capsys.readouterr().err) == (
+        "runs/this: not launched: 'this' is no verb: choose from mdl, train, sample_info"
+    )
 
 
 def test_what_is_no_override_and_what_needs_too_much_memory_are_one_line(command) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from conf.compose import composed
 from erasure.storage import load_tensors, read_json
 from sample_info import references, scoring
 from sample_info.__main__ import VERB, job_of
@@ -79,6 +80,13 @@ def left_out_correct(config: Mapping[str, Any], seed: int) -> list[int]:
         without = coefficients(kernel[kept][:, kept], (initial - problem.y)[kept], problem.descent, len(initial))
         found.append(int(examples.decisions(initial[[i]] + kernel[i, kept] @ without) == examples.given[i]))
     return found
+
+
+def test_fewer_examples_than_asked_for_are_remarked_on(tmp_path: Path, caplog) -> None:
+    overrides = ["sample_info.examples=100000", f"cache_dir={tmp_path}", "logger.mode=disabled", "model.width=8"]
+    with caplog.at_level("INFO"):
+        examples = load(job_of(composed("sample_info", overrides, VERB.sections)))
+    assert f"sample_info.examples=100000, but there are {len(examples.x)} to choose from" in caplog.text
 
 
 def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_path) -> None:
