@@ -84,7 +84,7 @@ class Run:
             return None
         except OSError as error:
             raise ValueError(_unreadable(self.directory / RESULT, error)) from error
-        return result if result["run_id"] == self.id else None
+        return result if result.get("run_id") == self.id else None
 
     def before_code_changed(self) -> dict[str, Any] | None:
         """The latest result of a finished run that differs from this one by its code alone."""
@@ -192,7 +192,10 @@ def read_result(path: Path) -> dict[str, Any]:
         ValueError: it is missing or cannot be opened, or it is not what the run wrote.
     """
     try:
-        return read_json(path)
+        result = read_json(path)
+        if "run_id" not in result:
+            raise DamagedFileError(f"{path} is no result")
+        return result
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; delete it and launch the run again") from error
     except OSError as error:

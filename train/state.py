@@ -7,7 +7,7 @@ from typing import Literal
 
 from erasure.lease import DEFAULT_STALE_AFTER_S, heartbeat
 from erasure.storage import DamagedFileError, read_json
-from train.run import LOCK, RESULT
+from train.run import LOCK, RESULT, read_result
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
@@ -61,9 +61,7 @@ def state_of(directory: Path, now: float) -> State:
 
 def _finished(path: Path) -> State:
     try:
-        read_json(path)
-    except DamagedFileError as error:
-        return State("failed", f"{error}; launch the run again")
-    except OSError as error:
-        return State("failed", f"{path} cannot be read ({error.strerror})")
+        read_result(path)
+    except ValueError as error:
+        return State("failed", str(error))
     return State("finished")

@@ -27,7 +27,7 @@ from erasure.datasets.cifar10 import Cifar10
 from erasure.datasets.hf import HuggingFace
 from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
-from erasure.storage import digest, fingerprint, save_tensors
+from erasure.storage import digest, fingerprint, save_tensors, sealed
 from mdl.__main__ import VERB, run
 from sample_info.run_scores import read_scores
 from scripts.bench_report import write_run
@@ -77,7 +77,7 @@ HOSTILE: Sequence[bytes] = (
     f"!!python/object/apply:os.system ['touch {CANARY}']".encode(),
     f"dataset: {{name: digits}}\neraser: {{name: leace}}\nmodel: {{name: mlp}}\nseeds: [0]\n"
     f"+hydra.callbacks.x: {{_target_: os.system, command: touch {CANARY}}}\n".encode(),
-    b"\xff" * 8 + b"{}",
+    b"\xff" * 8 + b"{}", sealed({"state": "finished"}).encode(),
 )  # fmt: skip
 
 

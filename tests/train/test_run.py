@@ -1,14 +1,12 @@
 """A run's identity and its files."""
 
-import contextlib
 import csv
-import json
 import logging
 from pathlib import Path
 
 import pytest
 
-from erasure.storage import write_json
+from erasure.storage import sealed
 from train.run import Run, read_result, run_id
 from train.state import state_of
 
@@ -85,29 +83,30 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     assert "after the run" not in (run.directory / "log.txt").read_text()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", '{"run_id": "x"', '{"run_id": "x", "bits": 0.5}', "[1]", "null", '{"run_id": "y", "bits": 3.25}']
-)
+NO_RESULT = ["", "{}", '{"run_id": "x"', '{"run_id": "x", "bits": 0.5}', "[1]", "null", sealed({"state": "finished"})]
+
+
+@pytest.mark.parametrize("text", [*NO_RESULT, sealed({"run_id": "y", "bits": 3.25})])
 def test_a_result_that_is_not_the_runs_own_is_kept_aside_and_computed_again(tmp_path: Path, text: str, caplog) -> None:
     run = Run(tmp_path, "x")
     run.start("a: 1\n")
-    path = run.directory / "result.json"
-    path.write_text(text)
-    if "y" in text:  # whole, but of another run
-        write_json(path, json.loads(text))
+    (run.directory / "result.json").write_text(text)
     assert run.result is None
-    with (
-        pytest.raises(ValueError, match=r"result\.json .*delete it and launch the run again")
-        if "y" not in text
-        else (contextlib.nullcontext())
-    ):
-        read_result(path)
-    assert state_of(run.directory, 0).name == ("failed" if "y" not in text else "finished")
     run.start("a: 1\n")
     assert "result.json was edited, damaged or is another run's: kept as result.damaged-" in caplog.text
     run.finish({"run_id": "x", "bits": 3.25})
     assert run.result == {"run_id": "x", "bits": 3.25}
     assert len(list(run.directory.glob("result.damaged-*.json"))) == 1
+
+
+@pytest.mark.parametrize("text", NO_RESULT)
+def test_what_is_no_result_is_named_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"result\.json .*delete it and launch the run again") as caught:
+        read_result(path)
+    assert "\n" not in str(caught.value)
+    assert state_of(tmp_path, 0).name == "failed"
 
 
 def test_a_result_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
