@@ -98,16 +98,19 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         return source.restrict(raw_images(source.base, cache))
     if not source.slow_to_load:
         return source.load()
+    key = raw_key(source)
 
     def build() -> Entry:
         raw = source.load()
+        if raw_key(source) != key:
+            raise ValueError(f"dataset {source.name} was changed while it was read: launch the run again")
         tensors = {"train.images": raw.train.images, "train.labels": raw.train.labels}
         if raw.test is not None:
             tensors |= {"test.images": raw.test.images, "test.labels": raw.test.labels}
         described = {"class_names": list(raw.class_names), "max_value": raw.max_value, "bounded": raw.bounded}
         return tensors, described | {"parts": dict(raw.parts)}
 
-    tensors, metadata = cache.fetch(raw_key(source), build)
+    tensors, metadata = cache.fetch(key, build)
     test = LabelledImages(tensors["test.images"], tensors["test.labels"]) if "test.images" in tensors else None
     return RawImages(
         LabelledImages(tensors["train.images"], tensors["train.labels"]),

@@ -14,6 +14,7 @@ from erasure.cache import Cache
 from erasure.datasets.image_folder import ImageFolder
 from erasure.decode import decode, decode_all
 from erasure.pipeline import raw_images
+from erasure.source import RawImages
 
 
 def write_images(
@@ -115,6 +116,21 @@ def test_images_changed_under_the_same_names_and_sizes_are_another_dataset(tmp_p
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as rsync and cp -p do
     assert source.identity() != identity
     assert torch.equal(raw_images(source, cache).train.images, before.flip(0))
+
+
+def test_images_changed_while_they_are_read_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_images(tmp_path / "data", "train", 2)
+    load = ImageFolder.load
+
+    def load_and_change(source: ImageFolder) -> RawImages:
+        raw = load(source)
+        Image.new("RGB", (8, 8)).save(tmp_path / "data" / "train" / "cat" / "000.png")
+        return raw
+
+    monkeypatch.setattr(ImageFolder, "load", load_and_change)
+    with pytest.raises(ValueError, match="dataset pets was changed while it was read"):
+        raw_images(folder(tmp_path / "data"), Cache(tmp_path / "cache"))
+    assert not list((tmp_path / "cache").glob("*.safetensors"))
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
