@@ -8,6 +8,7 @@ from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.random import RandomEraser
+from erasure.erasers.random_edit import RandomEditEraser
 from erasure.moments import ClassMoments
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "LeaceEraser",
     "OracleLeaceEraser",
     "QleaceEraser",
+    "RandomEditEraser",
     "RandomEraser",
 ]

@@ -35,6 +35,7 @@ VERSIONS = {
     "LeaceEraser": 1,
     "OracleLeaceEraser": 1,
     "QleaceEraser": 1,
+    "RandomEditEraser": 1,
     "RandomEraser": 1,
     "Arrays": 1,
     "Cifar10": 1,
@@ -61,6 +62,7 @@ ERASERS: dict[str, float] = {
     "oracle_leace": -6.38313928,
     "qleace": -63.0957885,
     "random": 1.18583141,
+    "random_edit": 18.666728,
 }
 MODELS: dict[str, list[float]] = {
     "linear": [0.0, -9.91772679, 2.0],

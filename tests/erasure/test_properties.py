@@ -16,8 +16,10 @@ from erasure import (
     LeaceEraser,
     OracleLeaceEraser,
     QleaceEraser,
+    RandomEditEraser,
     RandomEraser,
 )
+from erasure.projection import ProjectionEraser
 from tests.conftest import gaps
 
 # QLEACE's covariances are equal whatever the tolerance of its edit.
@@ -29,8 +31,10 @@ ERASERS: list[tuple[type[Eraser], dict]] = [
     (AlfQleaceEraser, {}),
     (AlfQleaceEraser, {"num_directions": 2, "target": None}),
     (RandomEraser, {"num_directions": 2}),
+    (RandomEditEraser, {"edit_size": 0.3}),
 ]
-IDS = ["identity", "leace", "oracle_leace", "qleace", "alf_qleace", "alf_qleace_2", "random"]
+IDS = ["identity", "leace", "oracle_leace", "qleace", "alf_qleace", "alf_qleace_2", "random", "random_edit"]
+PROJECTIONS = (IdentityEraser, ProjectionEraser)  # the control of equal edit shrinks its last direction only
 every_eraser = pytest.mark.parametrize(("eraser_class", "options"), ERASERS, ids=IDS)
 
 
@@ -130,7 +134,9 @@ def test_maps_keep_shape_and_dtype_and_give_the_same_numbers_again(
 
 
 @pytest.mark.parametrize(
-    ("eraser_class", "options"), [e for e in ERASERS if not e[0].uses_labels], ids=lambda e: getattr(e, "__name__", "")
+    ("eraser_class", "options"),
+    [e for e in ERASERS if issubclass(e[0], PROJECTIONS)],
+    ids=lambda e: getattr(e, "__name__", ""),
 )
 @settings(max_examples=15)
 @given(case=cases)

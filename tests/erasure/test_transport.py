@@ -141,6 +141,19 @@ def test_barycenter_satisfies_its_equation_and_no_neighbour_is_nearer(k: int) ->
             assert cost(sigmas, weights, other) > least
 
 
+@pytest.mark.parametrize("condition", [1e2, 1e4, 1e8])
+def test_the_default_tolerance_is_tight_in_the_barycenter_and_a_loose_one_is_off_by_its_root(condition: float) -> None:
+    """Lemma 2.4, relative to S: an excess of 1e-9, the default once, left 2e-6 to 8e-6."""
+    sigmas = covariances(4, 20, condition=condition)
+
+    def violation(s: Tensor) -> float:
+        half = root(s)
+        return float((sum(root(half @ c @ half) for c in sigmas) / 4 - s).norm() / s.norm())
+
+    assert violation(barycenter(sigmas).covariance) < 1e-8
+    assert violation(barycenter(sigmas, tolerance=1e-9).covariance) > 1e-6
+
+
 def test_barycenter_of_two_is_the_closed_form() -> None:
     a, b = covariances(2, condition=1e4)
     w = torch.tensor([0.3, 0.7], dtype=torch.float64)

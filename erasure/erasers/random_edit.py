@@ -1,0 +1,98 @@
+"""Random projection of the same edit size as another eraser: how much of its effect is only the size of the edit."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from erasure.eraser import Eraser
+from erasure.erasers.alf_qleace import AlfQleaceEraser
+from erasure.erasers.leace import LeaceEraser
+from erasure.erasers.oracle_leace import OracleLeaceEraser
+from erasure.erasers.qleace import QleaceEraser
+from erasure.linalg import CovarianceFactor
+from erasure.moments import ClassMoments
+
+_REFERENCES: dict[str, type[Eraser]] = {
+    "leace": LeaceEraser,
+    "oracle_leace": OracleLeaceEraser,
+    "qleace": QleaceEraser,
+    "alf_qleace": AlfQleaceEraser,
+}
+
+
+@dataclass(frozen=True)
+class RandomEditEraser(Eraser):
+    """x - Q D Qᵀ (x - m̄): random directions Q are removed until the edit is as large as another eraser's.
+
+    A random projection of equal rank is no control for the size of an edit: class means lie in directions of much
+    variance, so that LEACE's few dimensions hold more of it than as many random ones.
+
+    Attributes:
+        directions: Q, [d, r] with orthonormal columns.
+        shares: diagonal of D, [r]: 1, and of the last direction what is left to remove.
+    """
+
+    mean: Tensor
+    num_classes: int
+    directions: Tensor
+    shares: Tensor
+    version: ClassVar[int] = 1
+
+    @classmethod
+    def from_moments(
+        cls,
+        moments: ClassMoments,
+        *,
+        reference: Literal["leace", "oracle_leace", "qleace", "alf_qleace"] = "alf_qleace",
+        edit_size: float | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Draw directions, and take as many as the edit needs.
+
+        Args:
+            moments: of the data to erase.
+            reference: eraser, with its own defaults, whose expected edit on the same data is matched.
+            edit_size: E‖x' - x‖² / tr Σ_xx instead, between 0 and 1.
+            seed: of the draw.
+
+        Raises:
+            ValueError: an edit size below 0, or above 1, which a projection cannot reach.
+        """
+        if edit_size is None:
+            edit_size = expected_edit(_REFERENCES[reference].from_moments(moments), moments)
+        if not 0 <= edit_size <= 1 + 1e-9:
+            raise ValueError(
+                f"eraser.edit_size={edit_size:.4g}: a projection edits between 0 and 1 times the variance; choose "
+                "another eraser.reference or set eraser.edit_size"
+            )
+        generator = torch.Generator().manual_seed(seed)
+        gaussian = torch.randn(moments.dim, moments.dim, generator=generator, dtype=torch.float64)
+        directions = torch.linalg.qr(gaussian.to(moments.means)).Q
+        total = moments.total
+        held = (directions * (total @ directions)).sum(0)  # variance along each direction
+        left = edit_size * total.trace() - (held.cumsum(0) - held)
+        # an edit of share² of the last direction's variance; rounding never starts another
+        shares = (left / held.clamp(min=torch.finfo(held.dtype).tiny)).clamp(0, 1).sqrt()
+        needed = left > 1e-12 * total.trace()
+        return cls(moments.mean, moments.num_classes, directions[:, needed], shares[needed])
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
+        return x - ((x - self.mean) @ self.directions * self.shares) @ self.directions.T
+
+
+def expected_edit(eraser: Eraser, moments: ClassMoments) -> float:
+    """E‖x' - x‖² / tr Σ_xx of an eraser that is affine on every class, from moments alone.
+
+    With x = m_j + F_j ξ, ξ of unit covariance, the change is that of m_j plus linear terms: one evaluation at m_j
+    and one per column of F_j give both.
+    """
+    edit = 0.0
+    for j, weight in enumerate(moments.weights.tolist()):
+        factor = CovarianceFactor(moments.covariance(j), moments.means[j])
+        columns = factor.multiply(torch.eye(factor.rank, dtype=torch.float64, device=moments.means.device)).T
+        points = torch.cat([moments.means[j : j + 1], moments.means[j] + columns])
+        change = eraser(points, torch.full((len(points),), j)) - points
+        edit += weight * float(change[0].square().sum() + (change[1:] - change[0]).square().sum())
+    return edit / float(moments.total.trace())
