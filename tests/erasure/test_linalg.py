@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from erasure.linalg import CovarianceFactor
+from erasure.linalg import CovarianceFactor, largest_eigenpair
 
 
 def covariance(rank: int, d: int = 12) -> torch.Tensor:
@@ -51,3 +51,50 @@ def test_a_singular_covariance_that_rounding_lets_through_is_still_singular() ->
         assert (factor.rank, factor.full_rank) == (11, False)
         assert float(factor.solve(torch.eye(12, dtype=torch.float64)).norm()) < 1e4
     assert passed > 5
+
+
+@pytest.mark.parametrize("d", [1, 5, 60, 300])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_eigenpair_is_the_dense_ones(d: int, sign: int) -> None:
+    generator = torch.Generator().manual_seed(d)
+    matrix = torch.randn(d, d, dtype=torch.float64, generator=generator)
+    matrix = sign * (matrix @ matrix.T) / d - sign * 0.3 * torch.eye(d, dtype=torch.float64)
+    values, vectors = torch.linalg.eigh(matrix)
+    best = int(values.abs().argmax())
+    start = torch.randn(d, dtype=torch.float64, generator=generator)
+    value, vector = largest_eigenpair(lambda v: matrix @ v, start)
+    assert value == pytest.approx(float(values[best]), rel=1e-12)
+    assert float(vector @ vectors[:, best]) ** 2 == pytest.approx(1, abs=1e-10)
+    assert float(vector.norm()) == pytest.approx(1)
+
+
+def test_eigenpairs_of_operators_without_rank_or_with_an_invariant_start() -> None:
+    start = torch.tensor([3.0, 4.0, 0.0], dtype=torch.float64)
+    assert largest_eigenpair(lambda v: 0 * v, start)[0] == 0
+    assert largest_eigenpair(lambda v: v, 0 * start)[0] == 0
+    value, vector = largest_eigenpair(lambda v: 2 * v, start)
+    assert value == pytest.approx(2)
+    torch.testing.assert_close(vector.abs(), start / 5)
+
+
+def test_the_search_for_an_eigenpair_stops_where_it_is_told_to() -> None:
+    diagonal = torch.linspace(0.9, 1, 400, dtype=torch.float64)
+    products = []
+
+    def multiply(v: torch.Tensor) -> torch.Tensor:
+        products.append(0)
+        return diagonal * v
+
+    counts = []
+    for options in (
+        {"tolerance": 1e-2},
+        {"tolerance": 1e-6},
+        {"rounding": 1e-2},
+        {"tolerance": 0.0, "max_restarts": 2},
+    ):
+        products.clear()
+        largest_eigenpair(multiply, torch.ones(400, dtype=torch.float64), **options)
+        counts.append(len(products))
+    assert counts[0] == counts[2] == 40
+    assert counts[1] > 40
+    assert counts[3] == 80

@@ -93,6 +93,16 @@ def test_shrinking_averages_instead_of_picking_pixels(tmp_path: Path) -> None:
     assert set(picked.flatten().tolist()) <= {0, 255}
 
 
+def test_grey_images_three_pixels_high_are_still_grey(digits_source: Digits) -> None:
+    class Low(Digits):
+        def load(self):
+            raw = super().load()
+            return dataclasses.replace(raw, train=dataclasses.replace(raw.train, images=raw.train.images[:, :, :3]))
+
+    images = mixture({"low": Low(name="low", **OPTIONS)}, size=8, channels=3).load().train.images
+    assert images.shape == (1797, 3, 8, 8)
+
+
 def test_a_floating_part_makes_all_floating(digits_source: Digits) -> None:
     class Floating(Digits):
         def load(self):
