@@ -10,8 +10,6 @@ from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -19,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from conf.cli import Verb
 from conf.compose import composed
 from conf.errors import explain
-from conf.groups import CONF, choices, common_keys, groups
+from conf.groups import CONF, choices
 from conf.schema import TARGETS, ConfigError, validate
 from scripts.sweep.status import Found
 from scripts.sweep.wanted import verb_named
@@ -34,7 +32,7 @@ def command(run: Found, runs_dir: Path) -> list[str]:
     verb = run.directory.name.partition("-")[0]
     try:
         known = verb_named(verb)
-        overrides = _overrides(known, run.directory) if run.overrides is None else _plain_overrides(verb, run.overrides)
+        overrides = _overrides(known, run.directory) if run.overrides is None else run.overrides
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ValueError(f"{run.directory}: not launched: {explain(error, verb, [])}") from error
     overrides = [override for override in overrides if not override.startswith("runs_dir=")]
@@ -50,22 +48,6 @@ def launch(commands: Sequence[Sequence[str]]) -> int:
         print(f"\n$ {shlex.join(words)}", flush=True)
         code = subprocess.run([sys.executable, *words[1:]], check=False).returncode or code
     return code
-
-
-def _plain_overrides(verb: str, overrides: Sequence[str]) -> Sequence[str]:
-    """Overrides that a sweep remembers, if they only set what a run has.
-
-    Raises:
-        ConfigError: one adds or deletes a key, or is about Hydra itself, which may run anything.
-    """
-    allowed = {*groups(), *common_keys(verb)}
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
-        change = override.type is OverrideType.CHANGE and override.key_or_group.partition(".")[0] in allowed
-        experiment = override.type is OverrideType.ADD and override.key_or_group == "experiment"
-        choice = override.key_or_group if override.key_or_group in {*groups(), "experiment"} else None
-        if not (change or experiment) or (choice and override.value() not in choices(choice)):
-            raise ConfigError(f"{override.input_line}: sets no key of a run")
-    return overrides
 
 
 def _overrides(verb: Verb, directory: Path) -> list[str]:

@@ -17,11 +17,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 
 from conf.compose import composed
-from erasure.storage import read_json, write_json
+from erasure.storage import write_json
 from mdl.__main__ import VERB as MDL
 from scripts.sweep import relaunch
 from scripts.sweep.__main__ import main as sweep
-from scripts.sweep.wanted import wanted
 
 CASES = 200
 UNTOUCHED = ("this", "antigravity", "idlelib", "turtledemo", "lib2to3")  # installed, and imported by nobody else
@@ -153,26 +152,6 @@ def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, l
     ((_, *words),) = launched
     require_harmless(["python", *words])
     assert composed("mdl", words[2:], MDL.sections) == good()
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        "+hydra.callbacks.x._target_=scripts.sweep.relaunch.launch", "hydra/launcher=slurm", "~train", "+foo=1",
-        "hydra.run.dir=/tmp", "++model.width=3", "model=../../../tmp/evil", "+experiment=../../tmp/evil",
-    ],
-)  # fmt: skip
-def test_what_a_foreign_sweep_remembers_is_not_typed_for_it(
-    override: str, tmp_path: Path, launched: list[list[str]], capsys
-) -> None:
-    asked, memory = ["eraser=control"], tmp_path / "runs" / "sweeps" / "wanted"
-    wanted(MDL, asked, memory)
-    (kept,) = memory.iterdir()
-    (job,) = read_json(kept)["jobs"]
-    write_json(kept, {"jobs": [job | {"overrides": [*job["overrides"], override]}]})
-    assert sweep(["status", "runs", "--retry-failed", "--launch", "--", *asked]) == 1
-    assert launched == []
-    assert f"{override}: sets no key of a run" in capsys.readouterr().err
 
 
 def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, launched: list[list[str]]) -> None:
