@@ -56,7 +56,9 @@ def _learning_curves(ax: Axes, runs: Mapping[str, Mapping[str, Any]], columns: S
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
     ax.set_ylim(0, max(1.1 * chance, ax.get_ylim()[1]))
-    marks = [f"‡ {c}: {count} never left the plateau" for c, r in runs.items() if (count := stuck(r["curve"]))]
+    marks = [
+        f"‡ {c}: {count} trainings never left the plateau" for c, r in runs.items() if (count := stuck(r["curve"]))
+    ]
     ax.set(
         title="\n".join([wrapped(title, 4.0), *marks]),
         xlabel="training examples",
@@ -92,4 +94,4 @@ def _differences(ax: Axes, grid: Grid) -> None:
     ax.margins(x=0.35)
     ax.grid(axis="y", visible=False)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
-    ax.set(title="cost of erasure ± standard error", xlabel="codelength minus control (bits per label)")
+    ax.set(title="cost of erasure ± standard error over seeds", xlabel="codelength minus control (bits per label)")

@@ -27,7 +27,7 @@ from train.compare import (
     paired_difference,
 )
 from train.early_stopping import stuck
-from train.example_bits import final_difference
+from train.example_bits import final_difference, known_bits, loss_error
 from train.loss_curves import DROP_WINDOW_EPOCHS, curves_of, describe_drop, recorded_drop
 
 MEASURES: Mapping[str, Measure] = {
@@ -205,6 +205,7 @@ def _record(row: str, column: str, cell: Cell) -> dict[str, Any]:
         **difference_record("difference", cell.code),
         **_spread("paper_units", result["mdl"]["paper"]),
         **_spread("final_loss_bits", result["final"]["loss_bits"]),
+        "final_loss_test_error": loss_error(known_bits(result), result["seeds"]),
         **_spread("final_accuracy", result["final"]["accuracy"]),
         **difference_record("final_gap", found.gap if found else None),
         "backfires": found.backfires if found else None,

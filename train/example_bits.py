@@ -45,6 +45,16 @@ def error_over_examples(
     return bootstrap_error(*(np.stack([known[seed] for seed in seeds]) for known in (erased, control)))
 
 
+def loss_error(known: Mapping[int, Array], seeds: Sequence[int]) -> float | None:
+    """Standard error over test examples of the mean loss of all seeds in bits; None where a seed's is not known."""
+    return error_over_examples(known, {seed: np.zeros_like(bits) for seed, bits in known.items()}, seeds)
+
+
+def known_bits(result: Result) -> dict[int, Array]:
+    """What `read_test_bits` finds in a run's own directory."""
+    return read_test_bits([Path(result["config"]["runs_dir"]) / result["run_id"]])
+
+
 def final_difference(result: Result, control: Result) -> Difference:
     """Of the final loss on the test split, in bits per label, of two finished runs of the same seeds.
 
@@ -54,6 +64,5 @@ def final_difference(result: Result, control: Result) -> Difference:
     seeds = result["seeds"]
     if seeds != control["seeds"]:
         raise ValueError(f"{result['run_id']} has seeds {seeds}, its control {control['seeds']}")
-    known, other = (read_test_bits([Path(r["config"]["runs_dir"]) / r["run_id"]]) for r in (result, control))
-    error = error_over_examples(known, other, seeds)
+    error = error_over_examples(known_bits(result), known_bits(control), seeds)
     return paired_difference(result["final"]["loss_bits"], control["final"]["loss_bits"], error)

@@ -113,7 +113,7 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
                 _curves(ax, runs_dir / result["run_id"] / "curves.csv", column, colour(column, grid.columns))
             entropy = next(iter(runs.values()))["label_entropy_bits"]
             chance_line(ax, entropy, "label entropy")
-            marks = [f"‡ {c}: {count} never left the plateau" for c, r in runs.items() if (count := stuck([r]))]
+            marks = [f"‡ {c}: {count} seeds never left the plateau" for c, r in runs.items() if (count := stuck([r]))]
             ax.set(title="\n".join([wrapped(row, 4.0), *marks]), xlabel="epoch", ylabel="loss (bits per label)")
             epoch_axis(ax, max(max(result["epochs"]) for result in runs.values()))
             ax.set_ylim(bottom=0)

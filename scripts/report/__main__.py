@@ -62,15 +62,16 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
 
         reading = read_runs(roots, show, unchecked=unchecked)
         blocks, information = arrange(reading), read_information(reading)
-        for line in reading.problems:
-            print(line, file=sys.stderr)
         if not reading.finished:
+            print(*reading.problems, sep="\n", file=sys.stderr)
             print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
             return NOTHING_BUILT
         colours = eraser_colours(blocks, information.grid.columns)
         display.update(0.5, "tables")
         further = sheets(information)
         tables = write_tables([*(t for block in blocks for t in tables_of(block)), *(s.table for s in further)], out)
+        for line in reading.problems:
+            print(line, file=sys.stderr)
         (drawings, left_out), further_drawings = (
             block_drawings(blocks, colours),
             information_drawings(information, colours),

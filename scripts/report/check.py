@@ -11,7 +11,7 @@ KEYS = {
     "versions",
 }  # fmt: skip
 INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
-ENDINGS = {"epochs", "best_epoch", "ended", "untrained", "left_plateau"}  # a list each, of the seeds
+ENDINGS = {"epochs", "best_epoch", "ended", "untrained", "plateau_epochs", "left_plateau"}  # a list each, of the seeds
 VERB_KEYS = {
     "mdl": {"final", "sharp_drop", "mdl", "curve", "power_law"},
     "train": {"final", "sharp_drop", "label_entropy_bits", *ENDINGS},

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from erasure.storage import DamagedFileError
 from mdl.backfire import Backfire, backfire
 from scripts.report.check import ENDINGS, INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
@@ -28,6 +29,7 @@ class Cell:
     runs: list[Found] = field(default_factory=list)  # finished
     curves: dict[int, LossCurve] = field(default_factory=dict)  # of the whole dataset, by seed
     unfinished: list[Found] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # of the reading, to which more may come
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -44,6 +46,15 @@ class Cell:
             return None
         merged = of_seeds([run.result for run in self.runs if run.result], self.seeds)
         return with_drop(merged, self.curves)
+
+    def test_bits(self) -> dict[int, Array]:
+        """Seed -> losses of the test examples; nothing where a file is damaged, which is noted once."""
+        try:
+            return read_test_bits(run.directory for run in self.runs)
+        except DamagedFileError as error:
+            line = f"{error}: no error over test examples"
+            self.problems += [line] if line not in self.problems else []
+            return {}
 
     def stuck(self, key: str) -> str:
         """How many trainings never left the plateau, of those that bits_per_sample, paper or loss_bits rests on."""
@@ -96,7 +107,7 @@ class Row:
             return None
         error = None
         if (section, key) == ("final", "loss_bits"):
-            known, control = map(_test_bits, self._both(eraser))
+            known, control = (cell.test_bits() for cell in self._both(eraser))
             error = error_over_examples(known, control, pair[0]["seeds"])
         return paired_difference(pair[0][section][key], pair[1][section][key], error)
 
@@ -127,10 +138,6 @@ class Row:
             return None
         erased, control = (of_seeds([cell.result for cell in both[i : i + 1] if cell.result], common) for i in (0, 1))
         return erased, control
-
-
-def _test_bits(cell: Cell) -> dict[int, Array]:
-    return read_test_bits(run.directory for run in cell.runs)
 
 
 @dataclass(eq=False)
@@ -222,7 +229,7 @@ def _block(name: str, dataset: str, runs: Sequence[Found], problems: list[str]) 
     rows: dict[str, Row] = {}
     for run, eraser, model in sorted(zip(runs, erasers, names, strict=True), key=lambda found: -len(found[0].seeds)):
         row = rows.setdefault(model, Row(model, run.config))
-        _add(row.cells.setdefault(eraser, Cell(eraser)), run, problems)
+        _add(row.cells.setdefault(eraser, Cell(eraser, problems=problems)), run, problems)
     ordered = sorted(rows.values(), key=lambda row: _order(row.config["model"], row.label))
     name, dataset = (_with_normalisation(label, runs[0].config["dataset"]) for label in (name, dataset))
     return Block(

@@ -11,6 +11,7 @@ from erasure.storage import write_text
 from scripts.report.groups import Block, Row
 from scripts.report.paper import CHANCE, UNIT, chance, paper_number
 from train.compare import DIFFERENCES, Difference, Spread, difference_record
+from train.example_bits import loss_error
 from train.loss_curves import DROP_WINDOW_EPOCHS, describe_drop, recorded_drop
 
 _MARKS = (
@@ -215,6 +216,7 @@ def _final_record(block: Block, row: Row, eraser: str) -> dict[str, Any]:
     return {
         **_identity(row, eraser),
         **_numbers("final_loss_bits", cell.spread("final", "loss_bits") if cell else None),
+        "final_loss_test_error": loss_error(cell.test_bits(), cell.seeds) if cell and cell.runs else None,
         **_numbers("accuracy", cell.spread("final", "accuracy") if cell else None),
         **difference_record("final_gap", found.gap if found else None),
         "backfires": found.backfires if found else None,

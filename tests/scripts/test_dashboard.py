@@ -8,6 +8,8 @@ import pytest
 from scripts.bench_report import write_run
 from scripts.dashboard import main
 
+SETTING = "train=paper, mdl=paper"
+
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
@@ -42,13 +44,13 @@ def test_workspace_and_report_have_every_panel_that_is_asked_for(runs: Path, mon
     headings = [
         block["children"][0]["text"] for block in written["report"]["spec"]["blocks"] if block["type"] == "heading"
     ]
-    assert headings == ["convnextv2", "mlp", "Differences to control", "Backfiring"]
+    assert headings == ["convnextv2", "mlp", f"Differences to control, {SETTING}", f"Backfiring, {SETTING}"]
 
 
 def test_differences_to_control_are_in_the_tables(runs: Path) -> None:
     written = dashboard(runs)
     sections = written["workspace"]["spec"]["section"]["panelBankConfig"]["sections"]
-    (table,) = [s["panels"][0]["config"]["value"] for s in sections if s["name"] == "Differences to control"]
+    (table,) = [s["panels"][0]["config"]["value"] for s in sections if s["name"].startswith("Differences to")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     assert len(rows) == 6
     by_run = {(row[0], row[1]): row for row in rows}

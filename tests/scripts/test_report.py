@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 from erasure.storage import read_json, write_json
@@ -17,6 +18,7 @@ from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
 from scripts.report.read import read_runs
 from scripts.report.tables import tables_of, tex
+from train.example_bits import save_test_bits
 from train.run import Run
 
 
@@ -324,6 +326,21 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
     hollow = next(block for block in arrange(read_runs([runs])) if block.verb == "mdl").rows[0]
     assert hollow.sound("control")
     assert not hollow.sound("qleace")
+
+
+def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys) -> None:
+    draw = torch.Generator().manual_seed(0)
+    for eraser, loss in (("control", 1.0), ("leace", 1.5), ("qleace", 2.0)):
+        run = small(runs, eraser)
+        save_test_bits(run, [0, 1], loss + torch.rand((2, 300), generator=draw))
+    (run.directory / "test_bits.safetensors").write_bytes(b"damaged")
+    assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
+    rows = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits-final")}
+    expected = (2 / 12 / 2 / 300) ** 0.5  # of the difference of two means of uniform losses, two seeds each
+    assert float(rows["leace"]["final_gap_test_error"]) == pytest.approx(expected, rel=0.15)
+    assert float(rows["leace"]["final_loss_test_error"]) == pytest.approx(expected / 2**0.5, rel=0.15)
+    assert rows["qleace"]["final_gap_test_error"] == rows["qleace"]["final_loss_test_error"] == ""
+    assert capsys.readouterr().err.count("no error over test examples") == 1
 
 
 def test_data_cannot_end_the_script(runs, tmp_path) -> None:

@@ -35,7 +35,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_runs(root / "runs", 60)
     write_runs(root / "runs", 60, verbs=["train"])
     write_information_runs(root / "runs", 120)
-    half = write_run(root / "runs", eraser="random", seeds=(0, 1))
+    half = write_run(root / "runs", eraser="random", seeds=(0, 1), lr=5e-3)
     (half.directory / "result.json").unlink()
     reading = read_runs([root / "runs"])
     blocks, information = arrange(reading), read_information(reading)
@@ -73,10 +73,17 @@ def test_filters_filter(browser) -> None:
 
     Select(browser.find_element("id", "filter-eraser")).select_by_value("leace")
     assert set(column(browser, "eraser")) == {"leace"}
+    settings = Select(browser.find_element("id", "filter-setting"))
+    assert [option.text for option in settings.options] == [  # never two of them in one column
+        "train=paper, train.lr=0.005, mdl=paper", "train=paper, train.lr=0.005",
+    ]  # fmt: skip
+    assert set(column(browser, "verb")) == {"mdl"}
+    settings.select_by_index(1)
     Select(browser.find_element("id", "filter-verb")).select_by_value("train")
     assert set(column(browser, "verb")) == {"train"}
     Select(browser.find_element("id", "filter-eraser")).select_by_value("")
     Select(browser.find_element("id", "filter-verb")).select_by_value("")
+    settings.select_by_index(0)
     Select(browser.find_element("id", "filter-incomplete")).select_by_value("parts")
     assert {"not run", "unfinished"} >= set(column(browser, "incomplete")) != set()
 
