@@ -17,7 +17,7 @@ from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 from erasure.normalize import Scaling
 from erasure.source import LabelledImages, RawImages, Source, splits
-from erasure.storage import fingerprint
+from erasure.storage import digest, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class ErasedDataset:
     """An erased dataset, ready to train on.
 
     Attributes:
-        splits: "train", "validation" and "test", images floating in the stored dtype, before
+        splits: "train", "validation", "test", and "apart" if there is one, images floating in the stored dtype, before
             standardisation: on the scale where the original images lie in 0..1, or z-scored.
         class_names: one per label.
         certificate: one per split.
@@ -58,12 +58,26 @@ class ErasedDataset:
 
 
 def erased_dataset(
-    source: Source, eraser: type[Eraser], options: Mapping[str, Any], *, dtype: torch.dtype, cache: Cache
+    source: Source,
+    eraser: type[Eraser],
+    options: Mapping[str, Any],
+    *,
+    dtype: torch.dtype,
+    cache: Cache,
+    apart: Tensor | None = None,
 ) -> ErasedDataset:
     """Fit `eraser` on the training split of `source`, apply it to every split, certify; or fetch all that.
 
     Label-dependent erasers use the true labels on held-out data, too: that is how the paper sees
     backfiring in the validation loss.
+
+    Args:
+        source: the dataset.
+        eraser: its class.
+        options: of its `from_moments`.
+        dtype: of the images that are stored.
+        cache: where they are.
+        apart: positions of training examples that nothing is fitted on, and that are a split "apart" of their own.
 
     Raises:
         ValueError: the dataset is missing or cannot be erased.
@@ -77,12 +91,14 @@ def erased_dataset(
         "dtype": str(dtype),
         "version": ERASURE_VERSION,
     }
+    if apart is not None:
+        described["apart"] = digest(apart)
     key = f"{_file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
-    tensors, metadata = cache.fetch(key, lambda: _build(source, eraser, options, dtype, cache))
+    tensors, metadata = cache.fetch(key, lambda: _build(source, eraser, options, dtype, cache, apart))
     return ErasedDataset(
         splits={
             name: LabelledImages(tensors[f"{name}.images"], tensors[f"{name}.labels"])
-            for name in ("train", "validation", "test")
+            for name in metadata["certificate"]
         },
         class_names=tuple(metadata["class_names"]),
         certificate={name: Certificate(**values) for name, values in metadata["certificate"].items()},
@@ -127,8 +143,8 @@ def whole_images(source: Source, cache: Cache) -> RawImages:
     return raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
 
 
-def positions(source: Source, raw: RawImages) -> dict[str, Tensor]:
-    """For each split, where its images stand in the dataset's own training or test images, [n] int64.
+def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
+    """For each split, where its images stand in the dataset's own training or test images, [n] int64, and labels.
 
     Args:
         source: the dataset, or some of its classes.
@@ -141,7 +157,7 @@ def positions(source: Source, raw: RawImages) -> dict[str, Tensor]:
     numbers = replace(raw, train=numbered(raw.train), test=None if raw.test is None else numbered(raw.test))
     if isinstance(source, ClassSubset):
         numbers = source.restrict(numbers)
-    return {name: part.images for name, part in splits(source, numbers).items()}
+    return splits(source, numbers)
 
 
 def raw_key(source: Source) -> str:
@@ -154,7 +170,12 @@ def _file_name(name: str) -> str:
 
 
 def _build(
-    source: Source, eraser_class: type[Eraser], options: Mapping[str, Any], dtype: torch.dtype, cache: Cache
+    source: Source,
+    eraser_class: type[Eraser],
+    options: Mapping[str, Any],
+    dtype: torch.dtype,
+    cache: Cache,
+    apart: Tensor | None,
 ) -> Entry:
     raw = raw_images(source, cache)
     k = len(raw.class_names)
@@ -163,6 +184,10 @@ def _build(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
     originals = splits(source, raw)
+    if apart is not None:
+        kept = torch.ones(len(originals["train"]), dtype=torch.bool)
+        kept[apart] = False
+        originals |= {"train": originals["train"][kept], "apart": originals["train"][apart]}
     train = originals["train"]
     moments = _moments(train, raw.max_value, k)
     scaling = Scaling.zscore(train.images, moments) if source.normalize == "zscore" else None
@@ -184,7 +209,8 @@ def _build(
     # rounded like the images: a black pixel is not out of range
     ends = torch.tensor(raw.admissible, dtype=torch.float64)[:, None, None, None].expand(2, *train.images.shape[1:])
     low, high = (ends if scaling is None else scaling(ends)).to(dtype).split(1)
-    tensors = _channel_statistics(numbers.rounded(train.images))
+    seen = [originals[name].images for name in ("train", "apart") if name in originals]
+    tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates: dict[str, Certificate] = {}
     for name, part in originals.items():
         erased = numbers.erase(eraser, part, dtype)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from conf import cli
-from sample_info.comparison import require_known
 from sample_info.load import load
 from sample_info.problem import restricted
-from sample_info.references import REFERENCES
+from sample_info.references import require_known
 from sample_info.scoring import score
 from sample_info.settings import SampleInfoSettings
 from sample_info.summary_options import summary_model
@@ -33,7 +32,7 @@ def directory(config: Mapping[str, Any]) -> Path:
 def job_of(config: Mapping[str, Any]) -> Job:
     """The job that a configuration describes, on the classes that it names."""
     settings = SampleInfoSettings(**config["sample_info"])
-    require_known(settings.references, REFERENCES)
+    require_known(settings.references)
     summary_model(config)  # refuses what it does not have
     job = restricted(Job.from_config("sample_info", config), settings)
     if settings.initial_weights is None:

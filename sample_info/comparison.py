@@ -1,46 +1,44 @@
 """How well scores agree: with references, with wrong labels, with each other."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from sample_info.leave_one_out import LeaveOneOut
-from sample_info.problem import Problem
 from sample_info.scores import Changes
-
-Reference = Callable[[Problem, Tensor], Iterator[LeaveOneOut]]  # leaves out the examples given, found some other way
-
-
-def require_known(names: Sequence[str], references: Mapping[str, Reference]) -> None:
-    """Refuse references that there are not.
-
-    Raises:
-        ValueError: names them, and those there are.
-    """
-    if unknown := [name for name in names if name not in references]:
-        known = ", ".join(sorted(references)) or "none"
-        raise ValueError(f"sample_info.references={list(names)}: there is no {unknown[0]}; choose from {known}")
 
 
 def agreement(ours: Changes, theirs: Changes) -> dict[str, Any]:
-    """Correlations of weight and prediction changes over the examples that both have.
+    """How well weight and prediction changes agree over the examples that both have.
 
     Returns:
-        "weight" and "prediction", each with "pearson" and "spearman", and "examples", how many were compared.
+        "weight" and "prediction", each with the correlations "pearson" and "spearman", and with "ratio": median, least
+        and largest of ours / theirs, which a correlation, led by a few large values, does not show; and "examples", how
+        many were compared.
     """
-    found: dict[str, Any] = {"examples": int((~theirs.weight.isnan()).sum())}
+    both = ~(ours.weight.cpu().isnan() | theirs.weight.cpu().isnan())
+    found: dict[str, Any] = {"examples": int(both.sum())}
     for name in ("weight", "prediction"):
-        a, b = getattr(ours, name).cpu(), getattr(theirs, name).cpu().double()
-        both = ~(a.isnan() | b.isnan())
-        found[name] = {"pearson": pearson(a[both], b[both]), "spearman": spearman(a[both], b[both])}
+        a, b = (getattr(changes, name).cpu().double()[both] for changes in (ours, theirs))
+        found[name] = {"pearson": pearson(a, b), "spearman": spearman(a, b), "ratio": ratio(a, b)}
     return found
 
 
+def ratio(a: Tensor, b: Tensor) -> dict[str, float] | None:
+    """Median, least and largest of a / b over the examples where b > 0; None where there are none."""
+    ratios = a[b > 0] / b[b > 0]
+    if not len(ratios):
+        return None
+    return {name: float(value(ratios)) for name, value in _OF_RATIOS.items()}
+
+
+_OF_RATIOS = {"median": torch.median, "least": torch.min, "largest": torch.max}
+
+
 def agreements_of(ours: Changes, references: Mapping[str, Changes]) -> dict[str, Any]:
-    """Agreement of our scores with each reference, and of the others with retraining ("influence with retraining")."""
+    """Agreement of our scores with each reference, and of the others with it ("influence 10 with retraining")."""
     found = {name: agreement(ours, reference) for name, reference in references.items()}
     if (truth := references.get("retraining")) is not None:
         others = {name: reference for name, reference in references.items() if name != "retraining"}

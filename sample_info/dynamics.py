@@ -64,7 +64,10 @@ class LinearizedDynamics:
         self.kernel, self.residual, self.descent = kernel, residual, descent
         self.largest = spectral_bound(kernel)
         descent.require_stable(self.largest, self.n)
-        self._solver = self._choose(tolerance, method)
+        self._solver = self._reduced = self._choose(self.n, tolerance, method)
+        if descent.finite and (effective_n := descent.effective_n(self.n)) != self.n:
+            descent.require_stable(self.largest, effective_n)
+            self._reduced = self._choose(effective_n, tolerance, method)
         self.coefficients = -self._solver.full.view(self.n, self.k)
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
@@ -83,7 +86,10 @@ class LinearizedDynamics:
 
     def differences(self, examples: Tensor) -> Tensor:
         """a - a_-i for each of the `examples` [b], as columns [n k, b]; rows i hold a itself, as a_-i has none."""
-        return self._solver.differences(examples.to(self.kernel.device)).neg_()
+        found = self._reduced.differences(examples.to(self.kernel.device))
+        if self._reduced is not self._solver:
+            found += (self._solver.full - self._reduced.full)[:, None]
+        return found.neg_()
 
     def changes(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What leaving each of the `examples` [b] out changes.
@@ -96,26 +102,22 @@ class LinearizedDynamics:
             ‖w - w_-i‖² and the mean over held-out inputs of ‖f(x) - f_-i(x)‖², both [b]; and of the example itself
             f(x_i) - f_-i(x_i), [b, k].
         """
-        d = self.differences(examples)
-        moved = self.kernel @ d
-        weights = (d * moved).sum(0)
-        predictions = (held_out_kernel @ d).square().sum(0) * (self.k / len(held_out_kernel))
-        own = moved.view(self.n, self.k, -1)[examples, :, torch.arange(len(examples))]
-        return weights.clamp(min=0), predictions, own
+        return changes_by(self.differences(examples), self.kernel, held_out_kernel, examples, self.k)
 
     def blocks(self, memory_bytes: float) -> list[Tensor]:
         """Examples in blocks whose `changes` fit into so much memory; at least one example each."""
-        per_example = self._solver.bytes_per_example + 3 * 8 * len(self.kernel)
+        per_example = self._reduced.bytes_per_example + 3 * 8 * len(self.kernel)
         return list(torch.arange(self.n).split(max(1, int(memory_bytes // per_example))))
 
-    def _choose(self, tolerance: float, method: Method) -> MaskedSeries | Resolvent | Elimination:
+    def _choose(self, n: int, tolerance: float, method: Method) -> MaskedSeries | Resolvent | Elimination:
+        """The solver of a training whose loss is the mean over n."""
         low = self.descent.weight_decay
         if not self.descent.finite:
             self.how, self.filter_error = "block elimination", 0.0
             return Elimination(self.kernel, self.residual, low)
 
         def filter_(s: Tensor) -> Tensor:
-            return self.descent.filter(s, self.n)
+            return self.descent.filter(s, n)
 
         if method != "resolvent":
             series = ChebyshevSeries.fit(filter_, low, low + self.largest, tolerance)
@@ -125,3 +127,22 @@ class LinearizedDynamics:
         rule = ContourRule.fit(filter_, low, low + self.largest, tolerance)
         self.how, self.filter_error = f"resolvents at {len(rule.nodes)} nodes", rule.error
         return Resolvent(self.kernel, self.residual, low, rule)
+
+
+def changes_by(
+    coefficients: Tensor, kernel: Tensor, held_out_kernel: Tensor, examples: Tensor, k: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What each of b movements of the weights ∇f(X) a changes, as `LinearizedDynamics.changes` returns it.
+
+    Args:
+        coefficients: a as columns, [n k, b].
+        kernel: Θ, [n k, n k].
+        held_out_kernel: Θ(x, X), [m k, n k].
+        examples: whose outputs are wanted of each movement, [b].
+        k: outputs.
+    """
+    moved = kernel @ coefficients
+    weights = (coefficients * moved).sum(0)
+    predictions = (held_out_kernel @ coefficients).square().sum(0) * (k / len(held_out_kernel))
+    own = moved.view(len(kernel) // k, k, -1)[examples, :, torch.arange(len(examples))]
+    return weights.clamp(min=0), predictions, own

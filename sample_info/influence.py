@@ -3,55 +3,32 @@
 Cook 1977; Koh & Liang 2017, equation 1; the baseline of Harutyunyan et al. 2021, table 1.
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
-from erasure.progress import Display
-from sample_info.curvature import SquaredLoss
-from sample_info.leave_one_out import LeaveOneOut, check_targets, mean_square
-from sample_info.solvers import Solver
-
-_AT_ONCE = 16  # examples whose systems are solved together at most: what an interruption loses
+from sample_info.dynamics import changes_by
+from sample_info.ntk import Kernels
+from sample_info.scores import Changes
+from sample_info.spectrum import inverse
 
 
-@torch.no_grad()
-def influence_parts(
-    loss: SquaredLoss,
-    x_test: Tensor,
-    solver: Solver,
-    examples: Tensor | None = None,
-    *,
-    weight_decay: float = 0.0,
-    memory_bytes: int = 2**31,
-    title: str = "influence",
-) -> Iterator[LeaveOneOut]:
-    """Predicted changes: w_-i - w ≈ H⁻¹ ∇ ½‖f_w(x_i) - y_i‖², and of predictions, J(x) (w_-i - w); a few at a time.
+def influence(kernels: Kernels, residual: Tensor, damping: float) -> Changes:
+    """Predicted changes of all examples: w_-i - w ≈ (Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², J the Jacobian at w.
 
-    H is the curvature of the summed loss over all training examples, plus λ. The formula assumes that w is a
-    minimum; at weights that are still in training it says something else than retraining does.
+    The Gauss-Newton inverse acts through the kernel, (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹, so that one factorisation
+    serves every example, however many parameters there are. The formula assumes that w is a minimum; at weights
+    that are still in training it says something else than retraining does.
 
     Args:
-        loss: network, final weights, training inputs and targets.
-        x_test: inputs on which predictions are compared, [m, ...].
-        solver: applies H⁻¹; says how H is approximated and damped.
-        examples: positions of those to leave out; all by default.
-        weight_decay: λ.
-        memory_bytes: for the rows of P numbers that are held at a time, about eight per example.
-        title: of the progress that is shown.
+        kernels: at the final weights w.
+        residual: f_w(X) - Y, [n, k].
+        damping: added to the curvature of the summed loss, weight decay included.
 
     Raises:
-        ValueError: targets that are not [n, k], or a solver that cannot work with these options.
+        ValueError: no damping, and a kernel that is singular.
     """
-    check_targets(loss.x, loss.y)
-    examples = torch.arange(len(loss.x)) if examples is None else examples.cpu()
-    outputs = loss.y.numel() * loss.x[:1].numel() // max(1, loss.y.shape[1])  # a guess at what activations take
-    row_bytes = loss.y.element_size() * (8 * loss.num_parameters + 2 * outputs)
-    parts = examples.split(min(_AT_ONCE, max(1, memory_bytes // row_bytes)))
-    with Display(title) as display:
-        for i, part in enumerate(parts):
-            display.update(i / len(parts), f"{len(part)} examples at once")
-            change = solver.solve(loss, weight_decay, loss.gradients(part))
-            weight_change = change.double().square().sum(1).cpu()
-            yield LeaveOneOut(part, weight_change, mean_square(loss.change_of_outputs(change, x_test)))
+    n, k = residual.shape
+    columns = inverse(kernels.train, damping).view(n * k, n, k)
+    coefficients = torch.einsum("rnk,nk->rn", columns, residual.to(columns))
+    weight, prediction, _ = changes_by(coefficients, kernels.train, kernels.held_out, torch.arange(n), k)
+    return Changes(weight.cpu(), prediction.cpu())

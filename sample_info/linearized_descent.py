@@ -8,20 +8,22 @@ import torch
 from torch import Tensor
 
 Time = Literal["discrete", "continuous"]
+LeftOutLoss = Literal["sum", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearizedDescent:
     """Full-batch gradient descent from w_0 on (1/n) [Σ_i ½ ‖f(x_i) - y_i‖² + ½ λ ‖w - w_0‖²].
 
-    n is the size of the whole training set, also while an example is left out: the others' gradients then
-    stay what they were, as in the paper's sums.
+    While an example is left out n stays the size of the whole training set with `left_out_loss="sum"`: the others'
+    gradients are what they were, as in the paper's sums. With "mean" it is n - 1: their weight grows by n/(n - 1).
 
     Args:
         learning_rate: η, of that mean loss, as in the paper's tables.
         steps: t; `math.inf` for the limit.
         weight_decay: λ towards w_0, on the scale of the sum, as in the paper.
         time: "discrete" steps, or the "continuous" gradient flow of equations 10, 11, 50 and 53.
+        left_out_loss: without an example, the "sum" of the paper's equations, or the "mean" of its released code.
 
     Raises:
         ValueError: a value outside its range.
@@ -31,6 +33,7 @@ class LinearizedDescent:
     steps: float
     weight_decay: float = 0.0
     time: Time = "discrete"
+    left_out_loss: LeftOutLoss = "sum"
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
@@ -46,6 +49,10 @@ class LinearizedDescent:
     def finite(self) -> bool:
         """Whether training ends after finitely many steps."""
         return math.isfinite(self.steps)
+
+    def effective_n(self, n: int) -> int:
+        """What the loss of a training without one of n examples is divided by."""
+        return n if self.left_out_loss == "sum" else n - 1
 
     def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
         """φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.

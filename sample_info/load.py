@@ -1,22 +1,27 @@
 """From a job to the examples that are scored: erased, chosen, mislabelled or attacked if asked for, on the device."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from conf.schema import Target
 from erasure.cache import Cache
+from erasure.eraser import Eraser
 from erasure.pipeline import positions, whole_images
-from erasure.source import stratified_split
+from erasure.source import LabelledImages, stratified_split
 from sample_info.adversarial import adversaries
+from sample_info.eraser_fit import Refitting, resolved
 from sample_info.groups import Groups, capped, groups_of
 from sample_info.label_noise import flip_labels
 from sample_info.problem import Examples
 from sample_info.settings import SampleInfoSettings
 from sample_info.trained_weights import TrainedWeights
 from train.data import to_device
-from train.job import Job, erased
+from train.job import CONTROL, Job, erased
 
 log = logging.getLogger(__name__)
 
@@ -25,17 +30,23 @@ def load(job: Job) -> Examples:
     """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
     settings = SampleInfoSettings(**job.config["sample_info"])
     trained = None if settings.initial_weights is None else TrainedWeights.read(settings.initial_weights)
-    dataset = erased(job)
-    data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
-    train, test = data["train"], data["test"]
-    index, groups = _origin(job)
-    chosen = _choose(train.labels.cpu(), groups, settings)
+    numbered, groups, d = _origin(job)
+    index = numbered["train"].images
+    chosen = _choose(numbered["train"].labels, groups, settings)
     if len(chosen) < settings.examples:
         log.info(
             "sample_info.examples=%d, but there are %d to choose from: all are scored", settings.examples, len(chosen)
         )
-    held_out = _sample(test.labels.cpu(), settings.held_out, settings.subset_seed)
-    labels = train.labels[chosen.to(job.device)]
+    held_out = _sample(numbered["test"].labels, settings.held_out, settings.subset_seed)
+    target = Target(job.config["eraser"])
+    eraser = target.resolve(Eraser)
+    fit = resolved(
+        settings.eraser_fit, eraser, numbered["train"].labels, chosen, d, refits=not settings.needs_one_kernel
+    )
+    dataset = erased(job, apart=chosen if fit == "disjoint" else None)
+    data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
+    scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(job.device))
+    test, labels = data["test"], scored.labels[rows]
     given, wrong = flip_labels(labels, len(dataset.class_names), settings.label_noise, settings.subset_seed)
     marks = [] if groups is None else [groups[chosen].present()]
     if settings.label_noise:
@@ -48,10 +59,12 @@ def load(job: Job) -> Examples:
         labels=labels,
         given=given,
         groups=Groups.crossed(marks),
-        x=train.images[chosen.to(job.device)],
+        x=scored.images[rows],
         held_out=test.images[held_out.to(job.device)],
         held_out_labels=test.labels[held_out.to(job.device)],
         trained=trained,
+        eraser_fit=fit,
+        refitting=_refitting(job, eraser, target.options, chosen, held_out) if fit == "refit" else None,
     )
     if trained is not None:
         trained.require(examples.model, job.model_identity, job.config["seeds"], readout=settings.readout_gain is None)
@@ -62,11 +75,19 @@ def load(job: Job) -> Examples:
     return replace(examples, x=x, groups=Groups.crossed(marks))
 
 
-def _origin(job: Job) -> tuple[Tensor, Groups | None]:
-    """Where training images stand in the whole dataset, and what kinds there are of them."""
+def _origin(job: Job) -> tuple[Mapping[str, LabelledImages], Groups | None, int]:
+    """Where each split's images stand in the whole dataset, what kinds there are of training images, and their size."""
     whole = whole_images(job.source, Cache(job.config["cache_dir"]))
-    index = positions(job.source, whole)["train"]
-    return index, groups_of(job.source, whole, index)
+    numbered = positions(job.source, whole)
+    return numbered, groups_of(job.source, whole, numbered["train"].images), whole.train.images[0].numel()
+
+
+def _refitting(
+    job: Job, eraser: type[Eraser], options: Mapping[str, Any], scored: Tensor, held_out: Tensor
+) -> Refitting:
+    control = replace(job, config={**job.config, "eraser": CONTROL})
+    plain = erased(control).splits
+    return Refitting(eraser, options, plain["train"], scored, plain["test"][held_out])
 
 
 def _choose(labels: Tensor, groups: Groups | None, settings: SampleInfoSettings) -> Tensor:

@@ -1,6 +1,6 @@
 """The learning problem that scores are about: examples, held-out inputs, a network at its initial weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from erasure.pipeline import ErasedDataset
 from models.classifier import Classifier, count_parameters
 from models.layers import Linear
 from sample_info.descent import GradientDescent
+from sample_info.eraser_fit import EraserFit, Refitting
 from sample_info.groups import Groups
 from sample_info.linearized_descent import LinearizedDescent
 from sample_info.settings import SampleInfoSettings
@@ -36,7 +37,8 @@ class Problem:
         seed: of the initialisation.
         batch_size: examples per backward pass.
         memory_bytes: for intermediate results.
-        left_out: how many examples references leave out, a random sample; None for all.
+        left_out: how many examples retraining leaves out, a random sample; None for all.
+        influence_damping: of influence functions, added to the curvature of the mean loss.
     """
 
     model: Classifier
@@ -49,6 +51,7 @@ class Problem:
     batch_size: int
     memory_bytes: float
     left_out: int | None = None
+    influence_damping: Sequence[float] = ()
 
     @property
     def training(self) -> GradientDescent:
@@ -77,6 +80,8 @@ class Examples:
         held_out: test inputs [m, C, H, W].
         held_out_labels: [m].
         trained: weights to start from; None for random ones.
+        eraser_fit: which examples the eraser is fitted on; None for the control.
+        refitting: where it is fitted again without each.
     """
 
     job: Job
@@ -90,6 +95,8 @@ class Examples:
     held_out: Tensor
     held_out_labels: Tensor
     trained: TrainedWeights | None = None
+    eraser_fit: EraserFit | None = None
+    refitting: Refitting | None = None
 
     @property
     def num_outputs(self) -> int:
@@ -105,6 +112,7 @@ class Examples:
             "num_classes": len(self.dataset.class_names),
             "train_size": len(self.x),
             "held_out_size": len(self.held_out),
+            "eraser_fit": self.eraser_fit,
             "parameters": count_parameters(self.model),
         }
 
@@ -152,7 +160,14 @@ class Examples:
             batch_size=self.settings.batch_size,
             memory_bytes=self.settings.memory_bytes,
             left_out=self.settings.reference_examples,
+            influence_damping=self.settings.influence_damping,
         )
+
+    def without(self, problem: Problem, i: int) -> Problem:
+        """The same training on data whose eraser has not seen example i."""
+        assert self.refitting is not None
+        x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
+        return replace(problem, x=x, held_out=held_out)
 
 
 def restricted(job: Job, settings: SampleInfoSettings) -> Job:

@@ -43,7 +43,8 @@ def columns(scored: Scored) -> dict[str, Tensor]:
     named = {"weight_change": scored.changes.weight, "prediction_change": scored.changes.prediction, **scored.scores}
     named["left_out_correct"] = scored.left_out_correct.long()
     for name, changes in scored.references.items():
-        named |= {f"{name}_weight_change": changes.weight, f"{name}_prediction_change": changes.prediction}
+        prefix = name.replace(" ", "_")
+        named |= {f"{prefix}_weight_change": changes.weight, f"{prefix}_prediction_change": changes.prediction}
     return named
 
 

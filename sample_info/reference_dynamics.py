@@ -43,7 +43,7 @@ def difference_without(
     kept = torch.arange(n) != i
     rows = kept.repeat_interleave(k)
     difference = everything.clone()
-    difference[kept] -= coefficients(kernel[rows][:, rows], residual[kept], descent, n)
+    difference[kept] -= coefficients(kernel[rows][:, rows], residual[kept], descent, descent.effective_n(n))
     d = difference.flatten()
     predictions = (held_out_kernel @ d).square().sum() * k / len(held_out_kernel)
     return float(d @ kernel @ d), float(predictions)

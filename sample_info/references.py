@@ -1,39 +1,66 @@
 """The references that scores can be compared with: `sample_info.references`, names to functions of a problem.
 
-They train or differentiate the network itself, not its linearisation, from the same weights and with the same steps,
-and yield what they find a few examples at a time.
+They train or differentiate the network itself, not its linearisation, from the same weights and with the same steps.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Mapping
 
-from torch import Tensor
-
-from sample_info.comparison import Reference
-from sample_info.curvature import SquaredLoss
-from sample_info.influence import influence_parts
-from sample_info.leave_one_out import LeaveOneOut
+from sample_info.influence import influence
+from sample_info.jacobian import network_outputs
+from sample_info.leave_one_out import LeaveOneOut, examples_to_leave_out
+from sample_info.ntk import ntk
 from sample_info.problem import Problem
 from sample_info.retraining import retrained_stacks
-from sample_info.solvers import ConjugateGradients
+from sample_info.scores import Changes
+from train.run import Run
+
+log = logging.getLogger(__name__)
+
+Reference = Callable[[Problem, Run], Mapping[str, Changes]]  # what it finds, by name
 
 
-def by_retraining(problem: Problem, examples: Tensor) -> Iterator[LeaveOneOut]:
-    """Train without each of the examples, by brute force."""
-    return retrained_stacks(problem.training, problem.held_out, examples, memory_bytes=int(problem.memory_bytes))
+def by_retraining(problem: Problem, run: Run) -> Mapping[str, Changes]:
+    """Train without each of a sample of examples; what is found is kept, and not left out again by a resumed run."""
+    part, n = f"reference-retraining-{problem.seed}", len(problem.x)
+    found = LeaveOneOut.from_json(run.part(part))
+    count = None if problem.left_out is None else min(n, problem.left_out)
+    left = found.missing(examples_to_leave_out(n, count))
+    if len(left):
+        log.info("training without each of %d examples for seed %d", len(left), problem.seed)
+        stacks = retrained_stacks(
+            problem.training,
+            problem.held_out,
+            left,
+            effective_n=problem.descent.effective_n(n),
+            memory_bytes=int(problem.memory_bytes),
+        )
+        for more in stacks:
+            found = LeaveOneOut.joined([found, more])
+            run.save_part(part, found.to_json())
+    return {"retraining": Changes.of(found, n)}
 
 
-def by_influence(problem: Problem, examples: Tensor) -> Iterator[LeaveOneOut]:
-    """Influence functions at the weights where training ends, by conjugate gradients on the Gauss-Newton matrix."""
-    descent = problem.training
-    loss = SquaredLoss(descent.network, descent.trained(), descent.x, descent.y)
-    return influence_parts(
-        loss,
-        problem.held_out,
-        ConjugateGradients(),
-        examples,
-        weight_decay=descent.weight_decay,
-        memory_bytes=int(problem.memory_bytes),
-    )
+def by_influence(problem: Problem, run: Run) -> Mapping[str, Changes]:  # noqa: ARG001
+    """Influence functions at the weights where training ends, for every damping that is asked for: "influence 10"."""
+    log.info("influence functions for seed %d", problem.seed)
+    weights = problem.training.trained()
+    memory = {"batch_size": problem.batch_size, "memory_bytes": problem.memory_bytes}
+    kernels = ntk(problem.model, weights, problem.x, problem.held_out, **memory)
+    residual = network_outputs(problem.model, weights, problem.x, batch_size=problem.batch_size) - problem.y
+    n, decay = len(problem.x), problem.descent.weight_decay
+    return {f"influence {d:g}": influence(kernels, residual, n * d + decay) for d in problem.influence_damping}
 
 
 REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence}
+
+
+def require_known(names: list[str]) -> None:
+    """Refuse references that there are not.
+
+    Raises:
+        ValueError: names them, and those there are.
+    """
+    if unknown := [name for name in names if name not in REFERENCES]:
+        known = ", ".join(sorted(REFERENCES))
+        raise ValueError(f"sample_info.references={names}: there is no {unknown[0]}; choose from {known}")

@@ -5,6 +5,8 @@ Harutyunyan et al. 2021, table 1 ("brute force"): n trainings to find out what n
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,15 +24,13 @@ def retrain_without_each(
     descent: GradientDescent,
     x_test: Tensor,
     examples: Tensor | None = None,
-    *,
-    memory_bytes: int = 2**31,
-    title: str = "retraining",
+    **options: Any,
 ) -> LeaveOneOut:
     """Train once with all examples, and once without each of `examples`, from the same weights; compare.
 
-    All that `retrained_stacks` yields, joined; arguments and errors are its own.
+    All that `retrained_stacks` yields, joined; options and errors are its own.
     """
-    return LeaveOneOut.joined([*retrained_stacks(descent, x_test, examples, memory_bytes=memory_bytes, title=title)])
+    return LeaveOneOut.joined([*retrained_stacks(descent, x_test, examples, **options)])
 
 
 def retrained_stacks(
@@ -38,6 +38,7 @@ def retrained_stacks(
     x_test: Tensor,
     examples: Tensor | None = None,
     *,
+    effective_n: int | None = None,
     memory_bytes: int = 2**31,
     title: str = "retraining",
 ) -> Iterator[LeaveOneOut]:
@@ -47,6 +48,7 @@ def retrained_stacks(
         descent: how to train, and on what.
         x_test: inputs on which predictions are compared, [m, ...].
         examples: positions of those to leave out; all by default. See `examples_to_leave_out`.
+        effective_n: what the loss without an example is divided by; n, the examples that there are, by default.
         memory_bytes: what a stack of trainings may take.
         title: of the progress that is shown.
 
@@ -60,6 +62,7 @@ def retrained_stacks(
     if len(examples) and not 0 <= int(examples.min()) <= int(examples.max()) < n:
         raise ValueError(f"examples from {int(examples.min())} to {int(examples.max())}: there are 0 to {n - 1}")
     members = members_at_once(descent, memory_bytes)
+    reduced = replace(descent, learning_rate=descent.learning_rate * n / (effective_n or n))
     with Display(title) as display:
         progress = _Progress(display, descent.steps * (1 + len(examples)))
         everything = descent.train(torch.ones(1, n), progress.of(1))
@@ -67,7 +70,7 @@ def retrained_stacks(
         for left_out in examples.split(members):
             c = torch.ones(len(left_out), n)
             c[torch.arange(len(left_out)), left_out] = 0
-            change = descent.train(c, progress.of(len(left_out)))
+            change = reduced.train(c, progress.of(len(left_out)))
             weight_change = torch.stack([_squares(change[name] - everything[name]) for name in change]).sum(0)
             yield LeaveOneOut(left_out, weight_change, mean_square(predictions(descent, change, x_test) - predicted))
 

@@ -3,7 +3,8 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -14,13 +15,13 @@ from models.classifier import count_parameters
 from sample_info.comparison import agreements_of
 from sample_info.dynamics import LinearizedDynamics
 from sample_info.jacobian import Kind, network_outputs
-from sample_info.leave_one_out import LeaveOneOut, examples_to_leave_out
 from sample_info.ntk import Kernels, ntk
 from sample_info.problem import Examples, Problem
 from sample_info.product_form import fully_connected
 from sample_info.records import Scored, log_scores, save_scores, summary
 from sample_info.references import REFERENCES
 from sample_info.scores import Changes, functional_information, weight_information
+from sample_info.settings import SampleInfoSettings
 from sample_info.sgd import at_minimum, sgd_information
 from sample_info.subsets import Subsets
 from sample_info.summaries import part_of, require_possible, try_summaries
@@ -30,7 +31,8 @@ from train.run import Run
 log = logging.getLogger(__name__)
 
 _FEW_PARAMETERS = 200_000  # below which exact Jacobians are cheap
-_PARTS = ("weight", "prediction", "own")  # of `LinearizedDynamics.changes`
+_PARTS = ("weight", "prediction", "without")  # of `_Linearized.left_out`
+_REFITTED = 16  # examples that the eraser is refitted without before what was found is stored
 _WORTH_KEEPING_S = 10.0  # a kernel that took longer is stored while the run is unfinished
 
 
@@ -67,11 +69,10 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
     scoring = 0.1 if settings.summaries and settings.summary_network == "trained" else 0.9  # of the time
     everything, show = show, part_of(show, 0, scoring)
     show(0.0, "kernel")
-    kernels = _kernels(examples, problem, run)
-    initial = network_outputs(problem.model, problem.weights, problem.x, batch_size=problem.batch_size)
-    show(0.5, "training")
-    dynamics = LinearizedDynamics(kernels.train, initial - problem.y, problem.descent)
-    changes, own = _changes(dynamics, kernels.held_out, problem, run, show)
+    network = _Linearized.of(problem, _kernels(examples, problem, run))
+    kernels, initial, dynamics = network.kernels, network.initial, network.dynamics
+    show(0.5, "leaving out")
+    changes, without = _changes(examples, problem, network, run, show)
     trained = dynamics.predictions(initial, kernels.train)
     initial_held_out = network_outputs(problem.model, problem.weights, problem.held_out, batch_size=problem.batch_size)
     predicted = dynamics.predictions(initial_held_out, kernels.held_out)
@@ -85,7 +86,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         sgd, floored = sgd_information(at_minimum(dynamics), settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
         scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
-    references = {name: _reference(name, problem, run) for name in settings.references}
+    references = {name: found for key in settings.references for name, found in REFERENCES[key](problem, run).items()}
     subsets = Subsets(kernels, initial - problem.y, initial_held_out, problem.descent)
     summaries = try_summaries(examples, problem, subsets, scores["f_si_nats"], run, part_of(everything, scoring, 1))
     return Scored(
@@ -95,7 +96,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         references=references,
         agreement=agreements_of(changes, references),
         how=how,
-        left_out_correct=(examples.decisions(trained - own.to(trained)) == examples.given).cpu(),
+        left_out_correct=examples.decisions(without) == examples.given.cpu(),
         train_accuracy=examples.accuracy(trained, examples.given),
         test_accuracy=examples.accuracy(predicted, examples.held_out_labels),
         summaries=summaries,
@@ -113,9 +114,15 @@ def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
         except DamagedFileError as error:
             log.warning("%s; computed again", error)
     started = time.monotonic()
-    settings = examples.settings
+    kernels = _ntk(examples.settings, problem)
+    if time.monotonic() - started > _WORTH_KEEPING_S:
+        save_tensors(path, {"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how})
+    return kernels
+
+
+def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
     kind = _kind(problem) if settings.projection == "auto" else settings.projection
-    kernels = ntk(
+    return ntk(
         problem.model,
         problem.weights,
         problem.x,
@@ -124,9 +131,6 @@ def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
         batch_size=problem.batch_size,
         memory_bytes=problem.memory_bytes,
     )
-    if time.monotonic() - started > _WORTH_KEEPING_S:
-        save_tensors(path, {"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how})
-    return kernels
 
 
 def _kind(problem: Problem) -> Kind:
@@ -134,37 +138,58 @@ def _kind(problem: Problem) -> Kind:
     return "exact" if cheap or count_parameters(problem.model) <= _FEW_PARAMETERS else "coordinates"
 
 
+@dataclass(frozen=True)
+class _Linearized:
+    """The linearised network's training on one version of the data.
+
+    Attributes:
+        kernels: of the examples and the held-out inputs.
+        initial: f_0 of the examples, [n, k].
+        dynamics: of the training.
+    """
+
+    kernels: Kernels
+    initial: Tensor
+    dynamics: LinearizedDynamics
+
+    @classmethod
+    def of(cls, problem: Problem, kernels: Kernels) -> Self:
+        initial = network_outputs(problem.model, problem.weights, problem.x, batch_size=problem.batch_size)
+        return cls(kernels, initial, LinearizedDynamics(kernels.train, initial - problem.y, problem.descent))
+
+    def left_out(self, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """‖w - w_-i‖², the mean of ‖f(x) - f_-i(x)‖² and f_-i(x_i) [b, k], of a block of examples [b]."""
+        weight, prediction, own = self.dynamics.changes(block, self.kernels.held_out)
+        return weight, prediction, self.dynamics.predictions(self.initial, self.kernels.train)[block] - own
+
+
 def _changes(
-    dynamics: LinearizedDynamics, held_out: Tensor, problem: Problem, run: Run, show: Callable[[float, str], None]
+    examples: Examples, problem: Problem, network: _Linearized, run: Run, show: Callable[[float, str], None]
 ) -> tuple[Changes, Tensor]:
-    """Leave-one-out changes, and f(x_i) - f_-i(x_i) [n, k], by blocks; those of an interrupted run are read back."""
+    """Leave-one-out changes, and f_-i(x_i) [n, k], by blocks; those of an interrupted run are read back."""
+
+    def refitted(i: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        without = examples.without(problem, int(i))
+        return _Linearized.of(without, _ntk(examples.settings, without)).left_out(i)
+
+    def left_out(block: Tensor) -> list[Tensor]:
+        if examples.refitting is None:
+            return [*network.left_out(block)]
+        return [torch.cat(found) for found in zip(*map(refitted, block.split(1)), strict=True)]
+
+    everything = torch.arange(len(problem.x))
+    blocks = everything.split(_REFITTED) if examples.refitting else network.dynamics.blocks(problem.memory_bytes)
     parts: list[Mapping[str, Any]] = []
-    blocks = dynamics.blocks(problem.memory_bytes)
     for j, block in enumerate(blocks):
         show(0.5 + 0.4 * j / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
         name = f"left-out-{problem.seed}-{int(block[0])}-{int(block[-1])}"
         part = run.part(name)
         if part is None:
-            changes = dynamics.changes(block, held_out)
-            part = {key: values.tolist() for key, values in zip(_PARTS, changes, strict=True)}
+            part = {key: values.tolist() for key, values in zip(_PARTS, left_out(block), strict=True)}
             if len(blocks) > 1:
                 run.save_part(name, part)
         parts.append(part)
-    weight, prediction, own = (
+    weight, prediction, without = (
         torch.tensor([value for part in parts for value in part[key]], dtype=torch.float64) for key in _PARTS
     )
-    return Changes(weight, prediction), own
-
-
-def _reference(name: str, problem: Problem, run: Run) -> Changes:
-    """What a reference finds; every few examples are kept, and not left out again by a run that is resumed."""
-    part, n = f"reference-{name}-{problem.seed}", len(problem.x)
-    found = LeaveOneOut.from_json(run.part(part))
-    count = None if problem.left_out is None else min(n, problem.left_out)
-    left = found.missing(examples_to_leave_out(n, count))
-    if len(left):
-        log.info("computing the reference %s for seed %d: %d examples", name, problem.seed, len(left))
-        for more in REFERENCES[name](problem, left):
-            found = LeaveOneOut.joined([found, more])
-            run.save_part(part, found.to_json())
-    return Changes.of(found, n)
+    return Changes(weight, prediction), without

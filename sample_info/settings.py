@@ -5,8 +5,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sample_info.eraser_fit import EraserFit
 from sample_info.jacobian import Kind, Projection
-from sample_info.linearized_descent import LinearizedDescent, Time
+from sample_info.linearized_descent import LeftOutLoss, LinearizedDescent, Time
 from sample_info.summary_options import SummaryNetwork, SummaryOptions
 
 
@@ -19,11 +20,13 @@ class SampleInfoSettings:
         examples: n, training examples to score, at most; a stratified sample of the training split.
         at_most: NAME:COUNT, examples that there are at most of a group: a class that was merged, a part of a mixture.
         held_out: test examples on which predictions are compared, at most.
+        eraser_fit: which examples the eraser is fitted on, see `sample_info.eraser_fit`.
         subset_seed: of that sample, and of wrong labels; seeds of runs are initialisations.
         steps: t, or "converged" for its limit.
         learning_rate: η, of the mean loss.
         weight_decay: λ towards the initial weights, on the scale of the summed loss.
         time: "discrete" or "continuous".
+        left_out_loss: "sum" or "mean", see `LinearizedDescent`.
         sigma: standard deviation of the smoothing noise.
         sgd_batch_size: b of the SGD whose steady state smooths the third score; None leaves that score out.
         label_noise: fraction of the examples that get a wrong label.
@@ -36,7 +39,8 @@ class SampleInfoSettings:
         projection: of gradients, see `Projection`; "auto" is exact where that is cheap.
         projection_size: numbers kept per layer.
         references: names of what to compare with.
-        reference_examples: how many examples references leave out, a random sample; None for all.
+        reference_examples: how many examples retraining leaves out, a random sample; None for all.
+        influence_damping: of influence functions, one comparison for each; added to the curvature of the mean loss.
         summaries: orders in which examples are dropped, see `sample_info.summarize`.
         removed: fractions of the examples that are dropped.
         summary_network: whose accuracy is measured on what is left, "linearized" or "trained".
@@ -53,11 +57,13 @@ class SampleInfoSettings:
     examples: int
     at_most: list[str]
     held_out: int
+    eraser_fit: Literal["auto"] | EraserFit
     subset_seed: int
     steps: float | Literal["converged"]
     learning_rate: float
     weight_decay: float
     time: Time
+    left_out_loss: LeftOutLoss
     sigma: float
     sgd_batch_size: int | None
     label_noise: float
@@ -69,6 +75,7 @@ class SampleInfoSettings:
     projection_size: int
     references: list[str]
     reference_examples: int | None
+    influence_damping: list[float]
     summaries: list[str]
     removed: list[float]
     summary_network: SummaryNetwork
@@ -84,6 +91,11 @@ class SampleInfoSettings:
         if self.reference_examples is not None and self.reference_examples < 2:
             raise ValueError(
                 f"sample_info.reference_examples={self.reference_examples}: must be at least 2, or null for all"
+            )
+        if not self.influence_damping or not all(0 < d < math.inf for d in self.influence_damping):
+            raise ValueError(
+                f"sample_info.influence_damping={self.influence_damping}: must be one or more positive "
+                "numbers, as in [10], the paper's"
             )
         for name, none in (("references", "[]"), ("adversarial", "0")):
             if value := getattr(self, name):
@@ -129,6 +141,11 @@ class SampleInfoSettings:
             )
 
     @property
+    def needs_one_kernel(self) -> bool:
+        """Whether something is computed for which all examples must come from one and the same erased data."""
+        return bool(self.references or self.summaries or self.adversarial or self.sgd_batch_size)
+
+    @property
     def summary(self) -> SummaryOptions:
         """Which summaries are tried."""
         return SummaryOptions(
@@ -148,6 +165,7 @@ class SampleInfoSettings:
             steps=math.inf if self.steps == "converged" else float(self.steps),
             weight_decay=self.weight_decay,
             time=self.time,
+            left_out_loss=self.left_out_loss,
         )
 
     @property

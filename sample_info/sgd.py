@@ -4,13 +4,12 @@ w and w_-i differ within the span of ∇f_0(X) only, and so do SGD's iterates. T
 diagonal, so that the Lyapunov equation is solved by one division per entry, however many parameters there are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from sample_info.dynamics import LinearizedDynamics
-from sample_info.linearized_descent import LinearizedDescent
 
 _SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest are rounding
 
@@ -95,7 +94,4 @@ def at_minimum(dynamics: LinearizedDynamics) -> LinearizedDynamics:
     descent = dynamics.descent
     if not descent.finite:
         return dynamics
-    endless = LinearizedDescent(
-        learning_rate=descent.learning_rate, steps=float("inf"), weight_decay=descent.weight_decay, time=descent.time
-    )
-    return LinearizedDynamics(dynamics.kernel, dynamics.residual, endless)
+    return LinearizedDynamics(dynamics.kernel, dynamics.residual, replace(descent, steps=float("inf")))

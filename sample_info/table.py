@@ -50,10 +50,13 @@ REFERENCE_HEADINGS = (
     "predictions",
     "rank, weights",
     "rank, predictions",
+    "ratio, weights",
+    "ratio, predictions",
 )
 REFERENCE_CAPTION = (
     "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
-    "predictions (± standard deviation over seeds). Ours, unless it says otherwise, with a reference."
+    "predictions (± standard deviation over seeds), and the median of their ratios, with the least and the largest. "
+    "Ours, unless it says otherwise, with a reference; influence 10: functions with a damping of 10, the paper's."
 )
 MOVEMENT_HEADINGS = ("dataset · model", "from", "to", "rank correlation", "median ratio", "still in the top tenth")
 MOVEMENT_CAPTION = (
@@ -66,6 +69,11 @@ AGREEMENT_CAPTION = (
     "between its seeds."
 )
 _CHANGES = ("weight", "prediction")
+_FITS = {
+    "disjoint": "eraser fitted on other examples",
+    "refit": "eraser refitted without each example",
+    "scored": "eraser fitted on the scored examples: leaks what is left out",
+}
 
 
 @dataclass(frozen=True)
@@ -151,10 +159,20 @@ def reference_lines(grid: Grid) -> list[list[str]]:
             name,
             f"{agreements[0]['examples']:,}",
             *(_mean(a[kind][how] for a in agreements) for how in ("pearson", "spearman") for kind in _CHANGES),
+            *(_ratios([a[kind].get("ratio") for a in agreements]) for kind in _CHANGES),
         ]
         for row, column, result in grid.runs()
         for name, agreements in result["references"].items()
     ]
+
+
+def _ratios(seeds: Sequence[Mapping[str, float] | None]) -> str:
+    """Median over examples, mean over seeds, and the range over all; nothing for runs that are older."""
+    known = [one for one in seeds if one is not None]
+    if not known:
+        return ""
+    ends = min(one["least"] for one in known), max(one["largest"] for one in known)
+    return f"{mean(one['median'] for one in known):.3g} ({ends[0]:.3g} to {ends[1]:.3g})"
 
 
 def _mean(values: Iterable[float | None]) -> str:
@@ -199,8 +217,8 @@ def _classes(result: Result) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    """How alike seeds are, the score with SGD's noise."""
-    information, notes = result["information"], []
+    """What the eraser was fitted on, how alike seeds are, the score with SGD's noise."""
+    information, notes = result["information"], [_FITS[fit]] if (fit := result.get("eraser_fit")) else []
     if result["between_seeds"] is not None:
         notes.append(f"between seeds: r = {result['between_seeds']['pearson']:.2f}")
     if "si_sgd_nats" in information:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 import yaml
+from torch import Tensor
 
 from conf.schema import Target
 from erasure.cache import Cache
@@ -173,11 +174,11 @@ class Bench:
         }
 
 
-def erased(job: Job) -> ErasedDataset:
-    """The job's dataset under its eraser, from the cache or built."""
+def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
+    """The job's dataset under its eraser, from the cache or built; see `erased_dataset`."""
     target = Target(job.config["eraser"])
     dtype, cache = getattr(torch, job.config["dtype"]), Cache(job.config["cache_dir"])
-    return erased_dataset(job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache)
+    return erased_dataset(job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache, apart=apart)
 
 
 def load(job: Job) -> Bench:

@@ -88,6 +88,10 @@ def _references(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
             f"{kind}_{how}": _mean([one[kind][how] for one in seeds])
             for how in ("pearson", "spearman")
             for kind in ("weight", "prediction")
+        } | {
+            f"{kind}_ratio_{end}": _mean([(one[kind].get("ratio") or {}).get(end) for one in seeds])
+            for kind in ("weight", "prediction")
+            for end in ("median", "least", "largest")
         }
         records.append(_who(*run) | {"compared": name, "examples": seeds[0]["examples"]} | correlations)
     table = Table("sample-info-references", REFERENCE_CAPTION, REFERENCE_HEADINGS, reference_lines(grid), records)

@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from sample_info.comparison import agreement, auroc, pearson, require_known, spearman
+from sample_info.comparison import agreement, auroc, pearson, spearman
+from sample_info.references import require_known
 from sample_info.scores import Changes
 
 A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)
@@ -25,6 +26,16 @@ def test_agreement_is_over_the_examples_that_a_reference_has() -> None:
     assert found["prediction"]["spearman"] == pytest.approx(-1)
 
 
+def test_ratios_show_what_one_large_value_hides_from_a_correlation() -> None:
+    theirs = torch.tensor([1.0, 2.0, 3.0, 1000.0, 0.0], dtype=torch.float64)
+    ours = theirs * torch.tensor([0.6, 1.0, 1.3, 1.0, 1.0])
+    found = agreement(Changes(ours, theirs), Changes(theirs, theirs))
+    assert found["weight"]["pearson"] > 0.9999
+    assert found["weight"]["ratio"] == pytest.approx({"median": 1.0, "least": 0.6, "largest": 1.3})
+    assert found["prediction"]["ratio"] == {"median": 1, "least": 1, "largest": 1}
+    assert agreement(Changes(ours, ours), Changes(0 * ours, 0 * ours))["weight"]["ratio"] is None
+
+
 def test_auroc_is_the_probability_of_a_higher_score() -> None:
     positive = torch.tensor([False, True, False, True])
     assert auroc(A, positive) == pytest.approx(3 / 4)
@@ -35,4 +46,4 @@ def test_auroc_is_the_probability_of_a_higher_score() -> None:
 
 def test_unknown_references_are_refused() -> None:
     with pytest.raises(ValueError, match=r"there is no tracin; choose from influence"):
-        require_known(["tracin"], {"influence": lambda problem, examples: iter(())})
+        require_known(["tracin"])

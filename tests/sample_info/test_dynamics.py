@@ -22,6 +22,7 @@ DESCENTS = {
     "one step": LinearizedDescent(learning_rate=0.05, steps=1),
     "continuous": LinearizedDescent(learning_rate=0.05, steps=500.5, time="continuous"),
     "decay": LinearizedDescent(learning_rate=0.05, steps=500, weight_decay=3.0),
+    "mean over n - 1": LinearizedDescent(learning_rate=0.05, steps=500, weight_decay=3.0, left_out_loss="mean"),
     "converged": LinearizedDescent(learning_rate=0.05, steps=math.inf),
     "converged, decay": LinearizedDescent(learning_rate=0.05, steps=math.inf, weight_decay=3.0),
 }
@@ -44,7 +45,7 @@ def linearized(net: Linearization, descent: LinearizedDescent) -> tuple[Lineariz
 
 
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("name", ["discrete", "one step", "decay"])
+@pytest.mark.parametrize("name", ["discrete", "one step", "decay", "mean over n - 1"])
 def test_weights_and_predictions_are_those_of_gradient_descent(k: int, name: str) -> None:
     net, descent = small_mlp(k), DESCENTS[name]
     dynamics, held_out_kernel = linearized(net, descent)
@@ -61,7 +62,8 @@ def test_weights_and_predictions_are_those_of_gradient_descent(k: int, name: str
     )
 
     kept = torch.arange(len(net.x)) != 4
-    without = change - descended(j[kept], (initial - net.y)[kept], descent, len(net.x))
+    n_left = len(net.x) - (name == "mean over n - 1")
+    without = change - descended(j[kept], (initial - net.y)[kept], descent, n_left)
     weight, prediction, own = dynamics.changes(torch.tensor([4]), held_out_kernel)
     torch.testing.assert_close(own[0], j[4] @ without)
     assert float(weight) == pytest.approx(float(without @ without), rel=1e-9)

@@ -1,5 +1,6 @@
 """What the verb compares scores with: a miniature of table 1 of Harutyunyan et al. 2021."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,7 @@ from torch import Tensor
 
 from erasure.storage import load_tensors, read_json
 from sample_info.__main__ import VERB
-from sample_info.curvature import SquaredLoss
 from sample_info.descent import GradientDescent
-from sample_info.solvers import ConjugateGradients
 
 SMALL = ["model.width=256", "sample_info.examples=40", "sample_info.held_out=50", "sample_info.steps=300"]
 TINY = ["model.width=16", "sample_info.examples=20", "sample_info.held_out=20", "sample_info.steps=30"]
@@ -23,12 +22,20 @@ def test_scores_agree_with_retraining_and_better_than_influence_functions(comman
     (path,) = Path("runs").glob("*/result.json")
     found = read_json(path)["references"]
     for kind in ("weight", "prediction"):
-        retraining, influence = (found[name][0][kind]["pearson"] for name in ("retraining", "influence"))
+        retraining, *influence = (
+            found[name][0][kind]["pearson"]
+            for name in ("retraining", "influence 10 with retraining", "influence 1e-05 with retraining")
+        )
         assert 0.95 < retraining <= 1
-        assert influence < retraining
-        assert found["influence with retraining"][0][kind]["pearson"] < retraining
+        assert max(influence) < retraining
+        assert influence[0] > influence[1]  # the paper's damping, next to none
+        low, high = (found["retraining"][0][kind]["ratio"][end] for end in ("least", "largest"))
+        assert 0.5 < low < 1 < high < 2
     assert found["retraining"][0]["examples"] == 40
-    assert "influence with retraining" in outcome.out
+    assert found["influence 10"][0]["examples"] == 40
+    (table,) = Path("runs").glob("*/table.md")
+    line = next(line for line in table.read_text().splitlines() if "| influence 10 with retraining | 40 |" in line)
+    assert re.search(r"\| \d\S* \(\S+ to \S+\) \| \d\S* \(\S+ to \S+\) \|$", line)
 
 
 def test_a_sample_of_examples_may_be_left_out(command) -> None:
@@ -37,6 +44,22 @@ def test_a_sample_of_examples_may_be_left_out(command) -> None:
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
     assert read_json(path)["references"]["retraining"][0]["examples"] == 5
+
+
+def test_both_conventions_agree_with_a_retraining_of_their_own(command) -> None:
+    """With few examples the sum's score is no score of the mean's training: η n / (n - 1) is another learning rate."""
+    options = ["model.width=256", "sample_info.examples=12", "sample_info.held_out=50", "sample_info.steps=300"]
+    options += ["sample_info.references=[retraining]", "sample_info.weight_decay=1.0", "logger.mode=disabled"]
+    for name in ("sum", "mean"):
+        assert command(VERB, *options, f"sample_info.left_out_loss={name}", f"runs_dir={name}").code == 0
+        (path,) = Path(name).glob("*/result.json")
+        found = read_json(path)["references"]["retraining"][0]
+        for kind in ("weight", "prediction"):
+            assert found[kind]["pearson"] > 0.99
+            assert abs(found[kind]["ratio"]["median"] - 1) < 0.05
+    ((a,), (b,)) = (Path(name).glob("*/scores.safetensors") for name in ("sum", "mean"))
+    ratio = load_tensors(b)[0]["retraining_prediction_change"] / load_tensors(a)[0]["retraining_prediction_change"]
+    assert float((ratio - 1).abs().max()) > 0.05
 
 
 @pytest.mark.parametrize("override", ["sample_info.steps=converged", "sample_info.time=continuous"])
@@ -77,31 +100,6 @@ def test_an_interrupted_reference_loses_one_stack_at_most(command, monkeypatch: 
         assert torch.equal(other[name][:, :14], values[:, :14])
         torch.testing.assert_close(other[name], values, rtol=1e-4, atol=0)  # single precision
     assert not list(Path("same").glob("*/part-*"))
-
-
-def test_interrupted_influence_functions_lose_one_part_at_most(command, monkeypatch: pytest.MonkeyPatch) -> None:
-    solve, parts = ConjugateGradients.solve, []
-
-    def counted(solver: ConjugateGradients, loss: SquaredLoss, weight_decay: float, gradients: Tensor) -> Tensor:
-        if len(parts) == interrupt_at:
-            raise KeyboardInterrupt
-        parts.append(len(gradients))
-        return solve(solver, loss, weight_decay, gradients)
-
-    def launched(directory: str) -> tuple[int, list[int]]:
-        parts.clear()
-        options = [*TINY, "sample_info.references=[influence]", "logger.mode=disabled", f"runs_dir={directory}"]
-        return command(VERB, *options).code, parts.copy()
-
-    monkeypatch.setattr(ConjugateGradients, "solve", counted)
-    interrupt_at = -1
-    assert launched("whole") == (0, [16, 4])
-    interrupt_at = 1
-    assert launched("interrupted") == (130, [16])
-    interrupt_at = -1
-    assert launched("interrupted") == (0, [4])
-    undisturbed, continued = (changes_by("influence", directory) for directory in ("whole", "interrupted"))
-    assert all(torch.equal(continued[name], values) for name, values in undisturbed.items())
 
 
 def changes_by(reference: str, directory: str) -> dict[str, Tensor]:

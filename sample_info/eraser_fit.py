@@ -1,0 +1,102 @@
+"""Which examples an eraser is fitted on: one that it has seen is still in the data when training leaves it out.
+
+QLEACE makes the class moments of what it is fitted on equal to the last digit. Those of a class without one example are
+then shifted away from it, and a network trained on them takes it for one of the other class.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from erasure import IdentityEraser
+from erasure.eraser import Eraser
+from erasure.source import LabelledImages
+
+EraserFit = Literal["disjoint", "refit", "scored"]
+
+_REFITS = 1e9  # n d³ up to which refitting without each of n examples of d numbers is a matter of minutes
+
+
+@dataclass(frozen=True)
+class Refitting:
+    """An eraser that is fitted again without each example.
+
+    Attributes:
+        eraser: its class.
+        options: of `from_moments`.
+        train: the training split before erasure.
+        scored: positions of the examples in it, [n].
+        held_out: before erasure.
+    """
+
+    eraser: type[Eraser]
+    options: Mapping[str, Any]
+    train: LabelledImages
+    scored: Tensor
+    held_out: LabelledImages
+
+    def without(self, i: int) -> tuple[Tensor, Tensor]:
+        """Scored examples and held-out ones, erased by an eraser that has seen all of the training split but i."""
+        kept = torch.arange(len(self.train)) != self.scored[i]
+        scored, fitted_on = self.train[self.scored], self.train[kept]
+        k = int(self.train.labels.max()) + 1
+        with _quiet():  # what there is to say of a fit was said of the one on everything
+            eraser = self.eraser.fit(fitted_on.images, fitted_on.labels, num_classes=k, **self.options)
+        return eraser(scored.images, scored.labels), eraser(self.held_out.images, self.held_out.labels)
+
+
+def resolved(
+    wanted: Literal["auto"] | EraserFit, eraser: type[Eraser], labels: Tensor, scored: Tensor, d: int, *, refits: bool
+) -> EraserFit | None:
+    """How the eraser is fitted; None for the control, which is fitted on nothing.
+
+    "auto" fits on the examples of the training split that are not scored where every class has as many of those, refits
+    without each where that takes minutes, and else fits on all.
+
+    Args:
+        wanted: the option.
+        eraser: its class.
+        labels: of the training split, [N].
+        scored: positions of the examples that are scored, [n].
+        d: numbers in an example.
+        refits: whether what else is computed can do without a kernel that all examples share.
+
+    Raises:
+        ValueError: nothing is left to fit on, or an eraser that cannot be refitted.
+    """
+    if issubclass(eraser, IdentityEraser):
+        return None
+    counts = labels.bincount()
+    own = labels[scored].bincount(minlength=len(counts))
+    refits = refits and not eraser.transductive
+    if wanted == "auto":
+        if bool((counts - own >= own.clamp(min=2)).all()):
+            return "disjoint"
+        return "refit" if refits and len(scored) * d**3 <= _REFITS else "scored"
+    if wanted == "disjoint" and bool((counts - own < 2).any()):
+        raise ValueError(
+            f"sample_info.eraser_fit=disjoint: scoring {len(scored)} of {len(labels)} training examples leaves a class "
+            "with fewer than two to fit the eraser on; lower sample_info.examples, or choose refit or scored"
+        )
+    if wanted == "refit" and not refits:
+        raise ValueError(
+            f"sample_info.eraser_fit=refit: {eraser.__name__} erases examples together, or references, summaries, "
+            "adversarial or sgd_batch_size need one kernel for all; choose disjoint or scored"
+        )
+    return wanted
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("erasure")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
