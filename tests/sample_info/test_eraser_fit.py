@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure import GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
+from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
 from erasure.cache import Cache
 from erasure.pipeline import erased_dataset
 from erasure.storage import load_tensors, read_json
@@ -109,7 +109,7 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
 
 
 def test_auto_takes_the_first_that_can_be() -> None:
-    def auto(scored: int, eraser=LeaceEraser, d: int = 64, refits: bool = True) -> str | None:
+    def auto(scored: int, eraser: type[Eraser] = LeaceEraser, d: int = 64, refits: bool = True) -> str | None:
         return resolved("auto", eraser, LABELS, torch.arange(scored // 2).repeat(2) + 12, d, refits=refits)
 
     scored = torch.cat([torch.arange(6), torch.arange(12, 18)])
