@@ -224,7 +224,16 @@ def test_the_module_itself_runs(tmp_path: Path) -> None:
 
 
 def test_an_edited_result_is_named_and_left_out_and_computed_again(command, capsys, caplog) -> None:
-    arguments = ["-m", "eraser=control,leace", "model=linear", *QUICK, "logger.mode=disabled"]
+    arguments = [
+        "-m",
+        "eraser=control,leace",
+        "model=linear",
+        "train=quick",
+        "train.max_epochs=2",
+        "mdl.num_chunks=2",
+        "seeds=[0]",
+        "logger.mode=disabled",
+    ]
     assert command(MDL, *arguments).code == 0
     (path,) = Path("runs").glob("mdl-digits-leace-*/result.json")
     whole = read_json(path)
