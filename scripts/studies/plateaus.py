@@ -55,7 +55,7 @@ def plateaus(result: Mapping[str, Any], curves: Curves) -> list[tuple[int, list[
         n = point["n"]
         steps = epoch_steps(n, settings)
         waits = [longest_wait(curves[n, seed], settings.min_improvement_bits) for seed in result["seeds"]]
-        left = [None if epochs is None else epochs * steps for epochs in point["plateau_epochs"]]
+        left = [None if epochs is None else epochs * steps for epochs in point.get("plateau_epochs", ())]
         lines.append((n, left, [wait * steps for wait in waits], [epochs * steps for epochs in point["epochs"]]))
     return lines
 
