@@ -29,8 +29,8 @@ def half_done(tmp_path: Path) -> Path:
     first, second, third, fourth, fifth, _ = runs_in(root)
     for run in (first, second, third, fourth, fifth):
         run.start("a: 1\n")
-    first.finish({})
-    second.finish({})
+    first.finish({"run_id": first.id})
+    second.finish({"run_id": second.id})
     third.fail(RuntimeError("the loss is not finite"))
     fourth.fail(SystemExit(143))
     (fifth.directory / "run.lock").write_text(json.dumps({"token": "x", "host": "node7", "pid": 12}))
@@ -47,7 +47,7 @@ def test_states_and_missing_runs_of_a_sweep(half_done: Path, capsys) -> None:
     assert "5 runs: 2 finished, 1 running, 1 failed, 1 interrupted" in capsys.readouterr().out
     for run in runs_in(half_done):
         run.start("")
-        run.finish({})
+        run.finish({"run_id": run.id})
     assert sweep(["status", str(half_done), "--", "python", "-m", "mdl", "-m", *OVERRIDES]) == 0
 
 
