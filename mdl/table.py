@@ -82,8 +82,8 @@ def _below(cell: Cell) -> str:
     return f"{where}, backfires" if cell.found.backfires else where
 
 
-def _gaps(cell: Cell) -> str:
-    certificate = cell.result["certificate"]["train"]
+def _gaps(cell: Cell, split: str = "train") -> str:
+    certificate = cell.result["certificate"][split]
     return f"{certificate['mean_gap']:.0e}, {certificate['covariance_gap']:.0e}"
 
 
@@ -108,7 +108,12 @@ _LINES: Sequence[tuple[str, str, Callable[[Cell], str]]] = (  # name, what it me
         lambda cell: describe_drop(cell.result),
     ),
     (PLATEAU, "trainings that the code rests on, and final ones", _plateaus),
-    ("gaps left", "between class means, and between class covariances, on the training split (relative)", _gaps),
+    (
+        "gaps left",
+        "between class means, and between class covariances, relative, on the training split: no promise goes further",
+        _gaps,
+    ),
+    ("on the test split", "the same, under the same map", lambda cell: _gaps(cell, "test")),
 )
 _CAPTION = ". ".join(f"{name}: {meaning}" for name, meaning, _ in _LINES) + f". {DIFFERENCES} {PLATEAU_CAPTION}"
 
@@ -161,9 +166,17 @@ def print_run(result: Mapping[str, Any]) -> None:
     for split, c in result["certificate"].items():
         output.print(
             f"certificate   {split}: mean gap {c['mean_gap']:.1e}, covariance gap {c['covariance_gap']:.1e}, "
-            f"edit {c['edit_size']:.1%} of the variance, {c['out_of_range']:.1%} of values out of range",
+            f"edit {c['edit_size']:.1%} of the variance, {c['out_of_range']:.1%} of values out of range"
+            f"{_predictions(c)}",
             highlight=False,
         )
+
+
+def _predictions(certificate: Mapping[str, Any]) -> str:
+    """R² of the best prediction of each degree, by chance in brackets; of older results nothing."""
+    found = {name: certificate.get(f"{name}_r2") for name in ("linear", "quadratic")}
+    shown = [f"{name} {r2:.1%} ({certificate[f'{name}_chance']:.1%})" for name, r2 in found.items() if r2 is not None]
+    return f"; of the labels predicted (by chance): {', '.join(shown)}" if shown else ""
 
 
 def write_tables(grids: Mapping[str, Grid], directory: Path) -> list[Path]:
