@@ -173,3 +173,17 @@ def test_bad_input_is_refused(digits) -> None:
 def test_the_control_changes_nothing(digits) -> None:
     x, z = digits
     assert torch.equal(IdentityEraser.fit(x, z)(x), x)
+
+
+def test_class_means_that_nearly_coincide_are_erased_as_well() -> None:
+    """The tolerance is relative to the largest difference of means: 1e-11 deviations are no rounding here."""
+    same = torch.randn(400, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = torch.cat([same, same + 1e-11 * torch.arange(6.0)])
+    z = torch.arange(2).repeat_interleave(400)
+    erased = LeaceEraser.fit(x, z)(x)
+
+    def gap(x: torch.Tensor) -> float:
+        return float((x[:400] - x[400:]).mean(0).norm())
+
+    assert gap(x) > 1e-11
+    assert gap(erased) < 1e-14

@@ -64,6 +64,7 @@ def test_integer_images_and_image_shapes_are_accepted() -> None:
         (torch.ones(4, 5), torch.tensor([0, 1, 3, 1]), "label 3 is out of range: labels run from 0 to 2"),
         (torch.ones(4, 5), torch.tensor([0, 1, -1, 1]), "label -1 is out of range"),
         (torch.ones(4, 6), torch.tensor([0, 1, 2, 1]), r"shape \(4, 6\): expected \[n, ...\] with 5 values"),
+        (torch.ones(5), torch.tensor([0, 1, 2, 1, 0]), r"shape \(5,\): expected \[n, ...\] with 5 values"),
         (torch.ones(4, 5), torch.tensor([0, 1, 2]), r"expected one label per example, \[4\]"),
         (torch.ones(4, 5), torch.tensor([0.0, 1, 2, 1]), "labels are integers"),
         (torch.full((4, 5), torch.nan), torch.tensor([0, 1, 2, 1]), "class 0 holds values that are not finite"),
@@ -84,3 +85,8 @@ def test_one_class_or_classes_without_examples_are_refused() -> None:
         ClassMoments.fit(x, z, num_classes=4).require_examples()
     with pytest.raises(ValueError, match="cannot merge moments of 2 classes in 5 dimensions"):
         ClassMoments(5, 3).merge(ClassMoments(5, 2))
+
+
+def test_one_number_per_example_still_needs_a_dimension_of_its_own() -> None:
+    with pytest.raises(ValueError, match=r"shape \(4,\): expected \[n, ...\] with 1 values"):
+        ClassMoments(1, 2).update(torch.ones(4), torch.tensor([0, 1, 0, 1]))

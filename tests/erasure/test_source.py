@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasure.datasets.digits import Digits
+from erasure.pipeline import positions
 from erasure.source import LabelledImages, RawImages, splits, stratified_split
 
 
@@ -65,3 +66,20 @@ def test_labels_that_no_class_has_are_refused(digits_source: Digits) -> None:
 def test_identity_holds_what_determines_the_numbers(digits_source: Digits) -> None:
     assert digits_source.identity()["content"] == digits_source.content()
     assert dataclasses.replace(digits_source, split_seed=1).identity() != digits_source.identity()
+
+
+def test_what_is_left_over_goes_to_the_largest_remainders() -> None:
+    z = torch.tensor([0] * 7 + [1] * 3)
+    for size, expected in ((1, [1, 0]), (2, [1, 1]), (4, [3, 1]), (6, [4, 2])):
+        held = stratified_split(z, size, 0)[1]
+        assert [int((z[held] == j).sum()) for j in (0, 1)] == expected
+
+
+def test_splits_never_move(digits_source: Digits) -> None:
+    """Results are compared over years; these images were drawn in 2026."""
+    where = positions(digits_source, digits_source.load())
+    assert {name: part[:6].tolist() for name, part in where.items()} == {
+        "train": [0, 3, 4, 5, 7, 8],
+        "validation": [15, 36, 52, 55, 64, 72],
+        "test": [1, 2, 6, 10, 13, 16],
+    }
