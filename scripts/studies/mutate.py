@@ -6,8 +6,9 @@
 The modules' changes are drawn by a seed (`mutations.py`). Each is made in a copy of the tree, by a process that is
 forked from one that has imported torch and pytest; the tests of the module's own name and those that import it run,
 cheap ones first, until one fails. What survives is a hole in the tests, or changes no behaviour: then
-`equivalent_mutants.toml` beside this file says why. A change that runs for ever counts as killed. Interrupted, the
-command goes on where it was; it ends with 1 where less than --goal of what is not equivalent was killed.
+`equivalent_mutants.toml` beside this file says why. A change that runs for ever counts as killed. Called again with the
+same directory, the command tries only what is new and what survived tests that have changed since. It ends with 1 where
+less than --goal of what is not equivalent was killed.
 """
 
 import argparse
@@ -46,14 +47,13 @@ IMPORTED = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one change; `tests` and `source` say of what, so that it is not used for anything else."""
+    """What came of one change; `tests` are those of the module, as a checksum."""
 
     module: str
     key: str
     outcome: str
     by: str
     seconds: float
-    source: str
     tests: str
 
 
@@ -98,17 +98,16 @@ class Study:
         self.nearest = {module: nearest_tests(options.root, module)[: options.files] for module in _modules(options)}
 
     def outcomes(self) -> list[Outcome]:
-        """Of every change; those of an earlier call where neither the source nor, if it survived, its tests changed."""
-        earlier = (
-            [Outcome(**json.loads(line)) for line in self.log.read_text().splitlines()] if self.log.exists() else []
-        )
-        known = {(each.source, each.tests): each for each in earlier}
-        killed = {each.source: each for each in earlier if each.outcome != SURVIVED}
+        """Of every change; what was killed before stays so, what survived is tried again where its tests changed."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        earlier = {(each.module, each.key): each for each in (Outcome(**json.loads(line)) for line in lines)}
         found, wanted = [], []
         for module, change in self._drawn():
-            source = _digest(module, change.source)
-            outcome = known.get((source, self._tests_of(module))) or killed.get(source)
-            found.append(outcome) if outcome else wanted.append((module, change))
+            outcome = earlier.get((module, change.key))
+            if outcome and (outcome.outcome != SURVIVED or outcome.tests == self._tests_of(module)):
+                found.append(outcome)
+            else:
+                wanted.append((module, change))
         return found + list(self._try(wanted))
 
     def _drawn(self) -> Iterator[tuple[str, Mutation]]:
@@ -132,8 +131,8 @@ class Study:
         started = time.monotonic()
         for done, future in enumerate(as_completed(trials), 1):
             (module, change), tried = trials[future], future.result()
-            source, tests = _digest(module, change.source), self._tests_of(module)
-            result = Outcome(module, change.key, tried.outcome, tried.by, round(tried.seconds, 1), source, tests)
+            seconds, tests = round(tried.seconds, 1), self._tests_of(module)
+            result = Outcome(module, change.key, tried.outcome, tried.by, seconds, tests)
             with self.log.open("a") as log:
                 log.write(json.dumps(asdict(result)) + "\n")
             left = (time.monotonic() - started) / done * (len(trials) - done) / 60
@@ -142,16 +141,18 @@ class Study:
 
     def _undisturbed(self, files: Iterable[str]) -> dict[str, dict[str, float]]:
         """CPU seconds of every test that passes without any change within the budget of its file."""
-        trials = {
-            self.pool.submit(try_tests, Trial((name,), 2 * self.options.budget_s)): name for name in sorted(files)
-        }
-        costs: dict[str, dict[str, float]] = {}
+        kept = self.options.results / "tests.json"
+        costs: dict[str, dict[str, float]] = json.loads(kept.read_text()) if kept.exists() else {}
+        keys = {name: f"{name} {_digest((self.options.root / name).read_text())}" for name in files}
+        limit, wanted = 2 * self.options.budget_s, [name for name, key in sorted(keys.items()) if key not in costs]
+        trials = {self.pool.submit(try_tests, Trial((name,), limit)): name for name in wanted}
         for done, future in enumerate(as_completed(trials), 1):
             name, tried = trials[future], future.result()
-            costs[name] = dict(tried.passed)
+            costs[keys[name]] = dict(tried.passed)
+            kept.write_text(json.dumps(costs))
             note = f", fails without a change: {tried.by}" if tried.by else ""
             print(f"tests {done}/{len(trials)}: {len(tried.passed)} in {name}{note}", flush=True)
-        return costs
+        return {name: costs[key] for name, key in keys.items()}
 
     def _affordable(self, module: str, costs: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """The nearest tests whose CPU times fit the budget, of each file the cheap ones first."""

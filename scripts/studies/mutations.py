@@ -2,8 +2,9 @@
 
 import ast
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
@@ -34,7 +35,7 @@ class Mutation:
 
     @property
     def key(self) -> str:
-        """What it does, whatever the line's number."""
+        """What it does, whatever the line's number; a function's second line of the same text says so."""
         return f"{self.where}: {self.before} => {self.after}"
 
     def chance(self, seed: int) -> float:
@@ -43,7 +44,7 @@ class Mutation:
         return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def mutations(source: str) -> list[Mutation]:
+def mutations(source: str) -> Iterator[Mutation]:
     """All changes to a module's source, in its order; messages, annotations and decorators are left alone."""
     encoded = source.encode()
     starts = [0]
@@ -59,7 +60,10 @@ def mutations(source: str) -> list[Mutation]:
             before = _one_line(encoded[first:last])
             after = _one_line(encoded[first:start] + text.encode() + encoded[end:last])
             found.setdefault(f"{where}:{node.lineno}:{after}", Mutation(where, before, after, changed.decode()))
-    return list(found.values())
+    alike: Counter[str] = Counter()
+    for change in found.values():
+        alike[change.key] += 1
+        yield change if alike[change.key] == 1 else replace(change, where=f"{change.where} ({alike[change.key]})")
 
 
 def _one_line(code: bytes) -> str:
