@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from erasure.source import Source
-from erasure.storage import DiskFullError
+from erasure.store.storage import DiskFullError
 
 _SILENCE_S = 60.0  # a server that sends nothing for this long is taken to be gone
 

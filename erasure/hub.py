@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 from erasure.fetch import FetchError
-from erasure.lease import Lease
 from erasure.source import MissingDataError
-from erasure.storage import file_checksum, remove, write_text
+from erasure.store.lease import Lease
+from erasure.store.storage import file_checksum, remove, write_text
 
 SUMS = "SHA256SUMS"  # in the format of `sha256sum`, written after the last file has come
 

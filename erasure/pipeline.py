@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure.cache import Cache, Entry
 from erasure.certificate import Certificate, certify, require_erased, require_precision
 from erasure.classes import ClassSubset
 from erasure.code_identity import code_identity
@@ -17,7 +16,8 @@ from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 from erasure.normalize import Scaling
 from erasure.source import LabelledImages, RawImages, Source, splits
-from erasure.storage import digest, fingerprint
+from erasure.store.cache import Cache, Entry
+from erasure.store.storage import digest, fingerprint
 
 log = logging.getLogger(__name__)
 

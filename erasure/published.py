@@ -10,7 +10,7 @@ from torchvision.datasets.utils import check_integrity
 
 from erasure.fetch import command, fetching
 from erasure.source import MissingDataError, RawImages, Source
-from erasure.storage import fingerprint
+from erasure.store.storage import fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,19 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from conf import cli
+from harness.compare import Spread, arrange, by_setting
+from harness.drawn import drawn_once
+from harness.job import Job, carry_out
+from harness.logger import LoggerSettings
+from harness.run import read_result
 from mdl.chunks import ChunkSettings
 from mdl.prequential import AXES, prequential
-from train.compare import Spread, arrange, by_setting
-from train.drawn import drawn_once
-from train.job import Job, carry_out, load
-from train.logger import LoggerSettings
-from train.run import read_result
+from train.bench import load, training_job
 from train.settings import TrainSettings
 
 
 def _job(config: Mapping[str, Any]) -> Job:
     ChunkSettings(**config["mdl"])  # refuses what it does not like before anything is loaded
-    return Job.from_config("mdl", config)
+    return training_job("mdl", config)
 
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     if len(results) == 1:
         (only,) = results
         print_run(only)
-        control = Job.from_config("mdl", only["config"]).control()
+        control = training_job("mdl", only["config"]).control()
         if control.result is None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only["run_id"]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from train.compare import Difference
-from train.loss_curves import LossCurve, crossing, crossing_epoch
+from harness.compare import Difference
+from harness.loss_curves import LossCurve, crossing, crossing_epoch
 
 Result = Mapping[str, Any]
 Curves = Mapping[int, LossCurve]

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from harness.compare import Grid
+from harness.style import STYLE, chance_line, colour, shared_legend, wrapped
 from mdl.table import MEASURES
-from train.compare import Grid
 from train.early_stopping import stuck
-from train.style import STYLE, chance_line, colour, shared_legend, wrapped
 
 
 def draw(grid: Grid, path: Path) -> Path:

@@ -1,24 +1,25 @@
 """The main job: train afresh on growing prefixes of the data, and add up what the labels cost in bits."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from erasure.progress import Display
+from harness.example_bits import save_test_bits
+from harness.logger import Logger, log_loss_curves
+from harness.loss_curves import sharp_drops
+from harness.run import Run
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import online_code_bits, paper_units
 from mdl.powerlaw import fit_power_law
+from train.bench import Bench
 from train.early_stopping import endings
 from train.engine import Engine
-from train.example_bits import save_test_bits
-from train.job import Bench
-from train.logger import Logger, log_loss_curves
-from train.loss_curves import sharp_drops
 from train.order import epoch_steps
 from train.randomness import permutation
-from train.run import Run
 from train.settings import TrainSettings
 from train.training import EpochReport
 
@@ -37,7 +38,7 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
     chunks = ChunkSettings(**bench.job.config["mdl"])
     sizes = chunk_sizes(total, chunks)
     orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
-    work = Work(sizes, bench.job.settings)
+    work = Work(sizes, bench.settings)
     parts = {}
     with Display(run.id) as display:
         engine = Engine(bench, run)
@@ -61,7 +62,7 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
     run.save_curves(row for part in parts for row in part["losses"])
     result = summarise(bench, sizes, parts)
     _log_summary(logger, parts[-1]["losses"], result)
-    return result
+    return result | {"timing": {"stacking": asdict(engine.stacking)}}
 
 
 def train_size(
@@ -72,7 +73,7 @@ def train_size(
     Returns:
         JSON-like: "point", one list entry per seed, and "losses", rows of curves.csv.
     """
-    train, test, settings = bench.data["train"], bench.data["test"], bench.job.settings
+    train, test, settings = bench.data["train"], bench.data["test"], bench.settings
     batch = settings.eval_batch_size
     fitted = engine.fit(known, show)
     everything = torch.arange(len(test), device=known.device)

@@ -12,9 +12,8 @@ from rich import box
 from rich.table import Table
 
 from erasure.progress import console
-from erasure.storage import write_text
-from mdl.backfire import Backfire, backfire
-from train.compare import (
+from erasure.store.storage import write_text
+from harness.compare import (
     DIFFERENCES,
     PLATEAU,
     PLATEAU_CAPTION,
@@ -26,9 +25,10 @@ from train.compare import (
     differences,
     paired_difference,
 )
+from harness.example_bits import final_difference, known_bits, loss_error
+from harness.loss_curves import DROP_WINDOW_EPOCHS, curves_of, describe_drop, recorded_drop
+from mdl.backfire import Backfire, backfire
 from train.early_stopping import stuck
-from train.example_bits import final_difference, known_bits, loss_error
-from train.loss_curves import DROP_WINDOW_EPOCHS, curves_of, describe_drop, recorded_drop
 
 MEASURES: Mapping[str, Measure] = {
     "code": lambda result, control: paired_difference(*(r["mdl"]["bits_per_sample"] for r in (result, control))),

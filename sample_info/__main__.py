@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from conf import cli
+from harness.compare import Spread, arrange
+from harness.job import Job, carry_out
+from harness.logger import LoggerSettings
+from harness.run import read_result
 from sample_info.load import load
 from sample_info.problem import restricted
 from sample_info.references import require_known
@@ -13,10 +17,6 @@ from sample_info.scoring import score
 from sample_info.settings import SampleInfoSettings
 from sample_info.summary_options import summary_model
 from sample_info.trained_weights import checksum_of
-from train.compare import Spread, arrange
-from train.job import Job, carry_out
-from train.logger import LoggerSettings
-from train.run import read_result
 
 AXES = {"information/*": "seed"}
 

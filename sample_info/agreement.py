@@ -16,11 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from erasure.storage import digest, fingerprint
+from erasure.store.storage import digest, fingerprint
+from harness.compare import Grid, Result
+from harness.style import STYLE
 from sample_info.comparison import pearson
 from sample_info.run_scores import RunScores, ScoresOf
-from train.compare import Grid, Result
-from train.style import STYLE
 
 MAX_RUNS, MAX_MATRICES = 30, 12  # that are shown: runs in a matrix, matrices
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from torch import Tensor
 
+from harness.style import STYLE
 from sample_info.problem import Examples
-from train.style import STYLE
 
 NAMES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
 _ENDS = 10  # images shown at either end

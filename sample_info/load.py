@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from conf.schema import Target
-from erasure.cache import Cache
 from erasure.eraser import Eraser
 from erasure.pipeline import positions, whole_images
 from erasure.source import LabelledImages, stratified_split
+from erasure.store.cache import Cache
+from harness.job import CONTROL, Job, erased
 from sample_info.adversarial import adversaries
 from sample_info.eraser_fit import Refitting, resolved
 from sample_info.groups import Groups, capped, groups_of
@@ -21,7 +22,6 @@ from sample_info.problem import Examples
 from sample_info.settings import SampleInfoSettings
 from sample_info.trained_weights import TrainedWeights
 from train.data import to_device
-from train.job import CONTROL, Job, erased
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from harness.compare import Grid
+from harness.style import STYLE, colour
 from sample_info.comparison import spearman
 from sample_info.run_scores import ScoresOf
-from train.compare import Grid
-from train.style import STYLE, colour
 
 
 @dataclass(frozen=True)

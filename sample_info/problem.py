@@ -11,6 +11,7 @@ from torch import Tensor
 from conf.schema import Target
 from erasure.classes import ClassSubset
 from erasure.pipeline import ErasedDataset
+from harness.job import Job
 from models.classifier import Classifier, count_parameters
 from models.layers import Linear
 from sample_info.descent import GradientDescent
@@ -19,7 +20,6 @@ from sample_info.groups import Groups
 from sample_info.linearized_descent import LinearizedDescent
 from sample_info.settings import SampleInfoSettings
 from sample_info.trained_weights import TrainedWeights
-from train.job import Job
 from train.randomness import generator
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure.storage import save_tensors, write_text
+from erasure.store.storage import save_tensors, write_text
+from harness.logger import Logger
 from sample_info.comparison import auroc, pearson
 from sample_info.figure import draw_run
 from sample_info.problem import Examples
 from sample_info.scores import Changes, bits
 from sample_info.summaries import Summaries
 from sample_info.summary_records import log_summaries, summaries_result
-from train.logger import Logger
 
 
 @dataclass(frozen=True)

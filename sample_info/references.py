@@ -6,6 +6,7 @@ They train or differentiate the network itself, not its linearisation, from the 
 import logging
 from collections.abc import Callable, Mapping
 
+from harness.run import Run
 from sample_info.influence import influence
 from sample_info.jacobian import network_outputs
 from sample_info.leave_one_out import LeaveOneOut, examples_to_leave_out
@@ -13,7 +14,6 @@ from sample_info.ntk import ntk
 from sample_info.problem import Problem
 from sample_info.retraining import retrained_stacks
 from sample_info.scores import Changes
-from train.run import Run
 
 log = logging.getLogger(__name__)
 

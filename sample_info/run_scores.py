@@ -6,8 +6,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from erasure.storage import DamagedFileError, load_tensors
-from train.compare import Result
+from erasure.store.storage import DamagedFileError, load_tensors
+from harness.compare import Result
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from erasure.storage import DamagedFileError, load_tensors, save_tensors
+from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
+from harness.logger import Logger
+from harness.run import Run
 from models.classifier import count_parameters
 from sample_info.comparison import agreements_of
 from sample_info.dynamics import LinearizedDynamics
@@ -25,8 +27,6 @@ from sample_info.settings import SampleInfoSettings
 from sample_info.sgd import at_minimum, sgd_information
 from sample_info.subsets import Subsets
 from sample_info.summaries import part_of, require_possible, try_summaries
-from train.logger import Logger
-from train.run import Run
 
 log = logging.getLogger(__name__)
 

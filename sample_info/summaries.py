@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from conf.schema import Target
+from harness.run import Run
 from models.classifier import Classifier
 from sample_info.problem import Examples, Problem, initial_weights
 from sample_info.subset_training import train_on_each
 from sample_info.subsets import Subsets
 from sample_info.summarize import bottom, bottom_iterative, kept, random, top
 from sample_info.summary_options import summary_model
-from train.run import Run
 
 Show = Callable[[float, str], None]  # the share that is done, and what is being done
 

@@ -8,8 +8,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from train.compare import Spread
-from train.style import STYLE, shared_legend
+from harness.compare import Spread
+from harness.style import STYLE, shared_legend
 
 ORDER_COLOURS = {"bottom": "#56B4E9", "bottom_iterative": "#0072B2", "top": "#D55E00", "random": "#4d4d4d"}
 _MARKERS = {"bottom": "o", "bottom_iterative": "s", "top": "^", "random": "x"}

@@ -5,13 +5,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from harness.compare import Spread
+from harness.logger import Logger
 from sample_info.figure import title_of
 from sample_info.problem import Examples
 from sample_info.summaries import Summaries
 from sample_info.summary_figure import Panel, draw_summaries
 from sample_info.summary_options import SummaryOptions
-from train.compare import Spread
-from train.logger import Logger
 
 
 def summaries_result(options: SummaryOptions, found: Sequence[Summaries]) -> dict[str, Any] | None:

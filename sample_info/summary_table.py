@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.compare import Grid, Spread
 from sample_info.summary_figure import draw_summaries
 from sample_info.summary_records import network_of, panel, spreads
 from sample_info.table import Result, Section
-from train.compare import Grid, Spread
 
 _CAPTION = (
     "Test accuracy (%) after a fraction of the training examples is removed in order of F-SI: mean over seeds (± "

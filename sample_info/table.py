@@ -10,10 +10,10 @@ from rich import box
 from rich.table import Table
 
 from erasure.progress import console
-from erasure.storage import write_text
+from erasure.store.storage import write_text
+from harness.compare import Grid, Spread
 from sample_info.agreement import Agreement
 from sample_info.movement import Movement
-from train.compare import Grid, Spread
 
 Result = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.storage import DamagedFileError, checksum, load_tensors
+from erasure.store.storage import DamagedFileError, checksum, load_tensors
 from models.classifier import Classifier
 from train.whole import WEIGHTS
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from erasure.cache import Cache, CachedFile
 from erasure.progress import console
-from erasure.storage import remove
+from erasure.store.cache import Cache, CachedFile
+from erasure.store.storage import remove
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

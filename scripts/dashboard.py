@@ -21,12 +21,12 @@ import wandb_workspaces.reports.v2.interface as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from erasure.storage import write_text
+from erasure.store.storage import write_text
+from harness.compare import Grid, Spread, by_setting
+from harness.compare import differences as compare
 from mdl.backfire import backfire
 from mdl.table import MEASURES
 from scripts.report.read import read_runs
-from train.compare import Grid, Spread, by_setting
-from train.compare import differences as compare
 
 Results = Sequence[Mapping[str, Any]]
 

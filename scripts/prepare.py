@@ -14,11 +14,11 @@ from conf.compose import composed
 from conf.errors import explain
 from conf.groups import choices
 from conf.schema import Target
-from erasure.cache import Cache
 from erasure.fetch import FetchError
 from erasure.pipeline import raw_images, raw_key
 from erasure.progress import console
 from erasure.source import MissingDataError, RawImages, Source, splits
+from erasure.store.cache import Cache
 from scripts.cache import size
 from train.__main__ import VERB as TRAIN
 

@@ -19,10 +19,10 @@ from conf.cli import BAD_CONFIG
 from conf.compose import composed
 from conf.errors import explain
 from conf.schema import Target
-from erasure.cache import Cache
 from erasure.eraser import Eraser
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.source import Source
+from erasure.store.cache import Cache
 from mdl.__main__ import VERB
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random")

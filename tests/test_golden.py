@@ -1,6 +1,6 @@
 """A tiny run whose numbers a refactoring must reproduce.
 
-Where a change moves them on purpose, raise `train.run.RESULTS_VERSION` (so that no result of the old code
+Where a change moves them on purpose, raise `harness.run.RESULTS_VERSION` (so that no result of the old code
 is taken for one of the new) and put the new numbers here.
 """
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from erasure.storage import read_json
+from erasure.store.storage import read_json
+from harness.run import RESULTS_VERSION
 from mdl.__main__ import VERB as MDL
-from train.run import RESULTS_VERSION
 
 GOLDEN_VERSION = 2
 BITS_PER_SAMPLE = {"control": [0.7607, 0.6862], "leace": [3.2219, 3.1802]}

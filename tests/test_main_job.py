@@ -12,7 +12,7 @@ from PIL import Image
 
 from conf import cli
 from conf.sweep import Sweep
-from erasure.storage import read_json
+from erasure.store.storage import read_json
 from mdl.__main__ import VERB as MDL
 from tests.conftest import REPOSITORY
 from tests.wandb_file import only_run

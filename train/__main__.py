@@ -6,21 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from conf import cli
-from train.compare import Spread, arrange, by_setting
-from train.drawn import drawn_once
-from train.job import Job, carry_out, load
-from train.logger import LoggerSettings
-from train.run import read_result
+from harness.compare import Spread, arrange, by_setting
+from harness.drawn import drawn_once
+from harness.job import carry_out
+from harness.logger import LoggerSettings
+from harness.run import read_result
+from train.bench import load, training_job
 from train.settings import TrainSettings
 from train.whole import AXES, train_on_everything
 
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
-    return carry_out(Job.from_config("train", config), load, train_on_everything, axes=AXES, group=group)
+    return carry_out(training_job("train", config), load, train_on_everything, axes=AXES, group=group)
 
 
 def directory(config: Mapping[str, Any]) -> Path:
-    return Job.from_config("train", config).run().directory
+    return training_job("train", config).run().directory
 
 
 def headline(result: Mapping[str, Any]) -> str:

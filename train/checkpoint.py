@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from erasure.storage import DamagedFileError, load_tensors, remove, save_tensors
-from train.interruption import Interruption
+from erasure.store.storage import DamagedFileError, load_tensors, remove, save_tensors
+from harness.interruption import Interruption
 
 log = logging.getLogger(__name__)
 

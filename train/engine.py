@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 from torch import Tensor
 
+from harness.run import Run
+from train.bench import Bench
 from train.checkpoint import Checkpoints
 from train.fit import Fit, fit
-from train.job import Bench
 from train.memory import keep_freed_memory
-from train.run import Run
 from train.stacking import STACKING, Stacking, choose
 from train.training import EpochReport
 
@@ -31,19 +31,19 @@ class Engine:
     def __init__(self, bench: Bench, run: Run) -> None:
         keep_freed_memory()
         self._bench = bench
-        self._checkpoints = Checkpoints(run.directory, bench.job.settings.checkpoint_every_s, run.require_lease)
+        self._checkpoints = Checkpoints(run.directory, bench.settings.checkpoint_every_s, run.require_lease)
         kept = run.part(STACKING)
         if kept is not None:
             self.stacking = Stacking(**kept)
             return
-        self.stacking = choose(bench.ensemble, len(bench.seeds), bench.data["train"], bench.job.settings)
+        self.stacking = choose(bench.ensemble, len(bench.seeds), bench.data["train"], bench.settings)
         run.save_part(STACKING, asdict(self.stacking))
         if len(bench.seeds) > 1:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 
     def fit(self, subsets: Tensor, report: Callable[[EpochReport], None]) -> Fit:
         """Train every seed on its subset [S, n] of the training split; see `train.fit.fit`."""
-        data, settings = self._bench.data, self._bench.job.settings
+        data, settings = self._bench.data, self._bench.settings
         return fit(
             self._bench.ensemble,
             self._bench.seeds,

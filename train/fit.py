@@ -12,11 +12,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from harness.interruption import InterruptedThreadError, Interruption, interruptible
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
 from train.early_stopping import MemberCurve
 from train.ensemble import Ensemble, Fetch, Weights
-from train.interruption import InterruptedThreadError, Interruption, interruptible
 from train.memory import advice
 from train.settings import TrainSettings
 from train.threads import in_threads

@@ -14,12 +14,12 @@ from rich import box
 from rich.table import Table
 
 from erasure.progress import console
-from erasure.storage import write_text
-from train.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, Grid, Spread, differences
+from erasure.store.storage import write_text
+from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, Grid, Spread, differences
+from harness.example_bits import final_difference
+from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
+from harness.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
 from train.early_stopping import stuck
-from train.example_bits import final_difference
-from train.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
-from train.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
 
 _COLUMNS = {
     "test loss": "loss_bits",

@@ -1,21 +1,22 @@
 """One training on the whole training split: loss curves and final losses."""
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from erasure.progress import Display
-from erasure.storage import save_tensors
+from erasure.store.storage import save_tensors
+from harness.example_bits import save_test_bits
+from harness.logger import Logger, log_loss_curves
+from harness.loss_curves import sharp_drops
+from harness.run import Run
+from train.bench import Bench
 from train.data import label_entropy_bits
 from train.early_stopping import endings
 from train.engine import Engine
-from train.example_bits import save_test_bits
 from train.fit import Fit
-from train.job import Bench
-from train.logger import Logger, log_loss_curves
-from train.loss_curves import sharp_drops
 from train.randomness import permutation
-from train.run import Run
 from train.training import EpochReport
 
 AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
@@ -34,7 +35,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
         "label_entropy_bits", the best a constant predictor can do on the training split;
         "epochs", "ended" and more per seed, see `endings`; "sharp_drop", see `sharp_drops`.
     """
-    train, settings = bench.data["train"], bench.job.settings
+    train, settings = bench.data["train"], bench.settings
     total = len(train)
     orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
     with Display(run.id) as display:
@@ -61,11 +62,12 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
         "label_entropy_bits": label_entropy_bits(train.labels),
         **endings(fitted.curves),
         "sharp_drop": sharp_drops([(curve.epoch, curve.validation_loss_bits) for curve in fitted.curves]),
+        "timing": {"stacking": asdict(engine.stacking)},
     }
 
 
 def _final_losses(bench: Bench, fitted: Fit) -> dict[str, list[float]]:
-    train, test, batch = bench.data["train"], bench.data["test"], bench.job.settings.eval_batch_size
+    train, test, batch = bench.data["train"], bench.data["test"], bench.settings.eval_batch_size
     everything = torch.arange(len(train), device=bench.job.device)
     test_bits, accuracy = fitted.score(test.plain, torch.arange(len(test), device=bench.job.device), batch)
     best_bits, _ = fitted.score(train.plain, everything, batch)

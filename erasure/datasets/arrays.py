@@ -11,7 +11,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from erasure.source import LabelledImages, RawImages, Source
-from erasure.storage import file_checksum
+from erasure.store.storage import file_checksum
 
 _SUFFIXES = (".npz", ".safetensors")
 _LEAST = 1e-75  # erasers multiply covariances, fourth powers

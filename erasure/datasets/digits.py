@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from erasure.source import LabelledImages, RawImages, Source
-from erasure.storage import digest
+from erasure.store.storage import digest
 
 _CONTENT = "de7a4538ded4d70bbedfad21b907dbfb"  # checksum of the images, as every release so far embeds them
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from erasure import decode, hub
 from erasure.fetch import command, fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
-from erasure.storage import fingerprint
+from erasure.store.storage import fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)

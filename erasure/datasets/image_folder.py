@@ -9,7 +9,7 @@ import torch
 
 from erasure import decode
 from erasure.source import LabelledImages, RawImages, Source
-from erasure.storage import file_checksum
+from erasure.store.storage import file_checksum
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}
 _HELD_OUT = ("test", "val", "valid", "validation")

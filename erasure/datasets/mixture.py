@@ -11,7 +11,7 @@ from torchvision.transforms.v2 import functional as F
 
 from conf.schema import Target, check_target
 from erasure.source import LabelledImages, RawImages, Source, stratified_split
-from erasure.storage import fingerprint
+from erasure.store.storage import fingerprint
 
 _SAMPLE_SEED = 0  # of `images_per_part`: which images there are is no question of splits
 

@@ -140,8 +140,8 @@ class _Array(BaseSubmititLauncher):
 
 def _done(run: Path) -> dict[str, Any] | None:
     """The outcome of a run that needs no job: it has finished, or another process is at it."""
-    from erasure.lease import file_system_time
-    from train.state import state_of
+    from erasure.store.lease import file_system_time
+    from harness.state import state_of
 
     if not run.parent.is_dir():
         return None

@@ -14,7 +14,7 @@ _GOING_ON = ("RUNNING", "SUSPENDED")  # states of a job that nobody has cancelle
 def requeue_on_signals() -> None:
     """Let SIGUSR1, and SIGTERM unless SLURM is ending the job itself, do what submitit does on SIGUSR2 alone.
 
-    While networks are trained, `train.interruption` stands in front: it saves the training's state first.
+    While networks are trained, `harness.interruption` stands in front: it saves the training's state first.
     """
     from submitit.core.job_environment import JobEnvironment
 

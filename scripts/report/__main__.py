@@ -12,6 +12,7 @@ from pathlib import Path
 
 from conf.errors import explain
 from erasure.progress import Display
+from harness.style import colour
 from scripts.report.drawing import draw_figures
 from scripts.report.figures import block_drawings
 from scripts.report.grids import draw_grids
@@ -22,7 +23,6 @@ from scripts.report.information_sheets import sheets
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
 from scripts.report.tables import tables_of, write_tables
-from train.style import colour
 
 NOTHING_BUILT = 1
 

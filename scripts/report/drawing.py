@@ -7,8 +7,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from erasure.storage import replacing
-from train.style import STYLE
+from erasure.store.storage import replacing
+from harness.style import STYLE
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
 _SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins

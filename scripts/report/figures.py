@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from conf.groups import keys as read_keys
+from harness.labels import labels
+from harness.loss_curves import LossCurve
+from harness.style import chance_line, epoch_axis, shared_legend, wrapped
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.groups import Block, Cell, Row
 from scripts.report.read import KNOWN
-from train.labels import labels
-from train.loss_curves import LossCurve
-from train.style import chance_line, epoch_axis, shared_legend, wrapped
 
 MAX_ROWS = 24  # models in an overview
 MAX_FIGURES = 8  # of one kind; a figure takes a second

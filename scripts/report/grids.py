@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from conf.schema import ConfigError, Target
-from erasure.cache import Cache
 from erasure.eraser import Eraser
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.source import Source
+from erasure.store.cache import Cache
 from scripts.report.groups import eraser_order
 from scripts.show_erasers import draw, require_images
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from erasure.storage import DamagedFileError
+from erasure.store.storage import DamagedFileError
+from harness.compare import Array, Difference, Result, Spread, holm, paired_difference
+from harness.example_bits import error_over_examples, read_test_bits
+from harness.job import HOW
+from harness.labels import labels, setting, written_setting
+from harness.loss_curves import LossCurve
+from harness.style import ERASER_COLOURS
 from mdl.backfire import Backfire, backfire
 from scripts.report.check import ENDINGS, INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
-from train.compare import Array, Difference, Result, Spread, holm, paired_difference
 from train.early_stopping import stuck
-from train.example_bits import error_over_examples, read_test_bits
-from train.job import HOW
-from train.labels import labels, setting, written_setting
-from train.loss_curves import LossCurve
-from train.style import ERASER_COLOURS
 
 _ELSEWHERE = {"dataset": ("root", "gradient_weights"), **HOW}  # options that make no other row, nor do a part's
 

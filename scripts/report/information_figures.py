@@ -5,14 +5,14 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from erasure.storage import replacing
+from erasure.store.storage import replacing
+from harness.compare import Result
 from sample_info.agreement import agreement_figure
 from sample_info.movement import movement_figure
 from sample_info.summary_figure import summaries_figure
 from sample_info.summary_records import panel
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.information import Information
-from train.compare import Result
 
 MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each

@@ -6,6 +6,7 @@ from itertools import combinations_with_replacement
 from statistics import mean
 from typing import Any
 
+from harness.compare import Grid, Result, Spread
 from sample_info.summary_records import network_of, spreads
 from sample_info.summary_table import percent
 from sample_info.table import (
@@ -26,7 +27,6 @@ from sample_info.table import (
 )
 from scripts.report.information import Information
 from scripts.report.tables import Table
-from train.compare import Grid, Result, Spread
 
 _WHO = HEADINGS[:2]  # dataset · model, eraser
 _SUMMARY_CAPTION = (

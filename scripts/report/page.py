@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from erasure.storage import write_text
+from erasure.store.storage import write_text
+from harness.compare import DIFFERENCES, Spread
+from harness.loss_curves import describe_drop
 from scripts.report.figures import mean_curve
 from scripts.report.groups import Block, Cell, Row
 from scripts.report.information_sheets import Sheet
 from scripts.report.paper import UNIT, paper_number
-from train.compare import DIFFERENCES, Spread
-from train.loss_curves import describe_drop
 
 _HERE = Path(__file__).parent
 _POINTS = 60  # of a loss curve; more cannot be told apart on the page

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from conf.groups import keys as read_keys
+from harness.job import NUMBERS
 from mdl.codelength import paper_units
 from scripts.report.groups import comparable
-from train.job import NUMBERS
 
 keys = functools.cache(read_keys)
 

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from conf.groups import choices
-from erasure.storage import DamagedFileError, NoDigestError, read_json
+from erasure.store.storage import DamagedFileError, NoDigestError, read_json
+from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
+from harness.run import RESULT
 from scripts.report.check import INFORMATION, KEYS, VERB_KEYS, UnusableError, check
-from train.loss_curves import LossCurve, read_loss_curves, sharp_drops
-from train.run import RESULT
 
 RUN_FILES = {"config.yaml", "state.json", RESULT}  # any of them makes a folder a run's
 

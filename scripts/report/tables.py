@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from erasure.storage import write_text
+from erasure.store.storage import write_text
+from harness.compare import DIFFERENCES, Difference, Spread, difference_record
+from harness.example_bits import loss_error
+from harness.loss_curves import DROP_WINDOW_EPOCHS, describe_drop, recorded_drop
 from scripts.report.groups import Block, Row
 from scripts.report.paper import CHANCE, UNIT, chance, paper_number
-from train.compare import DIFFERENCES, Difference, Spread, difference_record
-from train.example_bits import loss_error
-from train.loss_curves import DROP_WINDOW_EPOCHS, describe_drop, recorded_drop
 
 _MARKS = (
     f"Mean ± standard deviation over seeds. {DIFFERENCES} † marks incomplete entries: seeds that are missing beside "

@@ -21,22 +21,22 @@ from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
 from conf.sweep import Sweep
-from erasure.cache import Cache
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.cifar10 import Cifar10
 from erasure.datasets.hf import HuggingFace
 from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
-from erasure.storage import digest, fingerprint, save_tensors, sealed
+from erasure.store.cache import Cache
+from erasure.store.storage import digest, fingerprint, save_tensors, sealed
+from harness.run import Run, read_result
+from harness.state import State, state_of
 from mdl.__main__ import VERB, run
 from sample_info.run_scores import read_scores
-from scripts.bench_report import write_run
+from scripts.benchmarks.report import write_run
 from scripts.report.read import read_run
 from scripts.sweep.relaunch import command
 from scripts.sweep.status import Found
 from train.checkpoint import Checkpoints
-from train.run import Run, read_result
-from train.state import State, state_of
 
 CANARY = Path(tempfile.gettempdir()) / f"erasure-fuzz-{hashlib.sha256(__file__.encode()).hexdigest()[:8]}"
 _OPTIONS = {"name": "x", "flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}

@@ -19,10 +19,10 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.errors import explain
+from harness.device import pick_device
 from scripts.sweep.relaunch import command, launch
 from scripts.sweep.status import Found, of_sweep, on_disk, print_status, printable, unfinished
 from scripts.sweep.wanted import VERBS, verb_named, wanted
-from train.device import pick_device
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,10 +10,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from erasure.lease import file_system_time
 from erasure.progress import console
+from erasure.store.lease import file_system_time
+from harness.state import UNFINISHED, Name, State, state_of
 from scripts.sweep.wanted import Wanted
-from train.state import UNFINISHED, Name, State, state_of
 
 _SHOWN = 50  # lines per state
 

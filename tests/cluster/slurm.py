@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from erasure.storage import read_json
+from erasure.store.storage import read_json
 from tests.conftest import REPOSITORY
 
 SCRIPT = REPOSITORY / ".ci" / "slurm"

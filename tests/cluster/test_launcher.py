@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from hydra.core.plugins import Plugins
 
-import train.job
+import harness.job
 from conf.sweep import Sweep, read_json
+from harness.run import LOCK, Run
 from mdl.__main__ import VERB as MDL
-from train.run import LOCK, Run
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
 DEBUG = ["-m", "hydra/launcher=slurm_debug"]
@@ -72,7 +72,7 @@ def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, local_a
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
     def carry_out(*arguments, **options):
         monkeypatch.setenv("DIGITS", "other")
-        return train.job.carry_out(*arguments, **options)
+        return harness.job.carry_out(*arguments, **options)
 
     monkeypatch.setenv("DIGITS", "some")
     monkeypatch.setattr("mdl.__main__.carry_out", carry_out)

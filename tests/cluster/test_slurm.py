@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.run import LOCK
 from tests.cluster.slurm import (
     ArraySweep,
     checkpointed,
@@ -22,7 +23,6 @@ from tests.cluster.slurm import (
     wait_until,
 )
 from tests.conftest import REPOSITORY
-from train.run import LOCK
 
 no_cluster = reason_to_skip()
 pytestmark = pytest.mark.skipif(bool(no_cluster), reason=no_cluster)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.run import Run
 from mdl.__main__ import VERB as MDL
 from scripts.report.__main__ import main as report
 from scripts.sweep.__main__ import main as sweep
-from train.run import Run
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
 REPOSITORY = Path(__file__).parents[2]
@@ -145,7 +145,7 @@ def test_a_cache_entry_that_may_not_be_read_is_named(tmp_path: Path) -> None:
         (folder / "key.safetensors").write_bytes(b"secret")
         (folder / "key.safetensors").chmod(0o600)
         program = (
-            "import os, sys\nfrom conf.errors import explain\nfrom erasure.cache import Cache\n"
+            "import os, sys\nfrom conf.errors import explain\nfrom erasure.store.cache import Cache\n"
             "os.setgid(65534); os.setuid(65534)\n"
             "try: Cache(sys.argv[1]).fetch('key', lambda: ({}, {}))\n"
             "except OSError as error: print(explain(error, ''))\n"

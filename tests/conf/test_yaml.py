@@ -12,14 +12,14 @@ from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
 from conf.schema import TARGETS, Target, keyword_only, validate
 from erasure.eraser import Eraser
+from harness.job import CONTROL, Job
+from harness.logger import LoggerSettings
 from mdl.__main__ import VERB as MDL
 from mdl.chunks import ChunkSettings
 from models.classifier import Classifier
 from sample_info.__main__ import VERB as SAMPLE_INFO
 from sample_info.settings import SampleInfoSettings
 from train.__main__ import VERB as TRAIN
-from train.job import CONTROL, Job
-from train.logger import LoggerSettings
 from train.settings import TrainSettings
 
 SECTIONS: dict[str, Callable] = {

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 import erasure
-from erasure.cache import Cache
 from erasure.datasets.arrays import Arrays
 from erasure.pipeline import ErasedDataset, erased_dataset
+from erasure.store.cache import Cache
 from mdl.__main__ import VERB as MDL
 from train.__main__ import VERB as TRAIN
 

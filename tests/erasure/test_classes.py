@@ -2,11 +2,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure.cache import Cache
 from erasure.classes import ClassSubset
 from erasure.datasets.digits import Digits
 from erasure.erasers.leace import LeaceEraser
 from erasure.pipeline import erased_dataset, positions, whole_images
+from erasure.store.cache import Cache
 
 
 def test_a_subset_holds_its_classes_relabelled_in_their_order(

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from erasure import LeaceEraser
-from erasure.cache import Cache
 from erasure.code_identity import code_identity
 from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset
+from erasure.store.cache import Cache
 from tests.conftest import ERASER
 
 PLAIN = "class Mine:\n    def two(self):\n        return 1 + 1\n"

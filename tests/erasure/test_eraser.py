@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from erasure import ClassMoments, Eraser
-from erasure.cache import Cache
 from erasure.pipeline import erased_dataset
+from erasure.store.cache import Cache
 
 
 @dataclass

@@ -10,11 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from erasure.cache import Cache
 from erasure.datasets.image_folder import ImageFolder
 from erasure.decode import decode, decode_all
 from erasure.pipeline import raw_images
 from erasure.source import RawImages
+from erasure.store.cache import Cache
 
 
 def write_images(

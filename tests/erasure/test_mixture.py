@@ -12,7 +12,6 @@ from torch import Tensor
 
 from conf.compose import composed
 from conf.schema import Target
-from erasure.cache import Cache
 from erasure.classes import ClassSubset
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
@@ -22,7 +21,8 @@ from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
 from erasure.pipeline import positions, raw_images, raw_key, whole_images
 from erasure.source import MissingDataError, Source, splits
-from erasure.storage import load_tensors, save_tensors
+from erasure.store.cache import Cache
+from erasure.store.storage import load_tensors, save_tensors
 from mdl.__main__ import VERB as MDL
 from sample_info.__main__ import VERB as SAMPLE_INFO
 from scripts.prepare import main as prepare

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from erasure import ClassMoments, GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
-from erasure.cache import Cache
 from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
 from erasure.normalize import Scaling
 from erasure.pipeline import ErasedDataset, erased_dataset, raw_images
 from erasure.source import splits
+from erasure.store.cache import Cache
 from tests.conftest import gaps
 from train.data import to_device
 

@@ -18,12 +18,12 @@ from erasure import (
     QleaceEraser,
     pipeline,
 )
-from erasure.cache import Cache
 from erasure.certificate import BrokenGuaranteeError
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset
 from erasure.source import LabelledImages, RawImages, splits
+from erasure.store.cache import Cache
 from tests.conftest import gaps
 from tests.erasure.test_image_folder import folder, write_images
 

@@ -15,12 +15,12 @@ import torch
 import torchvision.datasets as published
 from torchvision.datasets.utils import download_url
 
-from erasure.cache import Cache
 from erasure.datasets.cifar10 import Cifar10
 from erasure.fetch import FetchError
 from erasure.pipeline import raw_images
 from erasure.source import MissingDataError, splits
-from erasure.storage import DiskFullError
+from erasure.store.cache import Cache
+from erasure.store.storage import DiskFullError
 from tests.erasure.published_files import (
     CIFAR_NAMES,
     FIRST_FILE,

@@ -6,10 +6,10 @@ import random
 import numpy as np
 import pytest
 
+from harness.example_bits import final_difference
+from harness.loss_curves import LossCurve, crossing, crossing_epoch, read_loss_curves, sharp_drop, sharp_drops
+from harness.run import Run
 from mdl.backfire import backfire
-from train.example_bits import final_difference
-from train.loss_curves import LossCurve, crossing, crossing_epoch, read_loss_curves, sharp_drop, sharp_drops
-from train.run import Run
 
 
 def curve(*bits: float, every: int = 1) -> LossCurve:
@@ -121,7 +121,7 @@ def test_loss_curves_are_read_back(tmp_path) -> None:
 def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     """A small sweep of both verbs: result.json, the terminal's table, table.csv."""
     from conf.sweep import Sweep
-    from erasure.storage import read_json
+    from erasure.store.storage import read_json
     from mdl.__main__ import VERB as MDL
     from train.__main__ import VERB as TRAIN
 

@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-import erasure.storage
+import erasure.store.storage
+from harness.run import Run
 from mdl.__main__ import VERB as MDL
 from mdl.prequential import Work, summarise
-from train.job import Bench
-from train.run import Run
+from train.bench import Bench
 from train.settings import TrainSettings
 
 
@@ -60,7 +60,7 @@ def test_the_order_of_the_sizes_changes_nothing_but_itself(command, monkeypatch:
 
 def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert command(MDL, *SMALL, "runs_dir=undisturbed").code == 0
-    save_file, saved = erasure.storage.save_file, []
+    save_file, saved = erasure.store.storage.save_file, []
 
     def no_space(tensors, path, metadata=None) -> None:
         if len(saved) == 4:
@@ -70,7 +70,7 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, m
         save_file(tensors, path, metadata=metadata)
 
     with monkeypatch.context() as disk:
-        disk.setattr(erasure.storage, "save_file", no_space)
+        disk.setattr(erasure.store.storage, "save_file", no_space)
         disk.setattr("train.checkpoint._MAX_SHARE", 1e9)  # save before every step, however long that takes
         failed = command(MDL, *SMALL, "runs_dir=full", "train.checkpoint_every_s=0.001")
     assert failed.code == 1

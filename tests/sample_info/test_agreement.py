@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from harness.compare import arrange
 from sample_info.agreement import Agreement, agreements, few_enough
 from sample_info.run_scores import RunScores
-from train.compare import arrange
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 

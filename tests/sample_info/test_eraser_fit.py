@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
-from erasure.cache import Cache
 from erasure.pipeline import erased_dataset
-from erasure.storage import load_tensors, read_json
+from erasure.store.cache import Cache
+from erasure.store.storage import load_tensors, read_json
 from sample_info import reference_dynamics
 from sample_info.__main__ import VERB, job_of
 from sample_info.eraser_fit import resolved

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure.storage import load_tensors, read_json
+from erasure.store.storage import load_tensors, read_json
 from sample_info.__main__ import VERB
 from sample_info.descent import GradientDescent
 

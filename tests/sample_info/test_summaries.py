@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from erasure.storage import read_json
+from erasure.store.storage import read_json
 from sample_info import subset_training, summaries
 from sample_info.__main__ import VERB
 from sample_info.descent import DivergedError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.storage import load_tensors, read_json, save_tensors
+from erasure.store.storage import load_tensors, read_json, save_tensors
 from models.mlp import MLP
 from sample_info import scoring
 from sample_info.__main__ import VERB

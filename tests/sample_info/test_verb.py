@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from conf.compose import composed
-from erasure.storage import load_tensors, read_json
+from erasure.store.storage import load_tensors, read_json
 from sample_info import references, scoring
 from sample_info.__main__ import VERB, job_of
 from sample_info.dynamics import LinearizedDynamics

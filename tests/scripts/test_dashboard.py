@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench_report import write_run
+from scripts.benchmarks.report import write_run
 from scripts.dashboard import main
 
 SETTING = "train=paper, mdl=paper"

@@ -17,17 +17,28 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 
 from conf.compose import composed
-from erasure.storage import write_json
+from erasure.store.storage import write_json
 from mdl.__main__ import VERB as MDL
 from scripts.sweep import relaunch
 from scripts.sweep.__main__ import main as sweep
 
 CASES = 200
 UNTOUCHED = ("this", "antigravity", "idlelib", "turtledemo", "lib2to3")  # installed, and imported by nobody else
-VERBS = [*UNTOUCHED, "os", "scripts.kill_sweep", "..", "-c", "--help", "mdl;touch canary", "hydra", "[/red]", "\x1b[2J"]
+VERBS = [
+    *UNTOUCHED,
+    "os",
+    "scripts.studies.kill_sweep",
+    "..",
+    "-c",
+    "--help",
+    "mdl;touch canary",
+    "hydra",
+    "[/red]",
+    "\x1b[2J",
+]
 TARGETS = [
     "subprocess.Popen", "os.system", "builtins.exec", "this.s", "antigravity.webbrowser", "idlelib.pyshell.main",
-    "scripts.sweep.relaunch.launch", "erasure.storage.remove", "__main__.main", ".Popen", "", "timm.create_model",
+    "scripts.sweep.relaunch.launch", "erasure.store.storage.remove", "__main__.main", ".Popen", "", "timm.create_model",
     "torch.hub.load", "conf.cli.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
 ]  # fmt: skip
 KEYS = [

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from erasure.storage import read_json, write_json
+from erasure.store.storage import read_json, write_json
 from sample_info.__main__ import VERB
 from sample_info.table import HEADINGS
-from scripts.bench_report import write_run
-from scripts.bench_report_information import write_information_run
+from scripts.benchmarks.report import write_run
+from scripts.benchmarks.report_information import write_information_run
 from scripts.report import information_figures
 from scripts.report.__main__ import main
 from scripts.report.information import read_information

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench_report import write_run, write_runs
-from scripts.bench_report_information import write_information_runs
+from scripts.benchmarks.report import write_run, write_runs
+from scripts.benchmarks.report_information import write_information_runs
 from scripts.report.__main__ import eraser_colours
 from scripts.report.groups import arrange
 from scripts.report.information import read_information

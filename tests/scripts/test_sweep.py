@@ -10,10 +10,10 @@ from hydra import compose, initialize_config_dir
 
 from conf.cli import checked_job
 from conf.groups import CONF
+from harness.run import Run
 from mdl.__main__ import VERB as MDL
 from scripts.sweep.__main__ import main as sweep
 from scripts.sweep.wanted import wanted
-from train.run import Run
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
 
@@ -114,8 +114,8 @@ def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
 def test_finding_a_finished_run_touches_no_dataset_model_or_gpu(command, monkeypatch) -> None:
     import torch
 
-    from erasure.cache import Cache
     from erasure.datasets.digits import Digits
+    from erasure.store.cache import Cache
     from models.classifier import Classifier
 
     tiny = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2"]

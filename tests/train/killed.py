@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-import erasure.storage
+import erasure.store.storage
 import train.checkpoint
 from conf import cli
 from mdl.__main__ import VERB
@@ -24,7 +24,7 @@ def die() -> NoReturn:
 def arm(point: str) -> None:
     """Die at the point: "mid_write", "before_rename" or "after_rename" of a checkpoint, or "mid_epoch"."""
     train.checkpoint._MAX_SHARE = 1e9  # save before every step, however long that takes
-    seen, real_save, real_replace, real_step = [0], erasure.storage.save_file, Path.replace, ScheduleFree.step
+    seen, real_save, real_replace, real_step = [0], erasure.store.storage.save_file, Path.replace, ScheduleFree.step
 
     def is_the_one(path: Path) -> bool:
         seen[0] += ".checkpoint-" in f".{path.name}"
@@ -53,7 +53,7 @@ def arm(point: str) -> None:
         real_step(self, gradients)
 
     if point == "mid_write":
-        erasure.storage.save_file = save_file
+        erasure.store.storage.save_file = save_file
     elif point == "mid_epoch":
         ScheduleFree.step = step
     else:

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from erasure.source import LabelledImages
+from harness.interruption import interruptible
 from models.mlp import MLP
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
 from train.ensemble import Ensemble
 from train.fit import Fit, fit
-from train.interruption import interruptible
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.training import Training

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from erasure.storage import read_json
+from erasure.store.storage import read_json
 from mdl.__main__ import VERB as MDL
 from tests.conftest import REPOSITORY
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from erasure.storage import read_json
+from erasure.store.storage import read_json
 from train.__main__ import VERB as TRAIN
 
 QLEACE = ["eraser=qleace", "seeds=[0,1]", "train.stack=all", "logger.mode=disabled"]

@@ -1,0 +1,1 @@
+"""Files that outlive a process: atomic storage, a checksummed cache, leases."""

@@ -1,0 +1,115 @@
+"""Tensors that are costly to compute, kept in one directory and found again by what determines them."""
+
+import contextlib
+import glob
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from erasure.store.lease import DEFAULT_STALE_AFTER_S, Lease
+from erasure.store.storage import DamagedFileError, load_tensors, remove, save_tensors
+
+log = logging.getLogger(__name__)
+
+Entry = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and JSON-like metadata
+Kind = Literal["entry", "damaged", "leftover"]
+
+_SUFFIX = ".safetensors"
+
+
+class Cache:
+    """A directory of checksummed safetensors files, one per key; may be shared by many processes and machines.
+
+    An entry appears whole or not at all. Of many that want one, one builds it while the others wait; a builder
+    that dies delays them by no more than the lease. A damaged entry is set aside under another name and built
+    again.
+
+    Args:
+        root: the directory; made when the first entry is.
+        lease_s: seconds without a sign of life after which a builder is taken to be dead.
+    """
+
+    def __init__(self, root: Path | str, *, lease_s: float = DEFAULT_STALE_AFTER_S) -> None:
+        self.root = Path(root)
+        self.lease_s = lease_s
+
+    def path(self, key: str) -> Path:
+        """Where the entry of `key` is, or would be."""
+        return self.root / f"{key}{_SUFFIX}"
+
+    def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
+        """The entry of `key`, built and stored the first time. `key` must name all that determines it."""
+        path = self.path(key)
+        lease = Lease(self.root / f"{key}.lock", stale_after_s=self.lease_s)
+        with contextlib.suppress(FileNotFoundError, DamagedFileError):
+            path.open("rb").close()  # what may not be read is not found, says safetensors
+            entry = load_tensors(path)
+            with contextlib.suppress(OSError):  # the cache may be somebody else's
+                if lease.path.exists() and lease.try_acquire():  # its builder was killed as soon as it was stored
+                    try:
+                        self._tidy(key, lease)
+                    finally:
+                        lease.release()
+            return entry
+        self.root.mkdir(parents=True, exist_ok=True)
+        with lease:
+            try:
+                return load_tensors(path)  # built while we waited
+            except FileNotFoundError:
+                pass
+            except DamagedFileError as error:
+                aside = path.with_suffix(f".damaged-{time.time_ns()}")
+                path.replace(aside)
+                log.warning("%s; set aside as %s and built again", error, aside.name)
+            self._tidy(key, lease)
+            tensors, metadata = build()
+            try:
+                save_tensors(path, tensors, metadata)
+            except FileNotFoundError:  # taken for dead: whoever took over removed our file and stores its own
+                log.warning("%s was not stored: another process has taken over its building", path.name)
+            return tensors, metadata
+
+    def _tidy(self, key: str, lease: Lease) -> None:
+        """Delete what builders left that were killed, and those who were killed while they took a lease over."""
+        for leftover in self.root.glob(f".{glob.escape(self.path(key).name)}.*.tmp"):
+            remove(leftover)
+        for aside in self.root.glob(f"{glob.escape(lease.path.name)}.*"):
+            with contextlib.suppress(FileNotFoundError):
+                # a fresh one may be a lease that is about to be put back
+                if lease.path.stat().st_mtime - aside.stat().st_mtime > self.lease_s:
+                    aside.unlink()
+
+    def files(self) -> Iterator["CachedFile"]:
+        """Everything in the cache but locks, largest first."""
+        found = []
+        for path in self.root.iterdir() if self.root.is_dir() else ():
+            kind = _kind(path)
+            if kind is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    parts = [part.stat() for part in (path.rglob("*") if path.is_dir() else (path,))]
+                    written = max((part.st_mtime for part in parts), default=path.stat().st_mtime)
+                    found.append(CachedFile(path, kind, sum(part.st_size for part in parts), written))
+        yield from sorted(found, key=lambda file: -file.size_bytes)
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """A file in the cache: a whole entry, one set aside as damaged, or the folder that a killed builder left."""
+
+    path: Path
+    kind: Kind
+    size_bytes: int
+    modified: float
+
+
+def _kind(path: Path) -> Kind | None:
+    if path.name.endswith(".tmp"):
+        return "leftover"
+    if ".damaged-" in path.name:
+        return "damaged"
+    return "entry" if path.suffix == _SUFFIX else None

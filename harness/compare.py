@@ -1,0 +1,182 @@
+"""Runs side by side: rows of datasets and models, columns of erasers, differences paired by seed."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean, stdev
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from harness.labels import labels, setting, written_setting
+
+Result = Mapping[str, Any]
+Array = NDArray[np.floating]
+Measure = Callable[[Result, Result], "Difference"]  # of a run and its control
+K = TypeVar("K")
+
+LEVEL = 0.05
+DIFFERENCES = (
+    "Δ: difference to the control, paired by seed, ± standard error over seeds; of test losses, ± that over test "
+    "examples (bootstrap), where it was recorded. * where Student's t over seeds, with Holm's correction for all Δ of "
+    f"the table, gives p ≤ {LEVEL}: it speaks of other seeds, not of other test examples."
+)
+
+_PAIRED = ("dataset", "model", "sample_info", "seeds")  # with the setting, all that a run and its control share
+
+PLATEAU = "on the plateau"
+PLATEAU_CAPTION = (
+    f"{PLATEAU}, and ‡: seeds that never left it: their training loss stayed at the label entropy until they were "
+    "stopped, and they do not say what the network can learn."
+)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean over seeds, with the sample standard deviation (None for one seed)."""
+
+    mean: float
+    std: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        return cls(mean(values), stdev(values) if len(values) > 1 else None)
+
+    def __format__(self, number_format: str) -> str:
+        """`f"{spread:.3f}"` is "1.234 ± 0.056", or "1.234" for one seed."""
+        number_format = number_format or ".3f"
+        mean = format(self.mean, number_format)
+        return mean if self.std is None else f"{mean} ± {format(self.std, number_format)}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of per-seed differences to the control.
+
+    Attributes:
+        mean: over seeds.
+        standard_error: over seeds; None for one seed.
+        p_value: two-sided, of Student's t with S - 1 degrees of freedom; 1 for one seed. `holm` corrects it for the
+            others in its table.
+        test_error: standard error of the mean over test examples (`bootstrap_error`); None where it is not known.
+    """
+
+    mean: float
+    standard_error: float | None
+    p_value: float
+    test_error: float | None = None
+
+    @property
+    def significant(self) -> bool:
+        return self.p_value <= LEVEL
+
+    @property
+    def below(self) -> bool:
+        """Significantly below the control."""
+        return self.significant and self.mean < 0
+
+    def __str__(self) -> str:
+        """ "+0.123 ± 0.004 ± 0.010 *": over seeds and, where known, test examples; the star where significant."""
+        if self.standard_error is None:
+            return f"{self.mean:+.3f} (one seed)"
+        errors = [error for error in (self.standard_error, self.test_error) if error is not None]
+        return " ".join([f"{self.mean:+.3f}", *(f"± {error:.3f}" for error in errors), *"*"[: self.significant]])
+
+
+def paired_difference(values: Sequence[float], control: Sequence[float], test_error: float | None = None) -> Difference:
+    """Differences seed by seed, `values` and `control` in the order of the same seeds."""
+    differences = [value - reference for value, reference in zip(values, control, strict=True)]
+    middle, degrees = mean(differences), len(differences) - 1
+    if not degrees:
+        return Difference(middle, None, 1.0, test_error)
+    error = stdev(differences) / math.sqrt(len(differences))
+    t = abs(middle) / error if error else math.inf if middle else 0.0
+    return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error)
+
+
+def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
+    """Differences with p-values such that one false star in the whole family is as rare as the level (Holm 1979)."""
+    corrected, largest = dict(differences), 0.0
+    for rank, key in enumerate(sorted(differences, key=lambda key: differences[key].p_value)):
+        largest = max(largest, min(1.0, (len(differences) - rank) * differences[key].p_value))
+        corrected[key] = replace(differences[key], p_value=largest)
+    return corrected
+
+
+def difference_record(name: str, difference: Difference | None, unit: str = "bits") -> dict[str, Any]:
+    """A difference's columns in a CSV file."""
+    values = (
+        (difference.mean, difference.standard_error, difference.p_value, difference.test_error)
+        if difference
+        else (None,) * 4
+    )
+    columns = (f"{name}_{unit}", f"{name}_standard_error", f"{name}_p_holm", f"{name}_test_error")
+    return dict(zip(columns, values, strict=True))
+
+
+def bootstrap_error(erased: Array, control: Array) -> float:
+    """Standard error over test examples of a paired difference of mean losses, seeds held fixed.
+
+    The bootstrap's, resampling examples with all their seeds and in pairs: for a mean its limit of infinitely many
+    samples has this closed form (Efron & Tibshirani 1993, chapter 6).
+
+    Args:
+        erased: losses [S, n] of the same test examples, and so `control`.
+    """
+    differences = (erased - control).mean(0, dtype=np.float64)
+    return float(differences.std() / math.sqrt(len(differences)))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Results arranged for a table: `cells[row][column]`, labels unique."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    cells: Mapping[str, Mapping[str, Result]]
+
+    def runs(self) -> Iterator[tuple[str, str, Result]]:
+        """Row, column and result of every run, row by row."""
+        for row in self.rows:
+            for column in self.columns:
+                if column in self.cells[row]:
+                    yield row, column, self.cells[row][column]
+
+    def control(self, row: str) -> Result | None:
+        """The row's control run, if it is there."""
+        return next((r for r in self.cells[row].values() if r["config"]["eraser"]["name"] == "control"), None)
+
+
+def differences(grid: Grid, measures: Mapping[str, Measure]) -> dict[tuple[str, str, str], Difference]:
+    """Of every run to its row's control, by row, column and measure; p-values corrected for all of them together."""
+    found = {}
+    for row, column, result in grid.runs():
+        control = grid.control(row)
+        if control is not None and control is not result:
+            found |= {(row, column, name): measure(result, control) for name, measure in measures.items()}
+    return holm(found)
+
+
+def arrange(results: Sequence[Result]) -> Grid:
+    """Arrange runs by dataset and model (rows) and eraser (columns), control first.
+
+    A label is the part's name, and the fewest options that tell it from the others that share the name.
+    """
+    described = [{key: r["config"].get(key) for key in _PAIRED} | {"setting": setting(r["config"])} for r in results]
+    rows = labels(described, ("dataset", "model"))
+    columns = labels([{"eraser": r["config"]["eraser"]} for r in results], ("eraser",))
+    cells: dict[str, dict[str, Result]] = {}
+    for row, column, result in zip(rows, columns, results, strict=True):
+        cells.setdefault(row, {})[column] = result
+    ordered = sorted(dict.fromkeys(columns), key=lambda column: not column.startswith("control"))
+    return Grid(list(cells), ordered, cells)
+
+
+def by_setting(results: Sequence[Result]) -> dict[str, Grid]:
+    """A grid for each way in which runs were trained and coded (`setting`): their numbers share no column."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        found.setdefault(written_setting(result["config"]), []).append(result)
+    return {written: arrange(own) for written, own in found.items()}

@@ -1,0 +1,68 @@
+"""Losses of single test examples: a file beside result.json, and what they say of differences between runs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from erasure.store.storage import load_tensors, save_tensors
+from harness.compare import Array, Difference, bootstrap_error, paired_difference
+from harness.run import Run
+
+TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
+
+Result = Mapping[str, Any]
+
+
+def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
+    """Keep the losses [S, n] of a run's final models on single test examples."""
+    run.require_lease()
+    save_tensors(run.directory / TEST_BITS, {"test_bits": bits.float()}, {"seeds": list(seeds)})
+
+
+def read_test_bits(directories: Iterable[Path]) -> dict[int, Array]:
+    """Seed -> losses [n]; of earlier versions' runs, which kept none, nothing.
+
+    Raises:
+        DamagedFileError: names the file.
+    """
+    found: dict[int, Array] = {}
+    for path in (directory / TEST_BITS for directory in directories):
+        if path.exists():
+            tensors, about = load_tensors(path)
+            found |= dict(zip(about["seeds"], tensors["test_bits"].numpy(), strict=True))
+    return found
+
+
+def error_over_examples(
+    erased: Mapping[int, Array], control: Mapping[int, Array], seeds: Sequence[int]
+) -> float | None:
+    """`bootstrap_error` of the seeds' losses by seed; None where one of them is not known."""
+    if any(seed not in known for known in (erased, control) for seed in seeds):
+        return None
+    return bootstrap_error(*(np.stack([known[seed] for seed in seeds]) for known in (erased, control)))
+
+
+def loss_error(known: Mapping[int, Array], seeds: Sequence[int]) -> float | None:
+    """Standard error over test examples of the mean loss of all seeds in bits; None where a seed's is not known."""
+    return error_over_examples(known, {seed: np.zeros_like(bits) for seed, bits in known.items()}, seeds)
+
+
+def known_bits(result: Result) -> dict[int, Array]:
+    """What `read_test_bits` finds in a run's own directory."""
+    return read_test_bits([Path(result["config"]["runs_dir"]) / result["run_id"]])
+
+
+def final_difference(result: Result, control: Result) -> Difference:
+    """Of the final loss on the test split, in bits per label, of two finished runs of the same seeds.
+
+    Raises:
+        ValueError: the runs have different seeds.
+    """
+    seeds = result["seeds"]
+    if seeds != control["seeds"]:
+        raise ValueError(f"{result['run_id']} has seeds {seeds}, its control {control['seeds']}")
+    error = error_over_examples(known_bits(result), known_bits(control), seeds)
+    return paired_difference(result["final"]["loss_bits"], control["final"]["loss_bits"], error)

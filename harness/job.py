@@ -1,0 +1,230 @@
+"""What every verb does around its own computation: identity, skip if finished, data, logger, result."""
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import torch
+import yaml
+from torch import Tensor
+
+from conf.schema import Target
+from erasure.code_identity import code_identity
+from erasure.eraser import Eraser
+from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
+from erasure.source import Source
+from erasure.store.cache import Cache
+from harness.device import pick_device, versions
+from harness.examples import example_row
+from harness.interruption import interruptible
+from harness.logger import Logger, LoggerSettings
+from harness.run import RESULTS_VERSION, Run, run_id
+from models.classifier import Classifier
+
+log = logging.getLogger(__name__)
+
+NUMBERS = (
+    "dataset",
+    "eraser",
+    "model",
+    "train",
+    "mdl",
+    "sample_info",
+    "seeds",
+    "dtype",
+)  # sections that determine results
+HOW = {  # options in them that do not
+    "train": ("stack", "checkpoint_every_s"),
+    "mdl": ("order",),
+    "sample_info": ("batch_size", "memory_gib"),
+}
+CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
+
+
+@dataclass(frozen=True)
+class Job:
+    """A validated configuration with its parts resolved, before anything is loaded.
+
+    Attributes:
+        verb: what is done.
+        config: all sections.
+        source: the dataset.
+        checksums: by section and option, of files that options name: what they hold is part of a run's identity,
+            where they lie is not.
+    """
+
+    verb: str
+    config: Mapping[str, Any]
+    source: Source
+    checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def from_config(cls, verb: str, config: Mapping[str, Any]) -> "Job":
+        """Resolve a configuration that `conf.schema.validate` accepted.
+
+        Raises:
+            ValueError: a value that its part refuses.
+        """
+        return cls(verb, config, Target(config["dataset"]).build(Source))
+
+    @functools.cached_property
+    def device(self) -> torch.device:
+        """Where it runs; not asked for a run that has finished.
+
+        Raises:
+            ValueError: a device that is not there.
+        """
+        return pick_device(self.config["device"])
+
+    @property
+    def model_identity(self) -> dict[str, Any]:
+        """What of the model's section determines its numbers."""
+        target = Target(self.config["model"])
+        return dict(target.resolve(Classifier).identity(target.section))
+
+    @functools.cached_property
+    def _source_identity(self) -> Mapping[str, Any]:
+        return self.source.identity()  # may read the data's files
+
+    def code(self, eraser: Mapping[str, Any] | None = None) -> dict[str, int | str]:
+        """What stands for the code that computes this run's numbers: see `erasure.code_identity`."""
+        classes = [Target(section).resolve() for section in (eraser or self.config["eraser"], self.config["model"])]
+        own: dict[str, int | str] = {"train": RESULTS_VERSION, "erasure": ERASURE_VERSION}
+        return own | self._source_identity["code"] | code_identity(classes[0]) | code_identity(classes[1])
+
+    def identity(self, eraser: Mapping[str, Any] | None = None) -> str:
+        """This run's id, or that of the same run with another eraser."""
+        described = {section: self.config[section] for section in NUMBERS if section in self.config}
+        for section, options in HOW.items():
+            if section in described:
+                described[section] = {k: v for k, v in described[section].items() if k not in options}
+        for section, named in self.checksums.items():
+            described[section] = {**described[section], **named}
+        dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
+        described |= {"dataset": dataset, "model": self.model_identity}
+        if eraser is not None:
+            described["eraser"] = dict(eraser)
+        return run_id(self.verb, described, self.code(eraser))
+
+    def run(self) -> Run:
+        return Run(self.config["runs_dir"], self.identity())
+
+    def control(self) -> Run:
+        """The control run with the same dataset, model and seeds."""
+        return Run(self.config["runs_dir"], self.identity(CONTROL))
+
+
+class Loaded(Protocol):
+    """A job's data and whatever its verb needs beside it, loaded."""
+
+    @property
+    def dataset(self) -> ErasedDataset: ...
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """Its share of `result.json`: "seeds", "num_classes", "train_size", "parameters"."""
+        ...
+
+
+L = TypeVar("L", bound=Loaded)
+
+
+def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
+    """The job's dataset under its eraser, from the cache or built; see `erased_dataset`."""
+    target = Target(job.config["eraser"])
+    dtype, cache = getattr(torch, job.config["dtype"]), Cache(job.config["cache_dir"])
+    return erased_dataset(job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache, apart=apart)
+
+
+def carry_out(
+    job: Job,
+    load: Callable[[Job], L],
+    compute: Callable[[L, Run, Logger], Mapping[str, Any]],
+    *,
+    axes: Mapping[str, str],
+    group: str | None = None,
+) -> dict[str, Any]:
+    """Run a job once: a finished run's result is read back, an unfinished one is (re)started.
+
+    Args:
+        job: what to run.
+        load: the verb's data and architecture.
+        compute: the verb's own part; returns its share of `result.json`, what it adds to "timing" included.
+        axes: W&B metric patterns and the metric that is their x axis.
+        group: W&B group, e.g. the sweep.
+    """
+    run = job.run()
+    if (result := run.result) is not None:
+        log.info("%s has finished before: nothing to train", run.id)
+        run.tidy()
+        return result
+    _ = job.device  # one that is not there is noticed before anything is written
+    with interruptible(at_once=True), run.exclusive():
+        if (result := run.result) is not None:
+            log.info("%s was finished by another process: nothing to train", run.id)
+            return result
+        return _carry_out(job, run, load, compute, axes, group)
+
+
+def _carry_out(
+    job: Job,
+    run: Run,
+    load: Callable[[Job], L],
+    compute: Callable[[L, Run, Logger], Mapping[str, Any]],
+    axes: Mapping[str, str],
+    group: str | None,
+) -> dict[str, Any]:
+    # sections that say how and where, too: the record should be complete
+    run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
+    started = time.time()
+    try:
+        with run.logging():
+            _tell_changes(job, run)
+            bench = load(job)
+            names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
+            with Logger(
+                LoggerSettings(**job.config["logger"]),
+                run_id=run.id,
+                verb=job.verb,
+                group=group,
+                tags=names,
+                config=job.config,
+                directory=run.directory,
+                axes=axes,
+            ) as logger:
+                certificate = {name: asdict(c) for name, c in bench.dataset.certificate.items()}
+                logger.summarise({f"certificate/{s}/{k}": v for s, c in certificate.items() for k, v in c.items()})
+                logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
+                computed = dict(compute(bench, run, logger))
+                result = {
+                    "run_id": run.id,
+                    "verb": job.verb,
+                    "config": dict(job.config),
+                    "code": job.code(),
+                    **bench.described,
+                    **computed,
+                    "certificate": certificate,
+                    "timing": {
+                        "seconds": round(time.time() - started, 3),
+                        "started": started,
+                        **computed.pop("timing", {}),
+                    },
+                    "versions": versions(job.device),
+                }
+                logger.result(result)
+                run.finish(result)
+    except BaseException as error:
+        run.fail(error)
+        raise
+    return result
+
+
+def _tell_changes(job: Job, run: Run) -> None:
+    """Say what has changed since a finished run that would otherwise be this one."""
+    if (earlier := run.before_code_changed()) is not None:
+        now, then = job.code(), earlier.get("code", {})
+        changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+        log.info("%s would be this run, but the code of %s has changed since", earlier["run_id"], ", ".join(changed))

@@ -1,0 +1,90 @@
+"""What runs are called beside each other: names, presets, and the fewest options that tell them apart."""
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from conf.groups import choices, keys
+from harness.job import HOW
+
+_PLAIN = re.compile(r"^(model|eraser|sample_info|setting)\.")  # sections that an option's name says
+
+_keys = functools.cache(keys)
+
+
+def labels(descriptions: Sequence[Mapping[str, Any]], named: Sequence[str]) -> list[str]:
+    """A label for each description: the names of its `named` parts, and the options that tell it from its namesakes."""
+    flat = [_flatten(description) for description in descriptions]
+    names = [" · ".join(f[f"{part}.name"] for part in named) for f in flat]
+    namesakes: dict[str, list[dict[str, Any]]] = {}
+    for name, own in zip(names, flat, strict=True):
+        namesakes.setdefault(name, []).append(own)
+    telling = {name: _telling(members) for name, members in namesakes.items()}
+    written = []
+    for name, own in zip(names, flat, strict=True):
+        options = [
+            f"{_PLAIN.sub('', key)}={_written(own[key])}"
+            for key, usual in telling[name].items()
+            if key in own and repr(own[key]) != usual
+        ]
+        written.append(f"{name} ({', '.join(options)})" if options else name)
+    return written
+
+
+def _telling(members: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """The fewest options, of the first if there is a choice, that tell all members apart; and values that go unsaid.
+
+    Unsaid is, of sample_info's many options, what most members have.
+    """
+    seen = {key: Counter(repr(m.get(key)) for m in members) for key in dict.fromkeys(k for m in members for k in m)}
+    varying = [key for key, values in seen.items() if len(values) > 1]
+
+    def kinds(chosen: Sequence[str]) -> int:
+        return len({tuple(repr(m.get(key)) for key in chosen) for m in members})
+
+    kept = list(varying)
+    for key in reversed(varying):
+        fewer = [other for other in kept if other != key]
+        kept = fewer if kinds(fewer) == kinds(varying) else kept
+    usual = {key: seen[key].most_common(1)[0] for key in kept if key.startswith("sample_info.")}
+    return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in kept}
+
+
+def setting(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How a run trains and codes: of each section the preset that it is nearest to, and options that are not as there.
+
+    Numbers of different settings do not belong into one column.
+    """
+    found: dict[str, Any] = {}
+    for group in ("train", "mdl"):
+        if group in config:
+            own = {key: value for key, value in config[group].items() if key not in HOW[group]}
+            presets = [(_unlike(own, _keys(group, choice)), choice) for choice in choices(group)]
+            unlike, found[group] = min(presets, key=lambda preset: (len(preset[0]), preset[1]))
+            found |= {f"{group}.{key}": value for key, value in unlike.items()}
+    return found | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
+
+
+def written_setting(config: Mapping[str, Any]) -> str:
+    """`setting` as it is written on a command line: "train=paper, train.lr=0.003, mdl=paper"."""
+    return ", ".join(f"{key}={_written(value)}" for key, value in setting(config).items())
+
+
+def _unlike(own: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in own.items() if key not in preset or preset[key] != value}
+
+
+def _written(value: Any) -> Any:
+    """10, not 10.0, where an option may be a fraction."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {prefix: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat |= _flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+    return flat

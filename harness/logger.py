@@ -1,0 +1,220 @@
+"""Weights & Biases, offline by default. A mirror of the run's files, never the truth, and never in the way."""
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from torch import Tensor
+
+from harness.result_tables import Table, learning_curve, per_seed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggerSettings:
+    """Options of `conf/logger`.
+
+    Args:
+        mode: "offline" writes beside the run's files (upload later with `wandb sync`); "online" needs an
+            account; "disabled" writes nothing.
+        project: W&B project.
+        entity: W&B user or team; None for the account's default.
+        init_timeout_s: seconds to wait for the server before falling back to offline.
+        finish_timeout_s: seconds to wait at a run's end for what is not uploaded yet; it stays on disk.
+    """
+
+    mode: Literal["online", "offline", "disabled"]
+    project: str
+    entity: str | None
+    init_timeout_s: float
+    finish_timeout_s: float
+
+
+class Logger:
+    """One W&B run per run of ours, with the same id; a context manager that ends it finished or failed.
+
+    A run that is continued, in another process or on another day, continues its W&B run. Whatever goes wrong with
+    W&B costs one line of warning, and what it was to show; the run goes on.
+    """
+
+    def __init__(
+        self,
+        settings: LoggerSettings,
+        *,
+        run_id: str,
+        verb: str,
+        group: str | None,
+        tags: Sequence[str],
+        config: Mapping[str, Any],
+        directory: Path,
+        axes: Mapping[str, str],
+    ) -> None:
+        self._wandb_run: Any = None
+        self._name, self._directory = run_id, directory.absolute()
+        if settings.mode == "disabled":
+            return
+        import wandb
+
+        def init(mode: Literal["online", "offline"]):
+            return wandb.init(
+                id=run_id,
+                name=run_id,
+                project=settings.project,
+                entity=settings.entity,
+                group=group,
+                job_type=verb,
+                tags=list(tags),
+                config=dict(config),
+                dir=directory.absolute(),  # its service may have started in another folder
+                mode=mode,
+                resume="allow",
+                reinit="finish_previous",  # the default hands the previous run of a sweep back
+                settings=wandb.Settings(
+                    silent=True,
+                    console="off",
+                    x_disable_stats=True,
+                    init_timeout=settings.init_timeout_s,
+                    login_timeout=settings.init_timeout_s,
+                    finish_timeout=settings.finish_timeout_s,
+                ),
+            )
+
+        modes: Sequence[Literal["online", "offline"]] = (
+            ("online", "offline") if settings.mode == "online" else ("offline",)
+        )
+        for mode in modes:
+            try:
+                self._wandb_run = init(mode)
+                break
+            except Exception as error:  # its own, the network's and the file system's alike
+                instead = "is logged offline" if mode == "online" else "is not logged"
+                log.warning("W&B cannot be started (%s): this run %s", _reason(error), instead)
+                wandb.teardown()  # the service still holds the run's id
+        for metrics, axis in axes.items():
+            self._do(lambda run, axis=axis: run.define_metric(axis))
+            self._do(lambda run, metrics=metrics, axis=axis: run.define_metric(metrics, step_metric=axis))
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Log one point, its x axis among the metrics."""
+        self._do(lambda run: run.log(dict(metrics)))
+
+    def summarise(self, values: Mapping[str, float]) -> None:
+        self._do(lambda run: run.summary.update(dict(values)))
+
+    def image(self, name: str, pixels: Callable[[], Tensor], caption: str) -> None:
+        """Log an image, uint8 [H, W, C], made only if it is wanted; of vectors (C other than 1 or 3) none."""
+
+        def send(run: Any) -> None:
+            import wandb
+
+            if (made := pixels()).shape[-1] in (1, 3):
+                run.log({name: wandb.Image(made.numpy(), caption=caption)})
+
+        self._do(send)
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Log a table, such as a row per example."""
+
+        def send(run: Any) -> None:
+            import wandb
+
+            run.log({name: wandb.Table(columns=[*columns], data=[[*row] for row in rows])})
+
+        self._do(send)
+
+    def figure(self, name: str, path: Path) -> None:
+        """Log a figure that is on disk."""
+
+        def send(run: Any) -> None:
+            import wandb
+
+            run.log({name: wandb.Image(str(path))})
+
+        self._do(send)
+
+    def result(self, result: Mapping[str, Any]) -> None:
+        """Keep result.json's content and its tables as an artifact, `result-RUN_ID`."""
+
+        def send(run: Any) -> None:
+            import wandb
+
+            artifact = wandb.Artifact(f"result-{self._name}", type="result")
+            with _files_in(self._directory / "wandb"):
+                with artifact.new_file("result.json") as file:
+                    json.dump(dict(result), file, indent=2)
+                tables: dict[str, Table | None] = {
+                    "per_seed": per_seed(result),
+                    "learning_curve": learning_curve(result),
+                }
+                for name, table in tables.items():
+                    if table is not None:
+                        artifact.add(wandb.Table(columns=[*table[0]], data=[*table[1]]), name)
+                run.log_artifact(artifact)
+
+        self._do(send)
+
+    def _do(self, work: Callable[[Any], object]) -> None:
+        """Do something with the W&B run, if there still is one."""
+        if self._wandb_run is None:
+            return
+        try:
+            work(self._wandb_run)
+        except Exception as error:  # its service may be killed before us
+            import wandb
+
+            log.warning("W&B failed (%s): this run goes on without it", _reason(error))
+            self._wandb_run = None
+            with contextlib.suppress(Exception):
+                wandb.teardown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and not issubclass(kind, Exception):  # told to stop: another process will go on
+            self._do(lambda run: run.mark_preempting())
+        self._do(lambda run: run.finish(exit_code=0 if kind is None else 1))
+
+
+@contextlib.contextmanager
+def _files_in(folder: Path) -> Iterator[None]:
+    """Let W&B keep an artifact's files until they are uploaded here, not in a home that other machines lack."""
+    before = os.environ.get("WANDB_DATA_DIR")
+    os.environ["WANDB_DATA_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["WANDB_DATA_DIR"]
+        else:
+            os.environ["WANDB_DATA_DIR"] = before
+
+
+def log_loss_curves(logger: Logger, rows: Sequence[Sequence[Any]]) -> None:
+    """Log the losses of a training, averaged over the seeds that were still training.
+
+    Args:
+        logger: whose metrics "loss/*" they become, over "loss/epoch".
+        rows: of curves.csv: training size, seed, epoch, training loss, validation loss.
+    """
+    by_epoch: dict[int, list[Sequence[Any]]] = {}
+    for row in rows:
+        by_epoch.setdefault(row[2], []).append(row)
+    for epoch, group in sorted(by_epoch.items()):
+        losses = {"loss/epoch": float(epoch), "loss/validation_bits": sum(row[4] for row in group) / len(group)}
+        if all(row[3] is not None for row in group):  # there is none at epoch 0
+            losses["loss/train_bits"] = sum(row[3] for row in group) / len(group)
+        logger.log(losses)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,211 @@
+"""A run on disk: its identity, its directory, its result. The files are the truth; the rest is display."""
+
+import contextlib
+import csv
+import fnmatch
+import glob
+import io
+import logging
+import re
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from erasure.store.lease import Lease, LeaseLostError
+from erasure.store.storage import DamagedFileError, fingerprint, read_json, remove, write_json, write_text
+
+log = logging.getLogger(__name__)
+
+LOCK = "run.lock"
+RESULT = "result.json"
+_LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
+
+RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
+
+
+def run_id(verb: str, described: Mapping[str, Any], code: Mapping[str, int | str]) -> str:
+    """Identity of a run: readable names, a digest of what was asked for, and one of the code that computes it.
+
+    Args:
+        verb: "mdl", "train", ...
+        described: JSON-like sections; "dataset", "eraser" and "model" each with a "name". Nothing about
+            where or how it runs (device, logger, paths, launcher) belongs here.
+        code: what stands for the code, by name: a version, or the digest of a source.
+    """
+    names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
+    asked = fingerprint({"verb": verb, **described}, length=10)
+    return "-".join([verb, *names, asked, fingerprint(dict(code), length=8)])
+
+
+class Run:
+    """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
+
+    Many tasks may be asked for the same run: what writes belongs into `exclusive`.
+    """
+
+    def __init__(self, root: Path | str, identity: str) -> None:
+        self.id = identity
+        self.directory = Path(root) / identity
+        self._lease = Lease(self.directory / LOCK)
+        self._held = False
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Be the only process that computes this run; waits for another that does, as long as its heart beats."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self._lease:
+            self._held = True
+            try:
+                yield
+            finally:
+                self._held = False
+
+    def require_lease(self) -> None:
+        """Make sure that no other process has taken this run over.
+
+        Raises:
+            LeaseLostError: this process was taken for dead.
+        """
+        if self._held:
+            self._lease.require()
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The finished run's result, or None while it is unfinished, or where it is not what this run wrote.
+
+        Raises:
+            ValueError: it cannot be opened.
+        """
+        try:
+            result = read_json(self.directory / RESULT)
+        except (FileNotFoundError, DamagedFileError):
+            return None
+        except OSError as error:
+            raise ValueError(_unreadable(self.directory / RESULT, error)) from error
+        return result if result.get("run_id") == self.id else None
+
+    def before_code_changed(self) -> dict[str, Any] | None:
+        """The latest result of a finished run that differs from this one by its code alone."""
+        pattern = f"{glob.escape(self.id.rpartition('-')[0])}-*/{RESULT}"
+        with contextlib.suppress(OSError, ValueError):  # other runs' trouble is not ours
+            latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
+            runs = (Run(path.parent.parent, path.parent.name) for path in latest_first if path.parent != self.directory)
+            return next((result for run in runs if (result := run.result) is not None), None)
+        return None
+
+    def start(self, config_yaml: str) -> None:
+        self.require_lease()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if (path := self.directory / RESULT).exists():  # and `result` has refused it
+            aside = path.with_name(f"result.damaged-{time.time_ns()}.json")
+            path.replace(aside)
+            log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
+        write_text(self.directory / "config.yaml", config_yaml)
+        write_json(self.directory / "state.json", {"state": "running"})
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        self.require_lease()
+        write_json(self.directory / RESULT, result)
+        write_json(self.directory / "state.json", {"state": "finished"})
+        self._delete_leftovers()
+
+    def tidy(self) -> None:
+        """Delete what a process left that was killed after it had written the result."""
+        with contextlib.suppress(OSError):  # the run may be somebody else's
+            if any(leftover(path.name) for path in self.directory.iterdir()) and self._lease.try_acquire():
+                try:
+                    self._delete_leftovers()
+                finally:
+                    self._lease.release()
+
+    def _delete_leftovers(self) -> None:
+        for path in self.directory.iterdir():
+            if leftover(path.name) and path.name != LOCK:
+                remove(path)
+
+    def fail(self, error: BaseException) -> None:
+        """Note why the run ended early: failed, or interrupted and ready to be continued."""
+        if isinstance(error, LeaseLostError):
+            return  # the files belong to the process that took over
+        state = "failed" if isinstance(error, Exception) else "interrupted"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        with contextlib.suppress(OSError):  # on a full disk, the error itself is what to show
+            write_json(self.directory / "state.json", {"state": state, "error": reason})
+
+    def part(self, name: str) -> Any:
+        """A finished part of an unfinished run, or None; one that is damaged or another's is named, and left out."""
+        path = self.directory / f"part-{name}.json"
+        try:
+            kept = read_json(path)
+        except FileNotFoundError:
+            return None
+        except DamagedFileError as error:
+            log.warning("%s: computed again", error)
+            return None
+        if (kept.get("run"), kept.get("part")) != (self.id, name):
+            log.warning("%s is another run's or another part: computed again", path)
+            return None
+        return kept["value"]
+
+    def save_part(self, name: str, value: Any) -> None:
+        """Keep a finished part, so that a killed run does not compute it again."""
+        self.require_lease()
+        write_json(self.directory / f"part-{name}.json", {"run": self.id, "part": name, "value": value})
+
+    def save_curves(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Loss curves as curves.csv: one row per training size, seed and evaluation."""
+        self.require_lease()
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["n", "seed", "epoch", "train_loss_bits", "validation_loss_bits"])
+        writer.writerows(rows)
+        write_text(self.directory / "curves.csv", text.getvalue())
+
+    @contextlib.contextmanager
+    def logging(self) -> Iterator[None]:
+        """Copy log records into log.txt; a failure's traceback goes there, and the failure says so."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / "log.txt"
+        handler = logging.FileHandler(path, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        try:
+            yield
+        except BaseException as error:
+            handler.flush()
+            with path.open("a", encoding="utf-8") as file:
+                file.write(traceback.format_exc())
+            error.add_note(f"traceback in {path}")
+            raise
+        finally:
+            root.removeHandler(handler)
+            handler.close()
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A finished run's result.json.
+
+    Raises:
+        ValueError: it is missing or cannot be opened, or it is not what the run wrote.
+    """
+    try:
+        result = read_json(path)
+        if "run_id" not in result:
+            raise DamagedFileError(f"{path} is no result")
+        return result
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error}; delete it and launch the run again") from error
+    except OSError as error:
+        raise ValueError(_unreadable(path, error)) from error
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"
+
+
+def leftover(name: str) -> bool:
+    """Whether a file of this name has no place in the directory of a run that has finished."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _LEFTOVERS)

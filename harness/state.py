@@ -1,0 +1,67 @@
+"""What a run's directory says about the run, whatever became of the process that wrote it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from erasure.store.lease import DEFAULT_STALE_AFTER_S, heartbeat
+from erasure.store.storage import DamagedFileError, read_json
+from harness.run import LOCK, RESULT, read_result
+
+Name = Literal["finished", "running", "failed", "interrupted", "missing"]
+UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a run is.
+
+    Attributes:
+        name: "finished": it has a result. "running": its process shows signs of life. "failed": by an error.
+            "interrupted": by a signal, or killed; launched again, it continues. "missing": never started.
+        detail: the heartbeat of a running one, why another ended.
+    """
+
+    name: Name
+    detail: str = ""
+
+
+def state_of(directory: Path, now: float) -> State:
+    """The state of the run in `directory`.
+
+    Args:
+        directory: the run's.
+        now: `erasure.store.lease.file_system_time` of the folder it is in.
+    """
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 (a third of the time)
+    except FileNotFoundError:
+        return State("missing")
+    except OSError as error:
+        return State("failed", f"cannot be read: {error}")
+    if RESULT in names:
+        return _finished(directory / RESULT)
+    beat = heartbeat(directory / LOCK) if LOCK in names else None
+    if beat is not None and not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S:
+        parts = sum(name.startswith("part-") and name[5:-5].isdigit() for name in names)
+        sizes = f", {parts} training sizes done" if parts else ""
+        return State("running", f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{sizes}")
+    if "state.json" not in names:
+        return State("missing") if "config.yaml" not in names else State("interrupted", "killed")
+    try:
+        written = read_json(directory / "state.json")
+        name, error = written["state"], str(written.get("error", ""))
+    except (DamagedFileError, OSError, KeyError, TypeError, AttributeError) as damage:
+        return State("failed", f"state.json is damaged: {damage}")
+    if name == "failed":
+        return State("failed", error)
+    return State("interrupted", error or (f"killed: {beat.holder} is gone" if beat else "killed"))
+
+
+def _finished(path: Path) -> State:
+    try:
+        read_result(path)
+    except ValueError as error:
+        return State("failed", str(error))
+    return State("finished")

@@ -1,0 +1,1 @@
+"""Ours beside the alternative, in one process; each prints its ratios."""

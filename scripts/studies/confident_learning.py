@@ -1,0 +1,91 @@
+"""How well information finds wrong labels, beside confident learning (Northcutt et al. 2021, by cleanlab).
+
+    python -m sample_info sample_info.label_noise=0.1
+    uv run --group bench python -m scripts.studies.confident_learning runs/sample_info-*
+
+For every finished run with label noise: the probability (AUROC) that a wrong label looks more suspicious than a right
+one, by F-SI, by SI, and by cleanlab on the same examples and labels.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import torch
+from rich import box
+from rich.table import Table
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from erasure.progress import console
+from harness.run import read_result
+from sample_info.__main__ import VERB, job_of
+from sample_info.comparison import auroc
+from sample_info.load import load
+
+
+def label_suspicion(x: Tensor, z: Tensor, *, folds: int = 5, seed: int = 0) -> Tensor:
+    """How unlikely each label is to be right, [n] float64 in 0..1: 1 less cleanlab's label quality.
+
+    Needs `uv sync --group bench`. Probabilities are those of logistic regressions on standardised inputs that have
+    not seen the example.
+
+    Args:
+        x: inputs, [n, ...].
+        z: given labels, [n], of classes 0..k-1 that all occur.
+        folds: of the cross-validation.
+        seed: of the folds.
+    """
+    from cleanlab.rank import get_label_quality_scores  # pyright: ignore[reportMissingImports]
+
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    splits = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    inputs, labels = x.flatten(1).double().cpu().numpy(), z.cpu().numpy()
+    probabilities = np.asarray(cross_val_predict(model, inputs, labels, cv=splits, method="predict_proba"))
+    return 1 - torch.from_numpy(get_label_quality_scores(labels, probabilities)).double()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "python -m scripts.studies.confident_learning", description=__doc__, formatter_class=formatter
+    )
+    parser.add_argument("runs", type=Path, nargs="+", help="directories of finished runs of python -m sample_info")
+    table = Table("dataset", "eraser", "model", "examples", "wrong", "F-SI", "SI", "cleanlab", box=box.SIMPLE_HEAD)
+    for directory in parser.parse_args(arguments).runs:
+        try:
+            cells = compare(directory)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            continue
+        if cells is None:
+            print(f"{directory}: no finished run of python -m {VERB.name} with label noise", file=sys.stderr)
+        else:
+            table.add_row(*cells)
+    console(min_width=100).print(table)
+    return 0 if table.row_count else 2
+
+
+def compare(directory: Path) -> list[str] | None:
+    """A line of the table; None for a directory that is nothing to compare."""
+    path = directory / "result.json"
+    result = read_result(path) if path.exists() else {}
+    wrong = result.get("groups", {}).get("wrong label")
+    if wrong is None:
+        return None
+    examples = load(job_of(result["config"]))
+    suspicion = label_suspicion(examples.x, examples.given)
+    found = auroc(suspicion, (examples.given != examples.labels).cpu())
+    names = [result["config"][part]["name"] for part in ("dataset", "eraser", "model")]
+    numbers = [mean(wrong["auroc"]), mean(wrong["auroc_si"]), found]
+    return [*names, f"{len(examples.x):,}", f"{wrong['examples']:,}", *(f"{number:.3f}" for number in numbers)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

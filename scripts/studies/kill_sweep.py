@@ -1,0 +1,225 @@
+"""Kill every task of a sweep once, at a random moment, and compare what comes out with an undisturbed sweep.
+
+    python -m scripts.studies.kill_sweep                  # 64 runs
+    python -m scripts.studies.kill_sweep --runs 8 --seed 1
+
+Each task is what an array task of a cluster runs: one run in a process of its own. The sweep is launched three times on
+the same directory: undisturbed elsewhere; with every task killed once (SIGKILL mostly, SIGTERM, SIGUSR1 and SIGUSR2), a
+moment uniform over its undisturbed time; and then by two tasks per run at the same time, as an impatient user does.
+Prints the kills, and whether results are equal to the bit, whether any part was computed twice, and files left over.
+"""
+
+import argparse
+import itertools
+import math
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from erasure.store.storage import read_json
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["mdl.__main__", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"])
+
+NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
+SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json"}  # what a finished run consists of
+_TINY = [
+    "train=quick", "train.max_epochs=15", "train.patience_steps=1000000", "train.stack=all",
+    "train.checkpoint_every_s=0.05", "mdl=quick", "logger.mode=disabled",
+]  # fmt: skip
+_VOID = "begun anew"
+_LATEST = 0.9  # moment of death, in undisturbed times
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "python -m scripts.studies.kill_sweep", description=__doc__, formatter_class=formatter
+    )
+    parser.add_argument("--runs", type=int, default=64, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="of signals and moments (default: %(default)s)")
+    parser.add_argument("--at-once", type=int, default=2, help="tasks at the same time (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    os.environ["OMP_NUM_THREADS"] = "1"  # sums of several threads are in no fixed order
+    tasks = list(itertools.islice(sweep(), options.runs))
+    chance = random.Random(options.seed)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        _workers(options.at_once) as pool,
+        _workers(2 * options.at_once) as twice,
+    ):
+        undisturbed, killed = Place(Path(scratch, "undisturbed")), Place(Path(scratch, "killed"))
+        times = list(pool.map(undisturbed.finish, tasks))
+        print(f"undisturbed: {len(tasks)} runs, {min(times):.1f} to {max(times):.1f} s each", flush=True)
+        deaths = [(chance.choice(SIGNALS), chance.uniform(0, _LATEST * seconds)) for seconds in times]
+        kills = 0
+        for kills, line in enumerate(pool.map(killed.kill, tasks, *zip(*deaths, strict=True)), 1):
+            print(f"kill {kills:3}: {line}", flush=True)
+        list(twice.map(killed.finish, [task for task in tasks for _ in range(2)]))
+        return verdict(kills, undisturbed, killed)
+
+
+def _workers(count: int) -> ProcessPoolExecutor:
+    """Processes that have imported everything, and fork a task in no time."""
+    return ProcessPoolExecutor(count, mp_context=PROCESSES)
+
+
+def sweep() -> Iterator[list[str]]:
+    """Overrides of one run after the other."""
+    for seed in itertools.count():
+        for eraser, model in itertools.product(("control", "leace"), ("linear", "mlp")):
+            yield [f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]"]
+
+
+class Place:
+    """Where a sweep's runs and cache lie, with a diary of what its tasks computed."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.runs, self.cache, self.diary = folder / "runs", folder / "cache", folder / "diary"
+        self.diary.touch()
+
+    def finish(self, task: Sequence[str]) -> float:
+        """Run a task to its end; seconds."""
+        started = time.monotonic()
+        code = _wait(self._start(task))
+        if code != 0:
+            raise RuntimeError(f"{' '.join(task)} ended with {code}: {(self.diary.parent / 'tasks.log').read_text()}")
+        return time.monotonic() - started
+
+    def kill(self, task: Sequence[str], number: signal.Signals, moment: float) -> str:
+        """Start a task and send it the signal after so many seconds; one that was faster is begun anew."""
+        while True:
+            pid = self._start(task)
+            code = _wait(pid, moment)
+            if code is None:
+                os.kill(pid, number)
+                code = _wait(pid)
+            own = [entry for entry in self.entries() if entry.pid == pid]
+            if code != 0:
+                break
+            shutil.rmtree(self.runs / own[-1].run)
+            self.note(own[-1].run, _VOID)
+            moment /= 2
+        done = own[-1].what if own else "nothing"
+        return f"{number.name:7} after {moment:5.2f} s, exit code {code:4}, last done {done}: {' '.join(task)}"
+
+    def note(self, run: str, what: str) -> None:
+        """Write into the diary that this process did something."""
+        with self.diary.open("a") as file:
+            file.write(f"{os.getpid()} {run} {what}\n")
+
+    def entries(self) -> list["Entry"]:
+        """What tasks have written down, in order; without what was begun anew."""
+        kept: list[Entry] = []
+        for line in self.diary.read_text().splitlines():
+            pid, run, what = line.split(" ", 2)
+            if what == _VOID:
+                kept = [entry for entry in kept if entry.run != run]
+            else:
+                kept.append(Entry(int(pid), run, what))
+        return kept
+
+    def results(self) -> dict[str, Any]:
+        """What must be equal to the bit, by run."""
+        found = {}
+        for path in self.runs.glob("*/result.json"):
+            result = read_json(path)
+            curves = (path.parent / "curves.csv").read_text()
+            found[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
+        return found
+
+    def orphans(self) -> list[Path]:
+        """Files and folders that a sweep of finished runs does not consist of."""
+        runs = [path for path in self.runs.glob("*/*") if path.name not in LEFT]
+        return runs + [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
+
+    def _start(self, task: Sequence[str]) -> int:
+        """Fork a process that runs the task; its id."""
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = self._run(task)
+            finally:
+                os._exit(code)
+        return pid
+
+    def _run(self, task: Sequence[str]) -> int:
+        """`python -m mdl TASK`, its finished parts written into the diary; the exit code."""
+        from conf import cli
+        from harness.run import Run
+        from mdl.__main__ import VERB
+
+        save_part, finish = Run.save_part, Run.finish
+
+        def save_and_note(run: Run, name: str, value: Any) -> None:
+            save_part(run, name, value)
+            self.note(run.id, f"part {name}")
+
+        def finish_and_note(run: Run, result: Mapping[str, Any]) -> None:
+            finish(run, result)
+            self.note(run.id, "result")
+
+        Run.save_part, Run.finish = save_and_note, finish_and_note  # type: ignore[method-assign]
+        log = os.open(self.diary.parent / "tasks.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o666)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        sys.argv = ["mdl", *task, *_TINY, f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
+        try:
+            cli.main(replace(VERB, summarise=lambda *_: None))  # tables and figures are the driver's
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the diary: which process has computed what of which run."""
+
+    pid: int
+    run: str
+    what: str
+
+
+def verdict(kills: int, undisturbed: Place, killed: Place) -> int:
+    """Print what came out; 0 if all is as it should be."""
+    expected, results = undisturbed.results(), killed.results()
+    equal = [run for run in expected if results.get(run) == expected[run]]
+    times = Counter((entry.run, entry.what) for entry in killed.entries())
+    twice = [f"{run} {what}" for (run, what), number in times.items() if number > 1]
+    orphans = killed.orphans()
+    print(f"{kills} of {len(expected)} tasks killed once")
+    print(f"{len(equal)} of {len(expected)} results equal to the undisturbed sweep's to the bit")
+    print(f"{len(times)} parts computed, {len(twice)} of them twice", *twice, sep="\n  ")
+    print(f"{len(orphans)} files left over", *orphans, sep="\n  ")
+    good = kills == len(equal) == len(expected) == len(results)
+    return 0 if good and not twice and not orphans else 1
+
+
+def _wait(pid: int, seconds: float = math.inf) -> int | None:
+    """A child's exit code, negative for a signal's number; None if it is still alive after so many seconds."""
+    until = time.monotonic() + seconds
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

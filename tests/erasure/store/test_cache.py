@@ -1,0 +1,318 @@
+"""The cache builds once, whoever else builds or is killed, and again only what was damaged."""
+
+import dataclasses
+import json
+import logging
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from erasure import LeaceEraser, QleaceEraser, pipeline
+from erasure.datasets.digits import Digits
+from erasure.pipeline import erased_dataset
+from erasure.store import storage
+from erasure.store.cache import Cache, Entry
+from erasure.store.lease import Lease
+from erasure.store.storage import load_tensors, save_tensors
+from tests.erasure.store.test_lease import NEVER_S, PROCESSES, dead_pid
+
+NAME = "key.safetensors"
+
+
+def entry(value: float) -> Entry:
+    return {"a": torch.full((1000,), value)}, {"note": "x"}
+
+
+def test_an_entry_is_built_once(tmp_path: Path) -> None:
+    cache, built = Cache(tmp_path / "new"), []
+
+    def build():
+        built.append(1)
+        return {"a": torch.ones(3)}, {"note": "x"}
+
+    for _ in range(2):
+        tensors, metadata = cache.fetch("key", build)
+        assert torch.equal(tensors["a"], torch.ones(3))
+        assert metadata == {"note": "x"}
+    assert len(built) == 1
+
+
+def flip(content: bytearray) -> bytearray:
+    content[-100] ^= 1
+    return content
+
+
+DAMAGE: dict[str, Callable[[bytearray], bytearray]] = {
+    "a flipped bit": flip,
+    "a missing end": lambda content: content[:-1],
+    "a missing half": lambda content: content[: len(content) // 2],
+    "nothing left": lambda content: bytearray(),
+    "zeros, as after a power cut": lambda content: bytearray(len(content)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_entry_is_named_set_aside_and_rebuilt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    cache, path = Cache(tmp_path), tmp_path / NAME
+    cache.fetch("other", lambda: entry(3))
+    cache.fetch("key", lambda: entry(1))
+    damaged = bytes(DAMAGE[damage](bytearray(path.read_bytes())))
+    path.write_bytes(damaged)
+    with caplog.at_level(logging.WARNING):
+        tensors, _ = cache.fetch("key", lambda: entry(2))
+    assert torch.equal(tensors["a"], entry(2)[0]["a"])
+    [aside] = tmp_path.glob("key.damaged-*")
+    assert aside.read_bytes() == damaged
+    [warning] = caplog.messages
+    assert str(path) in warning
+    assert f"set aside as {aside.name} and built again" in warning
+    assert {file.path.name: file.kind for file in cache.files()} == {
+        NAME: "entry",
+        "other.safetensors": "entry",
+        aside.name: "damaged",
+    }
+    caplog.clear()
+    assert cache.fetch("key", lambda: pytest.fail("built again"))[0]["a"][0] == 2
+    assert caplog.messages == []
+
+
+def test_a_builder_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail():
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        Cache(tmp_path).fetch("key", fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def build_and_note(key: str, cache: Path, notes: Path) -> Entry:
+    """Take a while, and leave a note for whoever counts the builds."""
+    (notes / f"{key}-{os.getpid()}").touch()
+    assert (cache / f"{key}.lock").exists()
+    time.sleep(0.2)
+    return entry(os.getpid())
+
+
+def race(cache: Path, notes: Path, start: Barrier) -> None:
+    for key in ("missing", "orphaned", "damaged"):
+        start.wait(30)
+        tensors, metadata = Cache(cache).fetch(key, lambda key=key: build_and_note(key, cache, notes))
+        save_tensors(notes / f"got-{key}-{os.getpid()}", tensors, metadata)
+
+
+def test_four_processes_that_want_the_same_build_it_once(tmp_path: Path) -> None:
+    """Of entries that are missing, left behind half-built by a process now dead, or damaged."""
+    cache, notes = tmp_path / "cache", tmp_path / "notes"
+    notes.mkdir()
+    cache.mkdir()
+    with Lease(tmp_path / "lock") as lease:
+        gone = json.loads(lease.path.read_text()) | {"pid": dead_pid()}
+    (cache / "orphaned.lock").write_text(json.dumps(gone))
+    (cache / "damaged.safetensors").write_bytes(b"not whole")
+    start = PROCESSES.Barrier(4)
+    racers = [PROCESSES.Process(target=race, args=(cache, notes, start)) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(60)
+    assert [racer.exitcode for racer in racers] == [0] * 4
+    for key in ("missing", "orphaned", "damaged"):
+        [built] = notes.glob(f"{key}-*")
+        builder = float(built.name.removeprefix(f"{key}-"))
+        received = [load_tensors(path) for path in notes.glob(f"got-{key}-*")]
+        assert len(received) == 4
+        for tensors, metadata in received:
+            assert torch.equal(tensors["a"], entry(builder)[0]["a"])
+            assert metadata == {"note": "x"}
+    left = sorted(path.name for path in cache.iterdir() if ".damaged-" not in path.name)
+    assert left == ["damaged.safetensors", "missing.safetensors", "orphaned.safetensors"]
+    assert len(list(cache.glob("damaged.damaged-*"))) == 1
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def build_until_killed(cache: Path, point: str) -> None:
+    real = storage.save_file
+
+    def half(tensors: dict, path: Path, metadata: dict) -> None:
+        real(tensors, path, metadata)
+        os.truncate(path.rename(path.with_name(".tmpPEVl13")), 1000)  # where safetensors writes before it renames
+        die()
+
+    if point == "mid-write":
+        storage.save_file = half
+    elif point == "before-rename":
+        Path.replace = die  # pyright: ignore[reportAttributeAccessIssue]
+    elif point == "after-rename":
+        storage._sync_directory = die
+    Cache(cache).fetch("key", lambda: (die() if point == "mid-build" else None) or entry(1))
+
+
+@pytest.mark.parametrize(
+    ("point", "leftovers", "rebuilt"),
+    [("mid-build", 0, True), ("mid-write", 1, True), ("before-rename", 1, True), ("after-rename", 1, False)],
+)
+def test_a_killed_builder_leaves_nothing_to_take_for_whole(
+    tmp_path: Path, point: str, leftovers: int, rebuilt: bool
+) -> None:
+    """SIGKILL at a named point, in another process; the exit status proves the kill."""
+    builder = PROCESSES.Process(target=build_until_killed, args=(tmp_path, point))
+    builder.start()
+    builder.join(60)
+    assert builder.exitcode == -signal.SIGKILL
+    cache = Cache(tmp_path, lease_s=NEVER_S)
+    assert (tmp_path / "key.lock").exists()  # the kill struck inside
+    assert sorted(file.kind for file in cache.files()) == ["entry"] * (not rebuilt) + ["leftover"] * leftovers
+    tensors, _ = cache.fetch("key", lambda: entry(2))
+    assert torch.equal(tensors["a"], entry(2 if rebuilt else 1)[0]["a"])
+    assert torch.equal(load_tensors(tmp_path / NAME)[0]["a"], tensors["a"])
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+
+
+def test_leftovers_of_this_entry_are_removed_and_no_others(tmp_path: Path) -> None:
+    mine, others = tmp_path / f".{NAME}.ab12.tmp", tmp_path / ".other.safetensors.ab12.tmp"
+    for path in (mine, others):
+        path.mkdir()
+        (path / ".tmpPEVl13").write_bytes(b"half")
+    cache = Cache(tmp_path)
+    assert {(file.path, file.size_bytes) for file in cache.files() if file.kind == "leftover"} == {
+        (mine, 4),
+        (others, 4),
+    }
+    cache.fetch("key", lambda: entry(1))
+    assert {path.name for path in tmp_path.iterdir()} == {NAME, others.name}
+
+
+@pytest.mark.parametrize("before_writing", [True, False])
+def test_a_builder_taken_for_dead_still_has_what_it_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, before_writing: bool
+) -> None:
+    """Stopped while it stored, it wakes up to find its file removed by a builder that is still at work."""
+
+    def remove(*_: object) -> None:
+        for path in tmp_path.glob("*.tmp"):
+            storage.remove(path)
+
+    def removed(tensors: dict, path: Path, metadata: dict) -> None:
+        remove()
+        save_file(tensors, path, metadata)
+
+    save_file = storage.save_file
+    monkeypatch.setattr(storage, "save_file", removed) if before_writing else monkeypatch.setattr(os, "fsync", remove)
+    with caplog.at_level(logging.WARNING):
+        tensors, _ = Cache(tmp_path).fetch("key", lambda: entry(1))
+    assert torch.equal(tensors["a"], entry(1)[0]["a"])
+    assert f"{NAME} was not stored" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whole_entries_need_no_lease(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.fetch("key", lambda: entry(1))
+    with Lease(tmp_path / "key.lock"):
+        started = time.monotonic()
+        assert cache.fetch("key", lambda: pytest.fail("built again"))[0]["a"][0] == 1
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("umask", "file_mode", "folder_mode"), [(0o002, 0o664, 0o775), (0o022, 0o644, 0o755), (0o077, 0o600, 0o700)]
+)
+def test_a_cache_is_as_open_as_the_umask_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, file_mode: int, folder_mode: int
+) -> None:
+    root = tmp_path / "cache"
+    modes, save_file = {}, storage.save_file
+
+    def build() -> Entry:
+        modes["lock"] = stat.S_IMODE((root / "key.lock").stat().st_mode)
+        return entry(1)
+
+    def save(tensors: dict, path: Path, metadata: dict) -> None:
+        modes["folder"] = stat.S_IMODE(path.parent.stat().st_mode)
+        save_file(tensors, path, metadata)
+
+    monkeypatch.setattr(storage, "save_file", save)
+    before = os.umask(umask)
+    try:
+        Cache(root).fetch("key", build)
+        assert os.umask(umask) == umask  # looked at, and left as it was
+    finally:
+        os.umask(before)
+    modes["entry"] = stat.S_IMODE((root / NAME).stat().st_mode)
+    assert modes == {"lock": file_mode, "entry": file_mode, "folder": folder_mode}
+    assert stat.S_IMODE(root.stat().st_mode) == folder_mode
+
+
+class Keys(Cache):
+    """Notes what is asked for, and builds nothing."""
+
+    class Asked(Exception):  # noqa: N818
+        pass
+
+    def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
+        raise self.Asked(key)
+
+
+def key_of(source: Digits, eraser: type = LeaceEraser, dtype: torch.dtype = torch.float32, **options: Any) -> str:
+    with pytest.raises(Keys.Asked) as asked:
+        erased_dataset(source, eraser, options, dtype=dtype, cache=Keys("unused"))
+    return str(asked.value)
+
+
+CHANGES: dict[str, Any] = {
+    "name": None,  # a label: it opens the file's name, and is no part of the digest
+    "flip": None,  # augmentation, after erasure
+    "gradient_weights": None,  # they count as an eraser's options, where one takes them
+    "validation_size": 99,
+    "test_fraction": 0.3,
+    "split_seed": 7,
+    "normalize": "zscore",
+}
+
+
+def test_every_field_of_a_dataset_that_changes_its_numbers_changes_the_key(digits_source: Digits) -> None:
+    assert {field.name for field in dataclasses.fields(Digits)} == set(CHANGES)  # a new field must be decided on
+    keys = {key_of(digits_source)}
+    for field, value in CHANGES.items():
+        if value is not None:
+            keys.add(key_of(dataclasses.replace(digits_source, **{field: value})))
+    assert len(keys) == 5
+    for same in ({"flip": True}, {"gradient_weights": {"none": (1.0, 1.0, 1.0)}}):
+        assert key_of(dataclasses.replace(digits_source, **same)) == key_of(digits_source)
+    renamed = key_of(dataclasses.replace(digits_source, name="scans"))
+    assert renamed == key_of(digits_source).replace("digits", "scans", 1)
+
+
+def test_other_pixels_another_eraser_option_dtype_or_version_have_another_key(
+    digits_source: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [
+        key_of(digits_source),
+        key_of(digits_source, QleaceEraser),
+        key_of(digits_source, dtype=torch.float64),
+        key_of(digits_source, dtype=torch.bfloat16),
+        key_of(digits_source, tolerance=1e-3),
+        key_of(digits_source, tolerance=1e-4),
+        key_of(digits_source, steps=1),
+        key_of(digits_source, weights=[1.0, 2.0]),
+        key_of(digits_source, weights=[2.0, 1.0]),
+    ]
+    monkeypatch.setattr(Digits, "content", lambda self: "other pixels")
+    keys.append(key_of(digits_source))
+    monkeypatch.setattr(pipeline, "ERASURE_VERSION", 10**6)
+    keys.append(key_of(digits_source))
+    assert len(set(keys)) == len(keys)
+    assert key_of(digits_source, steps=1, tolerance=2) == key_of(digits_source, tolerance=2, steps=1)

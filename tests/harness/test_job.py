@@ -1,0 +1,108 @@
+"""What identifies a run: everything that determines its numbers, the code included."""
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from conf.compose import composed
+from erasure.datasets.digits import Digits
+from erasure.store.storage import read_json
+from harness.job import Job
+from mdl.__main__ import VERB as MDL
+from tests.conftest import ERASER
+from train.bench import training_job
+
+TINY = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
+MODEL = """
+from models.linear import LinearClassifier
+class Mine(LinearClassifier):
+    def forward(self, x):
+        return super().forward(x) * {factor}
+"""
+
+
+def job(*overrides: str) -> Job:
+    return training_job("mdl", composed("mdl", overrides, MDL.sections))
+
+
+def finished(command, *overrides: str) -> tuple[str, float]:
+    """Id and bits per label of the one run."""
+    outcome = command(MDL, *TINY, "logger.mode=disabled", *overrides)
+    assert outcome.code == 0, outcome.err
+    identity = outcome.out.split(":")[0]
+    return identity, read_json(Path("runs") / identity / "result.json")["mdl"]["bits_per_sample"][0]
+
+
+def test_an_edited_eraser_never_gives_yesterday_s_number(command, written, caplog) -> None:
+    caplog.set_level(logging.INFO)
+
+    def run(result: str, *overrides: str) -> tuple[str, float]:
+        written(ERASER.format(name="Mine", result=result))
+        caplog.clear()
+        return finished(command, "eraser.name=mine", "eraser._target_=mine.Mine", *overrides)
+
+    first, learnt = run("x")
+    assert learnt < 3.3
+    assert "the code of" not in caplog.text
+    second, chance = run("x * 0 + self.mean")
+    assert chance == pytest.approx(3.3219, abs=1e-3)
+    assert f"{first} would be this run, but the code of mine.Mine has changed since" in caplog.text
+    assert run("x * 0 + self.mean", "runs_dir=elsewhere/../runs")[0] == second  # from runs/
+    command(MDL, *TINY, "logger.mode=disabled", "runs_dir=fresh", "eraser.name=mine", "eraser._target_=mine.Mine")
+    fresh = read_json(Path("fresh") / second / "result.json")
+    assert fresh["mdl"]["bits_per_sample"] == [chance]  # from cache/
+    assert run("x  # as it was") == (first, learnt)
+    assert "has finished before" in caplog.text
+
+
+def test_an_edited_model_never_gives_yesterday_s_number(command, written) -> None:
+    def run(factor: float) -> tuple[str, float]:
+        written(MODEL.format(factor=factor))
+        return finished(command, "model.name=mine", "model._target_=mine.Mine")
+
+    (first, learnt), (second, other) = run(1.0), run(0.0)
+    assert first != second
+    assert learnt < 3.3 < other
+
+
+def test_a_class_of_the_same_name_in_another_module_is_another_run(written) -> None:
+    written(ERASER.format(name="IdentityEraser", result="x * 0"), "mine_too", "IdentityEraser")
+    assert (
+        job("eraser=control").identity() != job("eraser=control", "eraser._target_=mine_too.IdentityEraser").identity()
+    )
+
+
+def test_a_cpu_and_a_gpu_that_choose_their_precision_have_runs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    here, named = job(), job("device=cuda")
+    assert here.identity() == job("train.precision=float32").identity()
+    assert here.config["train"]["precision"] == "float32"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    there = job()
+    assert there.identity() == named.identity() == job("train.precision=bfloat16").identity() != here.identity()
+    assert there.control().id != here.control().id
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # read back on a login node
+    assert training_job("mdl", there.config).control().id == there.control().id
+
+
+def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = job(*TINY).identity()
+    others = [
+        job(*TINY, override).identity()
+        for override in (
+            "dataset.split_seed=1", "dataset.validation_size=99", "dataset.test_fraction=0.3",
+            "dataset.normalize=zscore", "eraser=leace", "model=mlp", "train.lr=0.5", "train.precision=bfloat16",
+            "mdl.num_chunks=3", "seeds=[1]", "dtype=float64",
+        )
+    ]  # fmt: skip
+    monkeypatch.setattr(Digits, "content", lambda self: "other images of the same name")
+    others.append(job(*TINY).identity())
+    assert len({base, *others}) == 1 + len(others)
+    monkeypatch.undo()
+    for override in (
+        "train.stack=one", "train.checkpoint_every_s=9", "mdl.order=largest_first", "runs_dir=x", "cache_dir=x",
+        "logger.mode=disabled", "device=cpu",
+    ):  # fmt: skip
+        assert job(*TINY, override).identity() == base, override

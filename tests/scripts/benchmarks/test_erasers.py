@@ -1,0 +1,87 @@
+"""The benchmark runs in miniature, without the peers' packages or real images; its arithmetic is checked."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from erasure import ClassMoments, QleaceEraser
+from scripts.benchmarks import erasers, peers
+from scripts.benchmarks.data import side_of, synthetic_images
+from scripts.studies import gradient_weights
+
+SMALL = ["--dim", "48", "--samples", "400", "--classes", "4", "--images", "/nowhere"]
+
+
+def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "installed", lambda _: False)
+    assert erasers.main([*SMALL, "--json", str(tmp_path / "rows.json")]) == 0
+    printed = capsys.readouterr().out
+    saved = json.loads((tmp_path / "rows.json").read_text())
+    works = {row["what"] for row in saved["rows"]}
+    for work in ("moments", "LEACE fit", "QLEACE fit", "ALF-QLEACE fit", "gradient, 1 iteration", "LEACE apply"):
+        assert work in works
+        assert work in printed
+    assert "synthetic" in saved["title"]
+    ours = [row for row in saved["rows"] if row["who"].startswith("ours")]
+    assert all(row["seconds"] > 0 for row in ours)
+    missing = [row for row in saved["rows"] if row["note"] == peers.MISSING]
+    assert all(row["seconds"] is None for row in missing)
+    assert {row["who"] for row in missing} == {"concept-erasure", "POT"}
+
+
+def test_gap_and_edit_from_moments_are_those_of_the_data() -> None:
+    images, z = synthetic_images(4, 400, 4)
+    x = images.flatten(1).double() / 255
+    moments = ClassMoments.fit(x, z)
+    eraser = QleaceEraser.from_moments(moments)
+    assert erasers._covariance_gap(moments, eraser.maps) < 1e-12
+    identity = torch.eye(48, dtype=torch.float64).expand(4, -1, -1)
+    assert erasers._covariance_gap(moments, identity) > 0.01
+    assert erasers._edit(moments, identity) == 0
+    centred = torch.stack([x[i] - moments.means[z[i]] for i in range(len(x))])
+    mapped = torch.stack([centred[i] @ eraser.maps[z[i]] for i in range(len(x))])
+    edit = (mapped - centred).square().sum(1).mean() / moments.total.trace()
+    assert erasers._edit(moments, eraser.maps) == pytest.approx(float(edit), rel=1e-9)
+
+
+PEAK = """
+import torch
+from scripts.benchmarks.benchmark import measured
+with measured(torch.device("cpu")) as cost:
+    torch.ones(2**24, dtype=torch.float64).sum()
+print(cost.peak_mib)
+"""
+
+
+def test_peak_memory_is_seen() -> None:
+    """In a process of its own: one that has used much memory before may have kept it."""
+    peak = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True).stdout.strip()
+    if peak == "None":
+        pytest.skip("no /proc/self/clear_refs on this system")
+    assert 100 < float(peak) < 300  # 128 MiB and whatever the allocator adds
+
+
+@pytest.mark.parametrize("dim", [0, -3, 75, 100, 3 * 31 * 31])
+def test_dimensions_that_are_no_images_are_refused(dim: int, capsys) -> None:
+    with pytest.raises(ValueError, match=f"--dim={dim}: must be 3 x side x side with an even side"):
+        side_of(dim)
+    with pytest.raises(SystemExit) as refused:
+        erasers.main(["--dim", str(dim)])
+    assert refused.value.code == 2
+    assert "even side" in capsys.readouterr().err
+
+
+def test_gradient_weights_prints_falls_and_refuses_two_numbers(capsys) -> None:
+    small = ["--dim", "48", "--samples", "300", "--images", "/nowhere"]
+    assert gradient_weights.main([*small, "--iterations", "5", "--weights", "1,1,0"]) == 0
+    printed = capsys.readouterr().out
+    assert "gradient 1, 1, 0" in printed
+    assert "QLEACE" in printed
+    with pytest.raises(SystemExit) as refused:
+        gradient_weights.main(["--weights", "1,2"])
+    assert refused.value.code == 2
+    assert "three numbers with commas" in capsys.readouterr().err

@@ -1,0 +1,68 @@
+"""What a training needs: a job's data on the device, and its architecture."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from conf.schema import Target
+from erasure.pipeline import ErasedDataset
+from harness.device import pick_precision
+from harness.job import Job, erased
+from models.classifier import Classifier, count_parameters
+from train.data import DeviceImages, to_device
+from train.ensemble import Ensemble
+from train.settings import TrainSettings
+
+
+def training_job(verb: str, config: Mapping[str, Any]) -> Job:
+    """The job of a verb that trains; its `train.precision` is the one that is used, never "auto".
+
+    Raises:
+        ValueError: a value that its part refuses, before anything is loaded.
+    """
+    precision = pick_precision(TrainSettings(**config["train"]).precision, config["device"])
+    return Job.from_config(verb, {**config, "train": {**config["train"], "precision": precision}})
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A job's data and architecture, loaded and on the device."""
+
+    job: Job
+    dataset: ErasedDataset
+    data: Mapping[str, DeviceImages]
+    ensemble: Ensemble
+
+    @cached_property
+    def settings(self) -> TrainSettings:
+        return TrainSettings(**self.job.config["train"])
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.dataset.class_names)
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        return self.job.config["seeds"]
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """What result.json says of it."""
+        return {
+            "seeds": list(self.seeds),
+            "num_classes": self.num_classes,
+            "train_size": len(self.data["train"]),
+            "parameters": count_parameters(self.ensemble.model),
+        }
+
+
+def load(job: Job) -> Bench:
+    """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
+    dataset, settings = erased(job), TrainSettings(**job.config["train"])
+    data = to_device(dataset, crop_padding=settings.crop_padding, flip=job.source.flip, device=job.device)
+    shape, k = data["train"].image_shape, len(dataset.class_names)
+    model = Target(job.config["model"]).build(Classifier, shape, k)
+    return Bench(job, dataset, data, Ensemble(model.to(job.device), getattr(torch, settings.precision)))
