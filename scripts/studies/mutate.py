@@ -33,7 +33,7 @@ from scripts.studies.nearest_tests import nearest_tests
 
 JUDGED = Path(__file__).with_name("equivalent_mutants.toml")
 EQUIVALENT = "equivalent"
-MODULES = ("erasure/**/*.py", "models/mup.py", "train/**/*.py", "mdl/**/*.py", "sample_info/**/*.py")
+MODULES = ("erasure/**/*.py", "models/mup.py", "harness/**/*.py", "train/**/*.py", "mdl/**/*.py", "sample_info/**/*.py")
 LEFT_OUT = (  # what is looked at, downloads or wires up
     "*/__*__.py", "*/figure.py", "*_figure.py", "*/table.py", "*_table.py", "*/result_tables.py", "*/style.py",
     "*/progress.py", "*/logger.py", "*/fetch.py", "*/hub.py", "*/published.py", "*/summary.py",

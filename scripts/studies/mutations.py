@@ -21,7 +21,8 @@ _PAIRS = (
 )  # fmt: skip
 _TWINS = dict(_PAIRS) | {b: a for a, b in _PAIRS}
 _DROPPED = {"sqrt", "square", "abs", "clamp", "clamp_min", "clamp_max", "log", "exp", "diagonal", "triu", "tril"}
-_SPEAKING = {"print", "warn", "log", "info", "debug", "warning", "add_argument"}
+_CHATTING = {"print", "info", "debug", "add_argument"}
+_SPEAKING = _CHATTING | {"warn", "warning"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _alternatives(node: ast.expr | ast.stmt) -> Iterator[tuple[ast.expr | ast.st
 
 def _statements(node: ast.stmt) -> Iterator[str | ast.AST]:
     match node:
-        case ast.Expr(value=ast.Call()):
+        case ast.Expr(value=ast.Call(func=function)) if _name(function) not in _CHATTING:
             yield "pass"
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield "pass"

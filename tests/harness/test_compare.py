@@ -7,7 +7,18 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from conf.groups import keys
-from harness.compare import LEVEL, Difference, Spread, arrange, bootstrap_error, by_setting, holm, paired_difference
+from harness.compare import (
+    LEVEL,
+    Difference,
+    Spread,
+    arrange,
+    bootstrap_error,
+    by_setting,
+    difference_record,
+    differences,
+    holm,
+    paired_difference,
+)
 
 
 def result(eraser: dict | None = None, model: dict | None = None, **config):
@@ -119,3 +130,26 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     assert [list(grid.rows) for grid in grids.values()] == [["digits · mlp"]] * 3
     assert [list(grid.columns) for grid in grids.values()] == [["control", "leace"], ["control", "leace"], ["control"]]
     assert list(arrange(runs).rows) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
+
+
+def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> None:
+    runs = [result(), result({"name": "leace"}), result({"name": "leace"}, {"width": 9})]
+    grid = arrange(runs)
+    measured = []
+
+    def measure(run, control) -> Difference:
+        measured.append((run, control))
+        return Difference(-1.0, 0.1, 0.01)
+
+    found = differences(grid, {"bits": measure})
+    assert [[each is run for run in runs] for pair in measured for each in pair] == [
+        [False, True, False],
+        [True, False, False],
+    ]
+    assert list(found.values()) == [Difference(-1.0, 0.1, 0.01)]
+
+
+def test_a_run_without_a_difference_has_empty_columns() -> None:
+    record = difference_record("gap", Difference(-1.0, 0.1, 0.01, 0.2), "nats")
+    assert record == {"gap_nats": -1.0, "gap_standard_error": 0.1, "gap_p_holm": 0.01, "gap_test_error": 0.2}
+    assert difference_record("gap", None, "nats") == dict.fromkeys(record)

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from harness.example_bits import final_difference
-from harness.loss_curves import LossCurve, crossing, crossing_epoch, read_loss_curves, sharp_drop, sharp_drops
+from harness.loss_curves import (
+    LossCurve,
+    crossing,
+    crossing_epoch,
+    describe_drop,
+    read_loss_curves,
+    sharp_drop,
+    sharp_drops,
+)
 from harness.run import Run
 from mdl.backfire import backfire
 
@@ -145,3 +153,13 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     assert 0 <= float(leace["final_gap_p_holm"]) <= 1
     assert (leace["backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
     assert float(control["sharp_drop_bits"]) > 0
+
+
+def test_a_drop_is_told_where_it_is_known() -> None:
+    known = {"sharp_drop": {"window_epochs": 5, "bits": [1.0, 1.5], "epoch": [3, 6]}}
+    assert describe_drop(known) == "1.25 at epoch 4"
+    assert (
+        describe_drop({"sharp_drop": {"window_epochs": 5, "bits": [0.0, 1.5], "epoch": [None, 6]}}) == "0.75 at epoch 6"
+    )
+    assert describe_drop({"sharp_drop": {"window_epochs": 5, "bits": [0.0], "epoch": [None]}}) == "0.00"
+    assert describe_drop({}) == ""

@@ -17,6 +17,7 @@ from models.mlp import MLP
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.fit import Fit, fit
+from train.memory import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.training import NonFiniteLossError
@@ -193,3 +194,20 @@ def test_threads_share_no_network(data, settings: TrainSettings) -> None:
     parts = data["train"], data["validation"]
     fit(Ensemble(small(Watched)), [0, 1, 2], subsets, *parts, settings, stack=1, threads=True)
     assert sorted(len(threads) for threads in users.values()) == [1, 1, 1]
+
+
+def test_members_train_in_one_stack_where_the_architecture_can(data, settings: TrainSettings) -> None:
+    settings = dataclasses.replace(settings, max_epochs=1)
+    assert [run(small(kind), [0, 1], 40, data, settings).stack for kind in (MLP, UnstackableMLP)] == [2, 1]
+
+
+def test_out_of_memory_when_scoring_offers_what_is_not_done_yet(data, settings: TrainSettings, monkeypatch) -> None:
+    fitted = run(small(), [0, 1], 40, data, dataclasses.replace(settings, max_epochs=1))
+
+    def full(*_) -> None:
+        raise torch.OutOfMemoryError("can't allocate memory")
+
+    monkeypatch.setattr(Ensemble, "score", full)
+    for stack, remedy in ((2, "or set train.stack=one"), (1, "lower train.eval_batch_size=9 \\(")):
+        with pytest.raises(MemoryExhaustedError, match=f"while evaluating.*{remedy}"):
+            dataclasses.replace(fitted, stack=stack).score(data["test"].plain, torch.arange(9), 9)

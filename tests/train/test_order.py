@@ -56,3 +56,9 @@ def test_generators_are_told_apart_by_seed_and_purpose() -> None:
     assert len(draws) == 6
     assert torch.equal(permutation(3, 50), permutation(3, 50))
     assert permutation(3, 50).sort().values.tolist() == list(range(50))
+
+
+def test_a_state_from_before_the_first_epoch_gives_that_epoch() -> None:
+    first, second = order(SETTINGS, [0, 1], 50), order(SETTINGS, [2, 3], 50)
+    second.restore(first.state())
+    assert all(torch.equal(a, b) for a, b in zip(first.draw([0, 1], CPU), second.draw([0, 1], CPU), strict=True))

@@ -10,6 +10,7 @@ from torch import Tensor
 from erasure.source import LabelledImages
 from models.classifier import Classifier
 from models.layers import Linear
+from models.linear import LinearClassifier
 from models.stochastic_depth import StochasticDepth
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
@@ -73,3 +74,12 @@ def test_stochastic_depth_goes_on_where_it_was(
     resumed = train(Checkpoints(tmp_path, 1e9))
     assert resumed.curves == undisturbed.curves
     assert all(torch.equal(resumed.last[name], weight) for name, weight in undisturbed.last.items())
+
+
+def test_batches_larger_than_what_is_gathered_at_a_time_train(settings: TrainSettings) -> None:
+    settings = dataclasses.replace(settings, batch_size=2, max_epochs=1, min_epoch_steps=1)
+    part = LabelledImages(torch.rand(4, 1, 600, 600), torch.arange(4) % 2)
+    place = {"padding": 0, "flip": False, "device": torch.device("cpu")}
+    data = DeviceImages(part, torch.zeros(1), torch.ones(1), **place)
+    fitted = fit(Ensemble(LinearClassifier((1, 600, 600), 2)), [0], torch.arange(4)[None], data, data, settings)
+    assert fitted.curves[0].epochs == 1
