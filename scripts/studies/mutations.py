@@ -46,7 +46,7 @@ class Mutation:
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """All changes to a module's source, in its order; messages, annotations and decorators are left alone."""
+    """All changes to a module's source, in its order; messages, figures and annotations are left alone."""
     encoded = source.encode()
     starts = [0]
     for line in encoded.splitlines(keepends=True):
@@ -77,7 +77,7 @@ def _walk(node: ast.AST, where: str) -> Iterator[tuple[str, ast.expr | ast.stmt]
         yield where, node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         where = node.name if where == "module" else f"{where}.{node.name}"
-    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr) or _speaks(node):
+    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr) or _speaks(node) or _draws(node):
         return
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "type_params", "bases"):
@@ -90,6 +90,11 @@ def _walk(node: ast.AST, where: str) -> Iterator[tuple[str, ast.expr | ast.stmt]
 def _speaks(node: ast.AST) -> bool:
     """Whether it is a call that tells the user something: its wording is no behaviour."""
     return isinstance(node, ast.Call) and _name(node.func) in _SPEAKING
+
+
+def _draws(node: ast.AST) -> bool:
+    """Whether it is a function that makes a figure, which people look at."""
+    return isinstance(node, ast.FunctionDef) and bool({"draw", "figure"} & set(node.name.split("_")))
 
 
 def _name(function: ast.expr) -> str:

@@ -4,13 +4,16 @@ import errno
 import itertools
 import json
 from pathlib import Path
+from statistics import mean, stdev
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 import erasure.store.storage
+from harness.logger import Logger
 from harness.run import Run
+from mdl import prequential
 from mdl.__main__ import VERB as MDL
 from mdl.prequential import Work, summarise
 from train.bench import Bench
@@ -108,3 +111,27 @@ def test_a_summary_is_that_of_its_parts() -> None:
     assert summary["final"] == {"loss_bits": [0.9, 2.5], "accuracy": [0.8, 0.7], "train_loss_bits": [0.01, 0.02]}
     assert summary["sharp_drop"]["bits"] == pytest.approx([1.6, 0.4])  # of the validation loss; the other rises
     assert summary["sharp_drop"]["epoch"] == [0, 1]
+
+
+def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
+    real, before, after, said = prequential.train_size, [], [], {}
+
+    def watched(bench: Bench, run: Run, *rest) -> dict:
+        before.append(list(run.directory.glob("checkpoint-*")))
+        trained = real(bench, run, *rest)
+        after.append(list(run.directory.glob("checkpoint-*")))
+        return trained
+
+    monkeypatch.setattr(prequential, "train_size", watched)
+    monkeypatch.setattr(Logger, "summarise", lambda self, values: said.update(values))
+    assert command(MDL, *SMALL, "runs_dir=runs", "train.stack=one").code == 0
+    assert before == [[], [], []]
+    assert all(after)
+    (path,) = Path("runs").glob("*/result.json")
+    result = json.loads(path.read_text())
+    bits = result["mdl"]["bits_per_sample"]
+    assert said["result/bits_per_sample"] == pytest.approx(mean(bits))
+    assert said["result/bits_per_sample_std"] == pytest.approx(stdev(bits))
+    assert said["result/paper"] == pytest.approx(mean(result["mdl"]["paper"]))
+    assert said["result/loss_bits"] == pytest.approx(mean(result["final"]["loss_bits"]))
+    assert said["result/accuracy"] == pytest.approx(mean(result["final"]["accuracy"]))

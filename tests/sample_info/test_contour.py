@@ -27,3 +27,11 @@ def test_what_is_not_analytic_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(contour, "_MOST_NODES", 128)
     with pytest.raises(ValueError, match="no rule"):
         ContourRule.fit(lambda s: (s - math.pi).abs().to(s.dtype), 0.5, 40.0, 1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_the_tolerance_is_relative(scale: float) -> None:
+    descent = LinearizedDescent(learning_rate=0.001, steps=30, time="discrete")
+    rules = [ContourRule.fit(lambda s, c=c: c * descent.filter(s, 1), 0.0, 854.0, 1e-6) for c in (1.0, scale)]
+    assert len(rules[0].nodes) == len(rules[1].nodes)
+    assert rules[1].error == pytest.approx(scale * rules[0].error, rel=1e-3)

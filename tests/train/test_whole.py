@@ -1,11 +1,14 @@
 """`python -m train` on data without class means and covariances: a plateau, and what comes after it."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from erasure.store.storage import read_json
+from harness.run import LOCK
 from train.__main__ import VERB as TRAIN
+from train.engine import Engine
 
 QLEACE = ["eraser=qleace", "seeds=[0,1]", "train.stack=all", "logger.mode=disabled"]
 
@@ -39,3 +42,20 @@ def test_a_seed_that_runs_out_of_epochs_on_the_plateau_is_marked(command) -> Non
     assert result["ended"] == ["max_epochs", "max_epochs"]
     assert result["epochs"] == [3, 3]
     assert result["untrained"] == [epoch == 0 for epoch in result["best_epoch"]]
+
+
+def test_who_was_taken_for_dead_keeps_no_weights(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Engine.fit
+
+    def fit_slowly(self: Engine, *arguments):
+        fitted = real(self, *arguments)
+        (lock,) = Path("runs").glob(f"*/{LOCK}")
+        lock.write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
+        return fitted
+
+    monkeypatch.setattr(Engine, "fit", fit_slowly)
+    tiny = ["model=linear", "train=quick", "train.max_epochs=1", "seeds=[0]", "logger.mode=disabled"]
+    outcome = command(TRAIN, "eraser=control", *tiny)
+    assert outcome.code == 1
+    assert "process 12 on node7 has taken over" in outcome.err
+    assert not list(Path("runs").glob("*/*.safetensors"))
