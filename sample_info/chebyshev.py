@@ -63,11 +63,3 @@ class ChebyshevSeries:
             f"no Chebyshev series of degree {_LARGEST_DEGREE // 2:,} reaches a tolerance of {tolerance:g} on "
             f"[{low:g}, {high:g}]: raise the tolerance, lower steps, or train to convergence"
         )
-
-    def __call__(self, points: Tensor) -> Tensor:
-        """The series' values, by Clenshaw's recurrence."""
-        x = (2 * points - self.low - self.high) / (self.high - self.low)
-        after, sum_ = torch.zeros_like(x), torch.zeros_like(x)
-        for c in self.coefficients.flip(0)[:-1]:
-            after, sum_ = sum_, 2 * x * sum_ - after + c
-        return x * sum_ - after + self.coefficients[0]

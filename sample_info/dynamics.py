@@ -22,8 +22,8 @@ _EIGH_FLOPS = 26.0
 class LinearizedDynamics:
     """Coefficients a with w(t) = w_0 + ∇f_0(X) a(t), and their change without each example.
 
-    a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign that 50's derivation gives. Weights are
-    `jacobian.weights_after`, predictions are `predictions`.
+    a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign that 50's derivation gives. Predictions
+    are `predictions`.
 
     Differences a - a_-i are computed themselves, not subtracted at the end: the scores of examples that hardly
     matter keep their digits.

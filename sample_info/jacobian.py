@@ -140,31 +140,6 @@ def network_outputs(model: nn.Module, weights: Weights, x: Tensor, *, batch_size
     return torch.cat([functional_call(model, parameters, (batch.double(),)) for batch in x.split(batch_size)])
 
 
-def weights_after(
-    model: nn.Module, weights: Weights, x: Tensor, coefficients: Tensor, *, batch_size: int = 64
-) -> dict[str, Tensor]:
-    """w_0 + ∇f_0(X) a: the weights that training of the linearised network ends at, one backward pass per batch.
-
-    Args:
-        model, weights: the network and its w_0.
-        x: training inputs [n, ...].
-        coefficients: a, [n, k].
-        batch_size: examples at a time.
-
-    Returns:
-        parameter name -> float64.
-    """
-    everything = in_double(model, weights)
-    leaves = {name: everything[name].requires_grad_() for name in weights}
-    moved = {name: leaf.detach().clone() for name, leaf in leaves.items()}
-    for batch, a in zip(x.split(batch_size), coefficients.split(batch_size), strict=True):
-        outputs = functional_call(model, everything, (batch.double(),))
-        gradients = torch.autograd.grad(outputs, [*leaves.values()], a, allow_unused=True)
-        for change, gradient in zip(moved.values(), gradients, strict=True):
-            change += 0 if gradient is None else gradient
-    return moved
-
-
 def in_double(model: nn.Module, weights: Weights) -> dict[str, Tensor]:
     """Parameters from `weights` and the model's buffers, detached, floating ones in float64.
 

@@ -40,7 +40,6 @@ def retrained_stacks(
     *,
     effective_n: int | None = None,
     memory_bytes: int = 2**31,
-    title: str = "retraining",
 ) -> Iterator[LeaveOneOut]:
     """Train with all examples, then without each of `examples`; yield every stack of trainings as it ends.
 
@@ -50,7 +49,6 @@ def retrained_stacks(
         examples: positions of those to leave out; all by default. See `examples_to_leave_out`.
         effective_n: what the loss without an example is divided by; n, the examples that there are, by default.
         memory_bytes: what a stack of trainings may take.
-        title: of the progress that is shown.
 
     Raises:
         ValueError: examples that are not there, or less memory than one training needs.
@@ -63,7 +61,7 @@ def retrained_stacks(
         raise ValueError(f"examples from {int(examples.min())} to {int(examples.max())}: there are 0 to {n - 1}")
     members = members_at_once(descent, memory_bytes)
     reduced = replace(descent, learning_rate=descent.learning_rate * n / (effective_n or n))
-    with Display(title) as display:
+    with Display("retraining") as display:
         progress = _Progress(display, descent.steps * (1 + len(examples)))
         everything = descent.train(torch.ones(1, n), progress.of(1))
         predicted = predictions(descent, everything, x_test)

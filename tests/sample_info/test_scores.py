@@ -8,7 +8,7 @@ from scipy.linalg import solve_continuous_lyapunov
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from sample_info.dynamics import LinearizedDynamics
-from sample_info.jacobian import jacobian, network_outputs, weights_after
+from sample_info.jacobian import jacobian, network_outputs
 from sample_info.linearized_descent import LinearizedDescent
 from sample_info.ntk import ntk
 from sample_info.scores import bits, functional_information, leave_one_out, weight_information
@@ -32,9 +32,9 @@ def trained(net, descent, kept=None):
         x, cross = net.x[kept], kernels.held_out[:, rows]
     else:
         dynamics, x, cross = LinearizedDynamics(kernels.train, residual, descent), net.x, kernels.held_out
-    after = weights_after(net.model, net.weights, x, dynamics.coefficients)
+    change = torch.einsum("nkp,nk->p", jacobian(net.model, net.weights, x), dynamics.coefficients)
     predictions = dynamics.predictions(network_outputs(net.model, net.weights, net.held_out), cross)
-    return torch.cat([w.flatten() for w in after.values()]), predictions
+    return torch.cat([w.double().flatten() for w in net.weights.values()]) + change, predictions
 
 
 @pytest.mark.parametrize("k", [1, 3])
