@@ -118,7 +118,7 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
     (run.directory / "state.json").write_text("{")
     assert state("x")[0] == "failed"
     lock.unlink()
-    run.finish({})
+    run.finish({"run_id": "x"})
     assert state("x") == ("finished", "")
 
 
