@@ -1,5 +1,6 @@
 """Validation loss over epochs: reading it back, where one run falls below another, where it falls most sharply."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from harness.run import whole_curves
+
+log = logging.getLogger(__name__)
 
 DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
 
@@ -132,6 +137,10 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
 
 
 def curves_of(result: Mapping[str, Any]) -> dict[int, LossCurve] | None:
-    """The loss curves that a run left in its own directory; None where they are no longer there."""
-    path = Path(result["config"]["runs_dir"]) / result["run_id"] / "curves.csv"
-    return read_loss_curves(path) if path.exists() else None
+    """The loss curves that a run left in its own directory; None without any, or with damaged ones, which is said."""
+    try:
+        path = whole_curves(Path(result["config"]["runs_dir"]) / result["run_id"], result)
+        return None if path is None else read_loss_curves(path)
+    except ValueError as error:
+        log.warning("%s", error)
+        return None

@@ -14,11 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from erasure.store.lease import Lease, LeaseLostError
-from erasure.store.storage import DamagedFileError, fingerprint, read_json, remove, write_json, write_text
+from erasure.store.storage import (
+    DamagedFileError,
+    file_checksum,
+    fingerprint,
+    read_json,
+    remove,
+    write_json,
+    write_text,
+)
 
 log = logging.getLogger(__name__)
 
 LOCK = "run.lock"
+CURVES = "curves.csv"
+CURVES_CHECKSUM = "curves_checksum"  # of result.json: no digit of the curves changes unnoticed
 RESULT = "result.json"
 _LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
 
@@ -107,7 +117,9 @@ class Run:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         self.require_lease()
-        write_json(self.directory / RESULT, result)
+        curves = self.directory / CURVES
+        seal = {CURVES_CHECKSUM: file_checksum(curves)} if curves.exists() else {}
+        write_json(self.directory / RESULT, {**result, **seal})
         write_json(self.directory / "state.json", {"state": "finished"})
         self._delete_leftovers()
 
@@ -161,7 +173,7 @@ class Run:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["n", "seed", "epoch", "train_loss_bits", "validation_loss_bits"])
         writer.writerows(rows)
-        write_text(self.directory / "curves.csv", text.getvalue())
+        write_text(self.directory / CURVES, text.getvalue())
 
     @contextlib.contextmanager
     def logging(self) -> Iterator[None]:
@@ -183,6 +195,20 @@ class Run:
         finally:
             root.removeHandler(handler)
             handler.close()
+
+
+def whole_curves(directory: Path, result: Mapping[str, Any]) -> Path | None:
+    """Where a finished run's curves.csv is; None where there is none.
+
+    Raises:
+        DamagedFileError: it is not what the run wrote.
+    """
+    path = directory / CURVES
+    if not path.exists():
+        return None
+    if file_checksum(path) != result.get(CURVES_CHECKSUM, file_checksum(path)):
+        raise DamagedFileError(f"{path} was edited or damaged after the run had finished: its curves are left out")
+    return path
 
 
 def read_result(path: Path) -> dict[str, Any]:

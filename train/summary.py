@@ -18,6 +18,7 @@ from erasure.store.storage import write_text
 from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, Grid, Spread, differences
 from harness.example_bits import final_difference
 from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
+from harness.run import CURVES
 from harness.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
 from train.early_stopping import stuck
 
@@ -110,7 +111,8 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
         for row, ax in zip(grid.rows, axes, strict=True):
             runs = {column: grid.cells[row][column] for column in grid.columns if column in grid.cells[row]}
             for column, result in runs.items():
-                _curves(ax, runs_dir / result["run_id"] / "curves.csv", column, colour(column, grid.columns))
+                if curves_of(result):
+                    _curves(ax, runs_dir / result["run_id"] / CURVES, column, colour(column, grid.columns))
             entropy = next(iter(runs.values()))["label_entropy_bits"]
             chance_line(ax, entropy, "label entropy")
             marks = [f"‡ {c}: {count} seeds never left the plateau" for c, r in runs.items() if (count := stuck([r]))]

@@ -8,7 +8,7 @@ from mdl.codelength import online_code_bits, paper_units
 
 KEYS = {
     "run_id", "verb", "config", "seeds", "num_classes", "train_size", "parameters", "certificate", "timing",
-    "versions", "code",
+    "versions", "code", "curves_checksum",
 }  # fmt: skip
 INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
 ENDINGS = {"epochs", "best_epoch", "ended", "untrained", "plateau_epochs", "left_plateau"}  # a list each, of the seeds
@@ -27,7 +27,7 @@ VERB_KEYS = {
         "summaries",
     },
 }
-_OPTIONAL = {"sharp_drop", "eraser_fit", "code", *ENDINGS} - {"epochs"}  # came later
+_OPTIONAL = {"sharp_drop", "eraser_fit", "code", "curves_checksum", *ENDINGS} - {"epochs"}  # came later
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
 

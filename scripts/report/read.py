@@ -11,7 +11,7 @@ import yaml
 from conf.groups import choices
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
-from harness.run import RESULT
+from harness.run import RESULT, whole_curves
 from scripts.report.check import INFORMATION, KEYS, VERB_KEYS, UnusableError, check
 
 RUN_FILES = {"config.yaml", "state.json", RESULT}  # any of them makes a folder a run's
@@ -187,8 +187,8 @@ def loss_curves(run: Found) -> dict[int, LossCurve]:
     Raises:
         ValueError: curves.csv is damaged.
     """
-    path = run.directory / "curves.csv"
-    return read_loss_curves(path) if path.exists() else {}
+    path = whole_curves(run.directory, run.result or {})
+    return {} if path is None else read_loss_curves(path)
 
 
 def with_drop(result: Mapping[str, Any], curves: Mapping[int, LossCurve]) -> Mapping[str, Any]:

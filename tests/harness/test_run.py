@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.storage import sealed
-from harness.run import Run, read_result, run_id
+from erasure.store.storage import DamagedFileError, sealed
+from harness.loss_curves import curves_of
+from harness.run import Run, read_result, run_id, whole_curves
 from harness.state import state_of
 
 DESCRIBED = {
@@ -62,6 +63,22 @@ def test_curves_are_plain_csv(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert rows[0] == {"n": "10", "seed": "0", "epoch": "0", "train_loss_bits": "", "validation_loss_bits": "3.3"}
     assert rows[1]["train_loss_bits"] == "2.5"
+
+
+def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> None:
+    run = Run(tmp_path, "x")
+    run.save_curves([[10, 0, 0, None, 3.3], [10, 0, 1, 2.5, 2.0]])
+    run.finish({"run_id": "x", "config": {"runs_dir": str(tmp_path)}})
+    result = run.result or {}
+    assert (curves_of(result) or {})[0].validation_bits.tolist() == [3.3, 2.0]
+    path = run.directory / "curves.csv"
+    path.write_text(path.read_text().replace("2.0", "1.0"))
+    assert curves_of(result) is None
+    assert "curves.csv was edited or damaged" in caplog.text
+    with pytest.raises(DamagedFileError, match="left out"):
+        whole_curves(run.directory, result)
+    path.unlink()
+    assert curves_of(result) is None
 
 
 def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
