@@ -14,10 +14,6 @@ log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
-class InterruptedThreadError(Exception):
-    """A thread has saved its state because of a signal, which the main thread is to deliver."""
-
-
 class Interruption:
     """The signal that has arrived, if any, and the handlers that were there before."""
 
@@ -33,10 +29,7 @@ class Interruption:
             KeyboardInterrupt: Ctrl-C.
             SystemExit: the others, with the shell's exit code, 128 + number; unless another handler returns or
                 the signal was ignored.
-            InterruptedThreadError: this is not the main thread; the signal is still pending.
         """
-        if threading.current_thread() is not threading.main_thread():
-            raise InterruptedThreadError
         number, self.pending = self.pending, None
         assert number is not None
         before = self._before.get(number, signal.SIG_DFL)

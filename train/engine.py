@@ -34,7 +34,7 @@ class Engine:
         self._checkpoints = Checkpoints(run.directory, bench.settings.checkpoint_every_s, run.require_lease)
         kept = run.part(STACKING)
         if kept is not None:
-            self.stacking = Stacking(**kept)
+            self.stacking = Stacking.read(kept)
             return
         self.stacking = choose(bench.ensemble, len(bench.seeds), bench.data["train"], bench.settings)
         run.save_part(STACKING, asdict(self.stacking))
@@ -53,7 +53,6 @@ class Engine:
             settings,
             report,
             stack=self.stacking.stack,
-            threads=self.stacking.threads,
             checkpoints=self._checkpoints,
         )
 

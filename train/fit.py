@@ -1,10 +1,8 @@
-"""All members of an ensemble trained: in one stack, one after another, or each in a thread of its own."""
+"""All members of an ensemble trained: in one stack, or stacks one after another."""
 
 import contextlib
-import copy
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,18 +10,18 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from harness.interruption import InterruptedThreadError, Interruption, interruptible
+from harness.interruption import Interruption, interruptible
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
 from train.early_stopping import MemberCurve
 from train.ensemble import Ensemble, Fetch, Weights
 from train.memory import advice
 from train.settings import TrainSettings
-from train.threads import in_threads
 from train.training import EpochReport, Training
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Report = Callable[[EpochReport], None]
 
 
 @dataclass(frozen=True)
@@ -81,10 +79,9 @@ def fit(
     train: DeviceImages,
     validation: DeviceImages,
     settings: TrainSettings,
-    report: Callable[[EpochReport], None] = lambda _: None,
+    report: Report = lambda _: None,
     *,
     stack: int | None = None,
-    threads: bool = False,
     checkpoints: Checkpoints | None = None,
 ) -> Fit:
     """Train one member per seed, each on its own subset of the training split, until it stops improving.
@@ -101,7 +98,6 @@ def fit(
         settings: how to train.
         report: called after every evaluation.
         stack: members in one network; all that can be by default.
-        threads: train the stacks at the same time, instead of one after another.
         checkpoints: where unfinished trainings are saved and found again; signals then wait for the save.
 
     Raises:
@@ -110,46 +106,22 @@ def fit(
     """
     stack = (len(seeds) if ensemble.stacks else 1) if stack is None else stack
     groups = [list(seeds[first : first + stack]) for first in range(0, len(seeds), stack)]
-    parts = subsets.split(stack)
-    progress = _Progress(report, len(groups))
-
-    def train_stack(i: int, check: Callable[[], None] = lambda: None) -> Training:
-        own = copy.deepcopy(ensemble) if threads else ensemble  # a forward pass lends its module the weights
-        training = Training(own, groups[i], parts[i], train, validation, settings)
-        saved = _Saved(checkpoints, f"{subsets.shape[1]}-{i}", interruption) if checkpoints else None
-        _run(training, saved, progress.of(i), check, keep=len(groups) > 1)
-        return training
-
+    trainings: list[Training] = []
     with interruptible() if checkpoints else contextlib.nullcontext(Interruption()) as interruption:
-        while True:
-            try:
-                count = len(groups)
-                trainings = in_threads(train_stack, count) if threads else [train_stack(i) for i in range(count)]
-                break
-            except InterruptedThreadError:  # where its handler returns, go on from the checkpoints
-                interruption.deliver()
+        for i, (group, part) in enumerate(zip(groups, subsets.split(stack), strict=True)):
+            training = Training(ensemble, group, part, train, validation, settings)
+            saved = _Saved(checkpoints, f"{subsets.shape[1]}-{i}", interruption) if checkpoints else None
+            before = sum(done.epoch for done in trainings)
+            _run(training, saved, _in_place(report, (i, len(groups)), before), keep=len(groups) > 1)
+            trainings.append(training)
     curves = [stopping.curve for training in trainings for stopping in training.stopping]
     best, last = (_join([getattr(training, kind) for training in trainings]) for kind in ("best", "last"))
     return Fit(ensemble, best, last, curves, stack)
 
 
-class _Progress:
-    """Reports of several stacks, whether one after another or at the same time, as one."""
-
-    def __init__(self, report: Callable[[EpochReport], None], stacks: int) -> None:
-        self._report, self._epochs, self._lock = report, [0] * stacks, threading.Lock()
-
-    def of(self, i: int) -> Callable[[EpochReport], None]:
-        """What stack number `i` calls."""
-
-        def place(report: EpochReport) -> None:
-            with self._lock:
-                self._epochs[i] = report.epoch
-                elsewhere = sum(self._epochs) - report.epoch
-                stack = (i, len(self._epochs))
-                self._report(dataclasses.replace(report, stack=stack, epochs_elsewhere=elsewhere))
-
-        return place
+def _in_place(report: Report, stack: tuple[int, int], before: int) -> Report:
+    """Reports of one of several stacks; those before it have finished `before` epochs."""
+    return lambda epoch: report(dataclasses.replace(epoch, stack=stack, epochs_elsewhere=before))
 
 
 @dataclass(frozen=True)
@@ -170,24 +142,10 @@ class _Saved:
         training.before_step = self.checkpoints.before_step(self.name, training.state, self.interruption)
 
 
-def _run(
-    training: Training,
-    saved: _Saved | None,
-    report: Callable[[EpochReport], None],
-    check: Callable[[], None],
-    *,
-    keep: bool,
-) -> None:
+def _run(training: Training, saved: _Saved | None, report: Report, *, keep: bool) -> None:
     """Run a training from its last checkpoint on; `keep`: save it when finished, too, as there are others."""
     if saved is not None:
         saved.resume(training)
-    save_if_due = training.before_step
-
-    def before_step() -> None:
-        save_if_due()
-        check()
-
-    training.before_step = before_step
     unfinished = bool(training.active)
     training.run(report)
     if saved is not None and keep and unfinished:

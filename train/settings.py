@@ -29,9 +29,8 @@ class TrainSettings:
         precision: of training, "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
             A run's identity holds what "auto" turns out to be. Evaluation is always in float32.
         eval_batch_size: examples per evaluation batch.
-        stack: "all" trains all seeds in one stacked network, "one" one after another, "threads" each in a thread
-            of its own (CPU); "auto" times a few steps of each and takes the fastest. Results agree to
-            floating-point reordering, so that it is no part of a run's identity.
+        stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" times a few steps of each
+            and takes the faster. Results agree to floating-point reordering, so that it is no part of a run's identity.
         checkpoint_every_s: seconds between checkpoints within a training; no part of a run's identity, either.
 
     Raises:
@@ -52,7 +51,7 @@ class TrainSettings:
     crop_padding: float
     precision: Literal["auto", "float32", "bfloat16"]
     eval_batch_size: int
-    stack: Literal["auto", "all", "one", "threads"]
+    stack: Literal["auto", "all", "one"]
     checkpoint_every_s: float
 
     def __post_init__(self) -> None:

@@ -117,11 +117,10 @@ class Bench:
         return dataclasses.replace(self.settings, **settings)
 
     def _ours(self, stacking: Stacking) -> tuple[float, float]:
-        how = {"stack": stacking.stack, "threads": stacking.threads}
 
         def run(settings: TrainSettings) -> Sequence[MemberCurve]:
             splits = self.data["train"], self.data["validation"]
-            return fit(self.ensemble, self.seeds, self.subsets, *splits, settings, **how).curves
+            return fit(self.ensemble, self.seeds, self.subsets, *splits, settings, stack=stacking.stack).curves
 
         run(self._with(max_epochs=1))  # warms up
         curves, cost = timed(run, lambda: self.settings, self.device)
@@ -133,7 +132,7 @@ class Bench:
         return Row("training", who, seconds, seconds / ours, floor_seconds=self.floor, note=note)
 
     def breakdown(self) -> list[Row]:
-        """Where a training's time goes, each part timed alone, and what is left; threads as one after another."""
+        """Where a training's time goes, each part timed alone, and what is left."""
         stack = choose(self.ensemble, len(self.seeds), self.data["train"], self.settings).stack
         training = Training(
             self.ensemble, self.seeds[:stack], self.subsets[:stack], self.data["train"], self.data["validation"],

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         undisturbed = _finish([*command, f"runs_dir={scratch}/undisturbed"], Path(scratch, "undisturbed"))
         timing = undisturbed["timing"]
-        stack = Stacking(**timing["stacking"]).setting
+        stack = Stacking.read(timing["stacking"]).setting
         within = options.within_s or timing["seconds"] / 10
         print(f"undisturbed: {timing['seconds']:.1f} s, train.stack={stack}", flush=True)
         disturbed = [*command, f"runs_dir={scratch}/killed", f"train.stack={stack}", "train.checkpoint_every_s=0.2"]

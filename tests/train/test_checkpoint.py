@@ -3,8 +3,6 @@
 import dataclasses
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -58,14 +56,11 @@ def settings(settings: TrainSettings) -> TrainSettings:
     )
 
 
-def train(
-    data, settings: TrainSettings, checkpoints: Checkpoints | None = None, stack: int = 3, *, threads: bool = False
-) -> Fit:
+def train(data, settings: TrainSettings, checkpoints: Checkpoints | None = None, stack: int = 3) -> Fit:
     model = MLP((1, 6, 6), 3, width=16, depth=2, activation="relu", parametrization="mup")
     subsets = torch.stack([permutation(seed, 200)[:100] for seed in SEEDS])
     parts = data["train"], data["validation"]
-    how = {"stack": stack, "threads": threads, "checkpoints": checkpoints}
-    return fit(Ensemble(model), SEEDS, subsets, *parts, settings, **how)
+    return fit(Ensemble(model), SEEDS, subsets, *parts, settings, stack=stack, checkpoints=checkpoints)
 
 
 def same(a: Fit, b: Fit) -> bool:
@@ -94,9 +89,9 @@ def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return arm
 
 
-@pytest.mark.parametrize(("stack", "threads"), [(3, False), (1, False), (1, True)])
+@pytest.mark.parametrize("stack", [3, 1])
 def test_a_resumed_training_equals_an_undisturbed_one_to_the_bit(
-    stack: int, threads: bool, data, settings: TrainSettings, tmp_path: Path, stop_at
+    stack: int, data, settings: TrainSettings, tmp_path: Path, stop_at
 ) -> None:
     undisturbed = train(data, settings, stack=stack)
     assert len({curve.epochs for curve in undisturbed.curves}) > 1  # some stop while others go on
@@ -104,7 +99,7 @@ def test_a_resumed_training_equals_an_undisturbed_one_to_the_bit(
     for count in (1, 3, 17, 26, 40, 10**9):  # before anything, mid-epoch, between evaluations, ...
         stop_at(count)
         try:
-            resumed = train(data, settings, Checkpoints(tmp_path, 1e9), stack, threads=threads)
+            resumed = train(data, settings, Checkpoints(tmp_path, 1e9), stack)
         except Killed:
             deaths += 1
             continue
@@ -216,35 +211,6 @@ def test_a_signal_ends_the_run_after_the_save(
     assert signal.getsignal(number) is before
     assert same(undisturbed, train(data, settings, Checkpoints(tmp_path, 1e9)))
     assert epochs[3:5] == [3, 3]  # the epoch of the signal went on
-
-
-@pytest.mark.parametrize("handled", [False, True], ids=["ends the run", "handler returns"])
-def test_a_signal_reaches_every_thread_and_ends_the_run_after_their_saves(
-    handled: bool, data, settings: TrainSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request
-) -> None:
-    undisturbed = train(data, settings, stack=1)
-    called: list[int] = []
-    before = signal.signal(signal.SIGUSR2, (lambda number, _: called.append(number)) if handled else signal.SIG_DFL)
-    request.addfinalizer(lambda: signal.signal(signal.SIGUSR2, before))
-    real, waiting = Training.run_epoch, threading.Barrier(len(SEEDS))
-
-    def run_epoch(self: Training) -> None:
-        if self.epoch == 2 and not list(tmp_path.iterdir()):
-            if waiting.wait(30) == 0:  # all are in the middle of their training
-                os.kill(os.getpid(), signal.SIGUSR2)
-            waiting.wait(30)
-            time.sleep(0.1)  # the main thread's handler has run
-        real(self)
-
-    monkeypatch.setattr(Training, "run_epoch", run_epoch)
-    if handled:
-        assert same(undisturbed, train(data, settings, Checkpoints(tmp_path, 1e9), 1, threads=True))
-        assert called == [signal.SIGUSR2]
-        return
-    with pytest.raises(SystemExit):
-        train(data, settings, Checkpoints(tmp_path, 1e9), 1, threads=True)
-    assert len(list(tmp_path.glob("checkpoint-*"))) == len(SEEDS)
-    assert same(undisturbed, train(data, settings, Checkpoints(tmp_path, 1e9), 1, threads=True))
 
 
 def test_another_handler_is_called_and_may_let_the_training_go_on(data, settings: TrainSettings, tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import threading
 from collections.abc import Mapping
 
 import pytest
@@ -174,26 +173,6 @@ def test_networks_trained_in_bfloat16_are_scored_in_float32(data) -> None:
     leaves = {name: weight.requires_grad_() for name, weight in weights.items()}
     exact, trained = (e.gradients(leaves, x, z)[0] for e in ensembles)
     assert 0 < float((exact - trained).abs().max()) < 5  # the negative control
-
-
-def test_threads_share_no_network(data, settings: TrainSettings) -> None:
-    """A forward pass lends its network the weights of its member: two at once would mix them."""
-    users: dict[int, set[int]] = {}
-    together = threading.Barrier(3)
-
-    class Watched(UnstackableMLP):
-        def forward(self, x: Tensor) -> Tensor:
-            used = users.setdefault(id(self), set())
-            if threading.get_ident() not in set().union(*users.values()):
-                used.add(threading.get_ident())
-                together.wait(30)  # all three are alive: no identity is used twice
-            used.add(threading.get_ident())
-            return super().forward(x)
-
-    subsets = torch.stack([permutation(seed, len(data["train"]))[:40] for seed in range(3)])
-    parts = data["train"], data["validation"]
-    fit(Ensemble(small(Watched)), [0, 1, 2], subsets, *parts, settings, stack=1, threads=True)
-    assert sorted(len(threads) for threads in users.values()) == [1, 1, 1]
 
 
 def test_members_train_in_one_stack_where_the_architecture_can(data, settings: TrainSettings) -> None:
