@@ -94,7 +94,7 @@ def _speaks(node: ast.AST) -> bool:
 
 def _draws(node: ast.AST) -> bool:
     """Whether it is a function that makes a figure, which people look at."""
-    return isinstance(node, ast.FunctionDef) and bool({"draw", "figure"} & set(node.name.split("_")))
+    return isinstance(node, ast.FunctionDef) and bool({"draw", "figure", "panel"} & set(node.name.split("_")))
 
 
 def _name(function: ast.expr) -> str:

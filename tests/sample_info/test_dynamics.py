@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from sample_info import reference_dynamics
 from sample_info.dynamics import LinearizedDynamics, Method
@@ -202,3 +203,48 @@ def test_what_cannot_be_computed_is_refused() -> None:
         LinearizedDynamics(torch.zeros_like(kernel), residual, DESCENTS["discrete"])
     with pytest.raises(ValueError, match="not finite"):
         LinearizedDynamics(kernel * math.nan, residual, DESCENTS["discrete"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_error_bound_does_not_depend_on_units(method: Method) -> None:
+    """Outputs in other units and a learning rate in theirs: the same training, weights that move 1/√c as far."""
+    kernel, _, residual = some_kernels(20, 1)
+    bounds = []
+    for c in (1.0, 1e4):
+        descent = LinearizedDescent(learning_rate=0.05 / c, steps=50)
+        bounds.append(LinearizedDynamics(c * kernel, residual, descent, method=method, tolerance=1e-4).error_bound)
+    assert bounds[0] == pytest.approx(100 * bounds[1], rel=0.1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_method_that_is_asked_for_is_taken(method: Method) -> None:
+    kernel, _, residual = some_kernels(20, 1)
+    for steps in (3, 5000):
+        how = LinearizedDynamics(
+            kernel, residual, LinearizedDescent(learning_rate=0.05, steps=steps), method=method
+        ).how
+        assert how.startswith({"series": "Chebyshev", "resolvent": "resolvents"}[method])
+
+
+class Largest(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that is made within."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, Tensor):
+            self.bytes = max(self.bytes, made.numel() * made.element_size())
+        return made
+
+
+@pytest.mark.parametrize(("name", "method"), [("discrete", "series"), ("discrete", "resolvent"), ("converged", "auto")])
+def test_a_block_takes_the_memory_it_was_given_and_not_much_less(name: str, method: Method) -> None:
+    kernel, held_out, residual = some_kernels(40, 3)
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS[name], method=method)
+    memory = 40 * 8 * len(kernel) * (20 if method == "resolvent" else 4)
+    block = dynamics.blocks(memory)[0]
+    with Largest() as largest:
+        dynamics.changes(block, held_out)
+    assert memory / 40 < largest.bytes < memory
+    assert 1 < len(block) < 40

@@ -3,7 +3,7 @@ import torch
 from torch.func import functional_call
 
 from models.mlp import MLP
-from sample_info.jacobian import Projection, jacobian, network_outputs
+from sample_info.jacobian import Projection, in_double, jacobian, network_outputs
 from sample_info.ntk import ntk
 from tests.models.every_model import EVERY
 from tests.sample_info.networks import some_network
@@ -85,3 +85,15 @@ def test_weights_of_another_network_are_refused() -> None:
         jacobian(net.model, {"readout.weight": net.weights["readout.weight"]}, net.x)
     with pytest.raises(ValueError, match="projection_size=0"):
         Projection("random", size=0)
+
+
+def test_values_in_double_are_copies() -> None:
+    """What is computed with them must not train the network, whatever precision it has."""
+    net = some_network("mlp-relu", n=3)
+    for dtype in (torch.float32, torch.float64):
+        weights = {name: weight.detach().to(dtype) for name, weight in net.weights.items()}
+        copies = in_double(net.model, weights)
+        for name, weight in weights.items():
+            assert copies[name].dtype == torch.float64
+            assert torch.equal(copies[name], weight.double())
+            assert copies[name].data_ptr() != weight.data_ptr()
