@@ -22,7 +22,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from conf.errors import explain
 from conf.groups import CONF
 from conf.help import help_text
-from conf.schema import ConfigError, validate
+from conf.schema import ConfigError, Section, validate
 from conf.sweep import Sweep
 
 log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 
 @dataclass(frozen=True)
 class Verb:
-    """One of the commands `python -m <name>`.
+    """One of the commands `python -m <name>`; its functions import what they use: help and wrong keys need no torch.
 
     Attributes:
         name: of the package and of its primary configuration.
         purpose: one sentence for --help.
-        sections: configuration section -> callable whose keyword-only arguments are its options.
+        sections: configuration section -> callable whose keyword-only arguments are its options, or its qualified name.
         run: (configuration, W&B group) -> result.json's content; idempotent.
         directory: configuration -> where that run is, or would be, on disk; loads nothing.
         result: result.json -> its content; raises ValueError where it is not what a run wrote.
@@ -47,7 +47,7 @@ class Verb:
 
     name: str
     purpose: str
-    sections: Mapping[str, Callable]
+    sections: Mapping[str, Section]
     run: Callable[[Mapping[str, Any], str | None], dict[str, Any]]
     directory: Callable[[Mapping[str, Any]], Path]
     result: Callable[[Path], dict[str, Any]]

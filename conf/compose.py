@@ -1,7 +1,7 @@
 """Configurations from lists of overrides: one, or those of all jobs of a sweep."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -12,10 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf.cli import plain
 from conf.groups import CONF
-from conf.schema import validate
+from conf.schema import Section, validate
 
 
-def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Callable]) -> dict[str, Any]:
+def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> dict[str, Any]:
     """The checked configuration that `python -m VERB OVERRIDES` would run.
 
     Args:

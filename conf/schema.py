@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import pkgutil
 import site
 import sysconfig
 import typing
@@ -30,6 +31,7 @@ VARIABLES = "experiment"  # what an experiment sweeps over and its sections refe
 
 
 T = TypeVar("T")
+Section = Callable | str  # whose keyword-only arguments are a section's options, or where it is, not yet imported
 
 
 class ConfigError(ValueError):
@@ -132,14 +134,16 @@ def _may_be_imported(module: str) -> bool:
 
 
 @functools.cache
-def keyword_only(function: Callable) -> Mapping[str, Any]:
+def keyword_only(function: Section) -> Mapping[str, Any]:
     """Keyword-only arguments of a callable and their types."""
+    if isinstance(function, str):
+        function = pkgutil.resolve_name(function)
     hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
     parameters = inspect.signature(function).parameters.values()
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def validate(config: Mapping[str, Any], sections: Mapping[str, Callable]) -> dict[str, Any]:
+def validate(config: Mapping[str, Any], sections: Mapping[str, Section]) -> dict[str, Any]:
     """Check a composed configuration and convert its values to the schema's types.
 
     Args:

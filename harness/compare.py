@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from harness.labels import labels, setting, written_setting
 
@@ -92,6 +91,8 @@ def paired_difference(values: Sequence[float], control: Sequence[float], test_er
     if not degrees:
         return Difference(middle, None, 1.0, test_error)
     error = stdev(differences) / math.sqrt(len(differences))
+    from scipy.special import stdtr  # imported where it is used: a launch that has nothing left to do is quick
+
     t = abs(middle) / error if error else math.inf if middle else 0.0
     return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error)
 

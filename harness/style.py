@@ -2,12 +2,13 @@
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+
+if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe & Ito's palette.
 ERASER_COLOURS = {
@@ -45,7 +46,7 @@ def colour(column: str, columns: Sequence[str]) -> str:
     return _SPARE[others.index(column) % len(_SPARE)]
 
 
-def chance_line(ax: Axes, bits: float, label: str) -> None:
+def chance_line(ax: "Axes", bits: float, label: str) -> None:
     """A dashed line at the loss of a predictor that knows nothing, labelled in place."""
     ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
     ax.annotate(
@@ -59,8 +60,10 @@ def wrapped(text: str, inches: float) -> str:
     return textwrap.fill(text, max(12, int(11 * inches)), break_on_hyphens=False)
 
 
-def epoch_axis(ax: Axes, last: float) -> None:
+def epoch_axis(ax: "Axes", last: float) -> None:
     """Logarithmic in epoch + 1 up to the `last` epoch, so that epoch 0 is on it and no curve has a kink."""
+    from matplotlib.ticker import FuncFormatter
+
     steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
     ax.set_xscale("function", functions=(np.log1p, np.expm1))
     ax.set_xticks([0, *(step for step in steps if step <= last)])
@@ -68,7 +71,7 @@ def epoch_axis(ax: Axes, last: float) -> None:
     ax.set_xlim(0, max(last, 1))
 
 
-def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+def shared_legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
     """One legend above all panels, where it covers no data."""
     handles: dict[str, Any] = {}
     for ax in axes:

@@ -3,26 +3,27 @@
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conf import cli
-from harness.compare import Spread, arrange, by_setting
-from harness.drawn import drawn_once
-from harness.job import Job, carry_out
-from harness.logger import LoggerSettings
-from harness.run import read_result
-from mdl.chunks import ChunkSettings
-from mdl.prequential import AXES, prequential
-from train.bench import load, training_job
-from train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from harness.job import Job
 
 
-def _job(config: Mapping[str, Any]) -> Job:
+def _job(config: Mapping[str, Any]) -> "Job":
+    from mdl.chunks import ChunkSettings
+    from train.bench import training_job
+
     ChunkSettings(**config["mdl"])  # refuses what it does not like before anything is loaded
     return training_job("mdl", config)
 
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+    from harness.job import carry_out
+    from mdl.prequential import AXES, prequential
+    from train.bench import load
+
     return carry_out(_job(config), load, prequential, axes=AXES, group=group)
 
 
@@ -30,15 +31,26 @@ def directory(config: Mapping[str, Any]) -> Path:
     return _job(config).run().directory
 
 
+def result(path: Path) -> dict[str, Any]:
+    from harness.run import read_result
+
+    return read_result(path)
+
+
 def headline(result: Mapping[str, Any]) -> str:
+    from harness.compare import Spread
+
     code = Spread.of(result["mdl"]["bits_per_sample"])
     return f"{code} bits per label"
 
 
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Table and figure of the comparison, printed and written to `directory`."""
+    from harness.compare import arrange, by_setting
+    from harness.drawn import drawn_once
     from mdl.figure import draw
     from mdl.table import print_run, print_table, write_tables
+    from train.bench import training_job
 
     if len(results) == 1:
         (only,) = results
@@ -59,10 +71,14 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
 VERB = cli.Verb(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
-    sections={"train": TrainSettings, "mdl": ChunkSettings, "logger": LoggerSettings},
+    sections={
+        "train": "train.settings.TrainSettings",
+        "mdl": "mdl.chunks.ChunkSettings",
+        "logger": "harness.logger.LoggerSettings",
+    },
     run=run,
     directory=directory,
-    result=read_result,
+    result=result,
     headline=headline,
     summarise=summarise,
 )

@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.optimize import brentq
-
 _PAPER_MIN_CHUNK = 1024
 _MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at the paper's 1,024
 
@@ -72,6 +70,8 @@ def _ratio(sum_of_powers: float, m: int) -> float:
 
     if excess(1.0) >= 0:
         return 1.0
+    from scipy.optimize import brentq
+
     root = brentq(excess, 1.0, sum_of_powers ** (1 / (m - 1)), xtol=1e-14)
     assert isinstance(root, float)
     return root

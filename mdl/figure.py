@@ -3,22 +3,24 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from harness.compare import Grid
 from harness.style import STYLE, chance_line, colour, shared_legend, wrapped
 from mdl.table import MEASURES
 from train.early_stopping import stuck
 
+if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
+    from matplotlib.axes import Axes
+
 
 def draw(grid: Grid, path: Path) -> Path:
     """Draw the comparison to `path`: a learning-curve panel per row, and bars of the differences to control."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(STYLE):
         rows = list(grid.rows)
         has_bars = any(grid.control(row) is not None and len(grid.cells[row]) > 1 for row in rows)
@@ -36,8 +38,10 @@ def draw(grid: Grid, path: Path) -> Path:
     return path
 
 
-def _learning_curves(ax: Axes, runs: Mapping[str, Mapping[str, Any]], columns: Sequence[str], title: str) -> None:
+def _learning_curves(ax: "Axes", runs: Mapping[str, Mapping[str, Any]], columns: Sequence[str], title: str) -> None:
     """Loss on the next chunk over training size, mean and standard deviation over seeds."""
+    from matplotlib.ticker import NullFormatter
+
     ticks: list[int] = []
     for column in (c for c in columns if c in runs):
         points = [point for point in runs[column]["curve"] if point["ce_next_bits"] is not None]
@@ -66,8 +70,10 @@ def _learning_curves(ax: Axes, runs: Mapping[str, Mapping[str, Any]], columns: S
     )
 
 
-def _differences(ax: Axes, grid: Grid) -> None:
+def _differences(ax: "Axes", grid: Grid) -> None:
     """Bars of paired differences to the control with their standard errors, grouped by row."""
+    from matplotlib.ticker import FuncFormatter
+
     columns = [c for c in grid.columns if not c.startswith("control")]
     height = 0.8 / max(2, len(columns))
     for j, column in enumerate(columns):

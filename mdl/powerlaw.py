@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import least_squares
 
 
 def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, float] | None:
@@ -16,6 +15,7 @@ def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, f
     spread = float(((y - y.mean()) ** 2).sum())
     if len(n) < 4 or spread == 0 or y[-1] >= y[0]:
         return None
+    from scipy.optimize import least_squares
 
     def residuals(p: np.ndarray) -> np.ndarray:
         return p[0] * (n / n[0]) ** -p[1] + p[2] - y

@@ -1,7 +1,6 @@
 """Stochastic depth whose draws come from an explicit generator."""
 
 import torch
-from timm.layers.drop import DropPath
 from torch import Tensor, nn
 
 
@@ -32,6 +31,8 @@ class StochasticDepth(nn.Module):
 
 def replace_drop_path(network: nn.Module) -> None:
     """Put a `StochasticDepth` in the place of each of timm's `DropPath`, which draw from the global generator."""
+    from timm.layers.drop import DropPath  # seconds to import, and every model imports this module
+
     for module in list(network.modules()):
         for name, child in module.named_children():
             if isinstance(child, DropPath):

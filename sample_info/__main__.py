@@ -3,25 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conf import cli
-from harness.compare import Spread, arrange
-from harness.job import Job, carry_out
-from harness.logger import LoggerSettings
-from harness.run import read_result
-from sample_info.load import load
-from sample_info.problem import restricted
-from sample_info.references import require_known
-from sample_info.scoring import score
-from sample_info.settings import SampleInfoSettings
-from sample_info.summary_options import summary_model
-from sample_info.trained_weights import checksum_of
+
+if TYPE_CHECKING:
+    from harness.job import Job
 
 AXES = {"information/*": "seed"}
 
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+    from harness.job import carry_out
+    from sample_info.load import load
+    from sample_info.scoring import score
+
     return carry_out(job_of(config), load, score, axes=AXES, group=group)
 
 
@@ -29,8 +25,15 @@ def directory(config: Mapping[str, Any]) -> Path:
     return job_of(config).run().directory
 
 
-def job_of(config: Mapping[str, Any]) -> Job:
+def job_of(config: Mapping[str, Any]) -> "Job":
     """The job that a configuration describes, on the classes that it names."""
+    from harness.job import Job
+    from sample_info.problem import restricted
+    from sample_info.references import require_known
+    from sample_info.settings import SampleInfoSettings
+    from sample_info.summary_options import summary_model
+    from sample_info.trained_weights import checksum_of
+
     settings = SampleInfoSettings(**config["sample_info"])
     require_known(settings.references)
     summary_model(config)  # refuses what it does not have
@@ -40,13 +43,22 @@ def job_of(config: Mapping[str, Any]) -> Job:
     return replace(job, checksums={"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}})
 
 
+def result(path: Path) -> dict[str, Any]:
+    from harness.run import read_result
+
+    return read_result(path)
+
+
 def headline(result: Mapping[str, Any]) -> str:
+    from harness.compare import Spread
+
     information = Spread.of([one["mean_nats"] for one in result["information"]["f_si_nats"]])
     return f"{information:.2e} nats of F-SI per example"
 
 
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
+    from harness.compare import arrange
     from sample_info.agreement import agreements, draw_agreements, few_enough
     from sample_info.movement import draw_movements, movements
     from sample_info.run_scores import read_scores_or_note
@@ -79,10 +91,10 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
 VERB = cli.Verb(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
-    sections={"sample_info": SampleInfoSettings, "logger": LoggerSettings},
+    sections={"sample_info": "sample_info.settings.SampleInfoSettings", "logger": "harness.logger.LoggerSettings"},
     run=run,
     directory=directory,
-    result=read_result,
+    result=result,
     headline=headline,
     summarise=summarise,
 )

@@ -6,31 +6,39 @@ from pathlib import Path
 from typing import Any
 
 from conf import cli
-from harness.compare import Spread, arrange, by_setting
-from harness.drawn import drawn_once
-from harness.job import carry_out
-from harness.logger import LoggerSettings
-from harness.run import read_result
-from train.bench import load, training_job
-from train.settings import TrainSettings
-from train.whole import AXES, train_on_everything
 
 
 def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+    from harness.job import carry_out
+    from train.bench import load, training_job
+    from train.whole import AXES, train_on_everything
+
     return carry_out(training_job("train", config), load, train_on_everything, axes=AXES, group=group)
 
 
 def directory(config: Mapping[str, Any]) -> Path:
+    from train.bench import training_job
+
     return training_job("train", config).run().directory
 
 
+def result(path: Path) -> dict[str, Any]:
+    from harness.run import read_result
+
+    return read_result(path)
+
+
 def headline(result: Mapping[str, Any]) -> str:
+    from harness.compare import Spread
+
     test, train = (Spread.of(result["final"][name]) for name in ("loss_bits", "train_loss_bits"))
     return f"test {test.mean:.4f}, training {train.mean:.4f} bits per label"
 
 
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Table of final losses and figure of loss curves, printed and written to `directory`."""
+    from harness.compare import arrange, by_setting
+    from harness.drawn import drawn_once
     from train.summary import draw, print_table, write_tables
 
     grids, grid = by_setting(results), arrange(results)
@@ -45,10 +53,10 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
 VERB = cli.Verb(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
-    sections={"train": TrainSettings, "logger": LoggerSettings},
+    sections={"train": "train.settings.TrainSettings", "logger": "harness.logger.LoggerSettings"},
     run=run,
     directory=directory,
-    result=read_result,
+    result=result,
     headline=headline,
     summarise=summarise,
 )

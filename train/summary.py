@@ -4,12 +4,9 @@ import csv
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table
 
@@ -21,6 +18,9 @@ from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, d
 from harness.run import CURVES
 from harness.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
 from train.early_stopping import stuck
+
+if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
+    from matplotlib.axes import Axes
 
 _COLUMNS = {
     "test loss": "loss_bits",
@@ -103,6 +103,9 @@ def _against_control(result: Mapping[str, Any], control: Mapping[str, Any] | Non
 
 def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
     """Validation and training loss over epochs, a panel per dataset and model, a colour per eraser."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(STYLE):
         wide = min(3, len(grid.rows))
         tall = math.ceil(len(grid.rows) / wide)
@@ -124,7 +127,7 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
     return path
 
 
-def _curves(ax: Axes, path: Path, label: str, line: str) -> None:
+def _curves(ax: "Axes", path: Path, label: str, line: str) -> None:
     """Each seed a thin line; their mean, as long as all train, a thick one. Training dotted, validation solid."""
     by_seed: dict[str, list[Mapping[str, str]]] = {}
     with path.open(newline="") as file:

@@ -30,7 +30,7 @@ from typing import Any
 from erasure.store.storage import read_json
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["mdl.__main__", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"])
+PROCESSES.set_forkserver_preload(["mdl.prequential", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"])
 
 NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)

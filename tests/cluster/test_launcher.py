@@ -75,7 +75,7 @@ def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(c
         return harness.job.carry_out(*arguments, **options)
 
     monkeypatch.setenv("DIGITS", "some")
-    monkeypatch.setattr("mdl.__main__.carry_out", carry_out)
+    monkeypatch.setattr("harness.job.carry_out", carry_out)
     outcome = command(MDL, "-m", "eraser=control,leace", *TINY, "dataset.name=${oc.env:DIGITS}")
     assert outcome.code == 2
     assert "1 of 2 runs finished, 1 failed" in outcome.out

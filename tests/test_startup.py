@@ -1,0 +1,67 @@
+"""What a command imports before it computes: nothing heavy where nothing is computed, so that it answers at once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mdl.__main__ import VERB as MDL
+
+HEAVY = {
+    "torch", "timm", "sklearn", "scipy", "torchvision", "datasets", "wandb", "matplotlib", "pandas", "sympy",
+}  # fmt: skip
+TELL = """
+import runpy, sys
+try:
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+finally:
+    print("imported", *sys.modules)
+"""
+VERBS = ("mdl", "train", "sample_info")
+QUICK = [
+    "model.depth=1",
+    "model.width=8",
+    "train.max_epochs=2",
+    "mdl.num_chunks=2",
+    "seeds=[0]",
+    "logger.mode=disabled",
+]
+
+
+def heavy(verb: str, *arguments: str) -> tuple[str, set[str]]:
+    """What a command prints in a fresh process, and which heavy packages it has imported by its end."""
+    code = TELL.replace("sys.argv[0]", repr(verb))
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    shown, _, modules = done.stdout.partition("imported ")
+    return shown + done.stderr, HEAVY & set(modules.split())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_imports_nothing_heavy(verb: str) -> None:
+    shown, imported = heavy(verb, "--help")
+    assert f"python -m {verb}" in shown
+    assert imported == set()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("sweep", [(), ("-m", "seeds=[0],[1]")])
+def test_a_wrong_key_is_told_before_anything_heavy_is_imported(verb: str, sweep: tuple[str, ...]) -> None:
+    shown, imported = heavy(verb, *sweep, "model.widht=64")
+    assert "did you mean width?" in shown
+    assert imported == set()
+
+
+def test_a_finished_sweep_imports_torch_and_draws_nothing_again(command: Callable, tmp_path: Path) -> None:
+    sweep = ["-m", "eraser=control,leace", *QUICK, f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
+    assert command(MDL, *sweep).code == 0
+    shown, imported = heavy("mdl", *sweep)
+    assert "2 of 2 runs finished" in shown
+    assert imported == {"torch"}
