@@ -136,10 +136,9 @@ def _may_be_imported(module: str) -> bool:
 @functools.cache
 def keyword_only(function: Section) -> Mapping[str, Any]:
     """Keyword-only arguments of a callable and their types."""
-    if isinstance(function, str):
-        function = pkgutil.resolve_name(function)
-    hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
-    parameters = inspect.signature(function).parameters.values()
+    found = pkgutil.resolve_name(function) if isinstance(function, str) else function
+    hints = typing.get_type_hints(found.__init__ if inspect.isclass(found) else found)
+    parameters = inspect.signature(found).parameters.values()
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 

@@ -1,6 +1,7 @@
 """Every YAML composes, satisfies its schema, lists every option it has, and can be instantiated."""
 
 import math
+import pkgutil
 from collections.abc import Callable
 
 import pytest
@@ -51,7 +52,7 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     job = Job.from_config(verb.name, config)
     assert job.source.name
     for section, settings in verb.sections.items():
-        settings(**config[section])
+        pkgutil.resolve_name(settings)(**config[section])
     Target(config["model"]).build(Classifier, (1, 8, 8), 10)
     assert Target(config["eraser"]).resolve(Eraser)
 
