@@ -88,7 +88,7 @@ def test_every_experiment_composes_with_every_value_that_it_sweeps_over(experime
     assert first == "# @package _global_"
     verb, command = launched(header)
     assert command.endswith(f"-m +experiment={experiment}")
-    swept = sweep_values(experiment)
+    swept = sweep_values(verb.name, experiment)
     (runs,) = [int(line.split()[1]) for line in header if line.startswith("# ") and " runs" in line]
     assert runs == math.prod(len(values) for values in swept)
     for i in range(max(map(len, swept))):
@@ -121,9 +121,10 @@ def launched(header: list[str]):
     return {"mdl": MDL, "train": TRAIN, "sample_info": SAMPLE_INFO}[command.split()[3]], command
 
 
-def sweep_values(experiment: str) -> list[list[str]]:
+def sweep_values(verb: str, experiment: str) -> list[list[str]]:
     """The overrides that an experiment sweeps over, a list for each of its parameters."""
-    params = OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml").hydra.sweeper.params
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        params = compose(verb, [f"+experiment={experiment}"], return_hydra_config=True).hydra.sweeper.params
     overrides = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])
     return [
         [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
