@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 LOCK = "run.lock"
 CURVES = "curves.csv"
+STATE = "state.json"
 CURVES_CHECKSUM = "curves_checksum"  # of result.json: no digit of the curves changes unnoticed
 RESULT = "result.json"
 _LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
@@ -113,14 +114,14 @@ class Run:
             path.replace(aside)
             log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
         write_text(self.directory / "config.yaml", config_yaml)
-        write_json(self.directory / "state.json", {"state": "running"})
+        self._save_state("running")
 
     def finish(self, result: Mapping[str, Any]) -> None:
         self.require_lease()
         curves = self.directory / CURVES
         seal = {CURVES_CHECKSUM: file_checksum(curves)} if curves.exists() else {}
         write_json(self.directory / RESULT, {**result, **seal})
-        write_json(self.directory / "state.json", {"state": "finished"})
+        self._save_state("finished")
         self._delete_leftovers()
 
     def tidy(self) -> None:
@@ -144,7 +145,10 @@ class Run:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         with contextlib.suppress(OSError):  # on a full disk, the error itself is what to show
-            write_json(self.directory / "state.json", {"state": state, "error": reason})
+            self._save_state(state, error=reason)
+
+    def _save_state(self, name: str, **more: str) -> None:
+        write_json(self.directory / STATE, {"run": self.id, "state": name, **more})
 
     def part(self, name: str) -> Any:
         """A finished part of an unfinished run, or None; one that is damaged or another's is named, and left out."""
@@ -195,6 +199,19 @@ class Run:
         finally:
             root.removeHandler(handler)
             handler.close()
+
+
+def read_state(directory: Path) -> tuple[str, str]:
+    """What a run noted of itself: "running", "finished", "failed" or "interrupted", and the error that ended it.
+
+    Raises:
+        DamagedFileError: it was edited or damaged, or is another run's.
+        OSError: it cannot be read.
+    """
+    written = read_json(directory / STATE)
+    if written.get("run") != directory.name or "state" not in written:
+        raise DamagedFileError(f"{directory / STATE} is another run's")
+    return str(written["state"]), str(written.get("error", ""))
 
 
 def whole_curves(directory: Path, result: Mapping[str, Any]) -> Path | None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from erasure.store.lease import DEFAULT_STALE_AFTER_S, heartbeat
-from erasure.store.storage import DamagedFileError, read_json
-from harness.run import LOCK, RESULT, read_result
+from erasure.store.storage import DamagedFileError
+from harness.run import LOCK, RESULT, STATE, read_result, read_state
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
@@ -47,12 +47,11 @@ def state_of(directory: Path, now: float) -> State:
         parts = sum(name.startswith("part-") and name[5:-5].isdigit() for name in names)
         sizes = f", {parts} training sizes done" if parts else ""
         return State("running", f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{sizes}")
-    if "state.json" not in names:
+    if STATE not in names:
         return State("missing") if "config.yaml" not in names else State("interrupted", "killed")
     try:
-        written = read_json(directory / "state.json")
-        name, error = written["state"], str(written.get("error", ""))
-    except (DamagedFileError, OSError, KeyError, TypeError, AttributeError) as damage:
+        name, error = read_state(directory)
+    except (DamagedFileError, OSError) as damage:
         return State("failed", f"state.json is damaged: {damage}")
     if name == "failed":
         return State("failed", error)

@@ -97,7 +97,9 @@ def make_up(jobs: Sequence[Wanted], scratch: Path) -> None:
             shutil.copyfile(template / name, job.directory / name)
         error = {"error": "NonFiniteLossError: the loss is not finite at training size 1,024, seed 0, epoch 3"}
         told = {"finished": {"state": "finished"}, "failed": {"state": "failed"} | error}
-        (job.directory / "state.json").write_text(sealed(told.get(state, {"state": "running"})))
+        (job.directory / "state.json").write_text(
+            sealed({"run": job.directory.name, **told.get(state, {"state": "running"})})
+        )
         if state == "running":
             (job.directory / LOCK).write_text(json.dumps({"token": "x", "host": "node7", "pid": 4711}))
 

@@ -11,10 +11,10 @@ import yaml
 from conf.groups import choices
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
-from harness.run import RESULT, whole_curves
+from harness.run import RESULT, STATE, read_state, whole_curves
 from scripts.report.check import INFORMATION, KEYS, VERB_KEYS, UnusableError, check
 
-RUN_FILES = {"config.yaml", "state.json", RESULT}  # any of them makes a folder a run's
+RUN_FILES = {"config.yaml", STATE, RESULT}  # any of them makes a folder a run's
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def _unfinished(directory: Path) -> Found:
         raise UnusableError(f"no result.json, and no configuration ({reason})") from error
     assert all(names)
     try:
-        state = str(read_json(directory / "state.json")["state"])
-    except (OSError, DamagedFileError, KeyError):
+        state = read_state(directory)[0]
+    except (OSError, DamagedFileError):
         state = "unfinished"
     verb = next((verb for verb in ("mdl", INFORMATION) if verb in config), "train")
     return Found(directory, config, verb, seeds, None, state)
