@@ -1,0 +1,42 @@
+"""Start-up of the commands, in multiples of `import torch`: processor time of fresh processes, medians of three.
+
+python -m scripts.benchmarks.startup
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from statistics import median
+
+QUICK = ["model.depth=1", "model.width=8", "train.max_epochs=2", "mdl.num_chunks=2", "logger.mode=disabled"]
+SWEEP = ["-m", "mdl", "-m", "eraser=control,leace", *QUICK]
+
+
+def processor_seconds(*arguments: str) -> float:
+    """User and system time of `python ARGUMENTS`, whatever it exits with."""
+    before = os.times()
+    subprocess.run([sys.executable, *arguments], capture_output=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        sweep = [*SWEEP, f"runs_dir={folder}/runs", f"cache_dir={folder}/cache"]
+        subprocess.run([sys.executable, *sweep], capture_output=True, check=True)
+        commands = {
+            "import torch": ["-c", "import torch"],
+            "python -m mdl --help": ["-m", "mdl", "--help"],
+            "python -m mdl model.widht=64": ["-m", "mdl", "model.widht=64"],
+            "a finished sweep of two": sweep,
+        }
+        rounds = [{name: processor_seconds(*command) for name, command in commands.items()} for _ in range(3)]
+    for name in commands:
+        seconds = median(times[name] for times in rounds)
+        ratio = median(times[name] / times["import torch"] for times in rounds)
+        print(f"{name:<30} {seconds:5.2f} s  {ratio:4.2f}")
+
+
+if __name__ == "__main__":
+    main()
