@@ -1,5 +1,6 @@
 """What every eraser is: an affine map of examples, fitted from class moments, that keeps shape and dtype."""
 
+import inspect
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -51,6 +52,8 @@ class Eraser(ABC):
         """
         if cls.__abstractmethods__:
             raise ValueError(f"{cls.__name__} does not define {', '.join(sorted(cls.__abstractmethods__))}")
+        if len(inspect.signature(cls.transform).parameters) != 3:
+            raise ValueError(f"{cls.__name__}.transform must take (self, x, z), z too where it is not used")
         eraser = cls.from_moments(moments, **options)
         if not isinstance(eraser, cls):
             raise ValueError(f"{cls.__name__}.from_moments returned {eraser!r}: return an instance of the class")

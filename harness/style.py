@@ -47,7 +47,8 @@ def colour(column: str, columns: Sequence[str]) -> str:
 
 
 def chance_line(ax: "Axes", bits: float, label: str) -> None:
-    """A dashed line at the loss of a predictor that knows nothing, labelled in place."""
+    """A dashed line at the loss of a predictor that knows nothing, labelled in place; called when all else is drawn."""
+    ax.set_ylim(0, max(1.12 * bits, ax.get_ylim()[1]))
     ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
     ax.annotate(
         f"{label}, {bits:.2f} bits", (0.99, bits), xycoords=("axes fraction", "data"), xytext=(0, 3),

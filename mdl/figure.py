@@ -59,7 +59,6 @@ def _learning_curves(ax: "Axes", runs: Mapping[str, Mapping[str, Any]], columns:
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
-    ax.set_ylim(0, max(1.1 * chance, ax.get_ylim()[1]))
     marks = [
         f"‡ {c}: {count} trainings never left the plateau" for c, r in runs.items() if (count := stuck(r["curve"]))
     ]

@@ -121,7 +121,6 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
             marks = [f"‡ {c}: {count} seeds never left the plateau" for c, r in runs.items() if (count := stuck([r]))]
             ax.set(title="\n".join([wrapped(row, 4.0), *marks]), xlabel="epoch", ylabel="loss (bits per label)")
             epoch_axis(ax, max(max(result["epochs"]) for result in runs.values()))
-            ax.set_ylim(bottom=0)
         shared_legend(figure, axes)
         figure.savefig(path)
     return path

@@ -206,7 +206,6 @@ def _loss_figure(block: Block, rows: Sequence[Row], colours: Colours) -> Figure:
         ax.set_title(wrapped(row.label, 4.0), fontsize=10)
         ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
         epoch_axis(ax, max(curve.epochs[-1] for cell in row.cells.values() for curve in cell.curves.values()))
-        ax.set_ylim(0, max(1.12 * math.log2(_classes(row)), ax.get_ylim()[1]))
     shared_legend(figure, axes)
     return figure
 

@@ -56,6 +56,11 @@ class Flattening(Whole):
         return self.mean
 
 
+class OneArgument(Whole):
+    def transform(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return x
+
+
 class WithoutMap(Eraser):
     @classmethod
     def from_moments(cls, moments: ClassMoments):
@@ -74,6 +79,7 @@ def test_a_subclass_written_as_readme_says_erases(digits) -> None:
         (WithoutFields, "WithoutFields has no mean and no num_classes: make it a dataclass with the fields"),
         (WithoutInstance, r"WithoutInstance.from_moments returned tensor.*: return an instance of the class"),
         (OfOtherMoments, r"OfOtherMoments has a mean of shape \[10, 64\] and num_classes=10: of these moments"),
+        (OneArgument, r"OneArgument.transform must take \(self, x, z\)"),
         (WithoutMap, "WithoutMap does not define transform"),
     ],
 )
