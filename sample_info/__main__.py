@@ -29,9 +29,9 @@ def job_of(config: Mapping[str, Any]) -> "Job":
     """The job that a configuration describes, on the classes that it names."""
     from harness.job import Job
     from sample_info.problem import restricted
-    from sample_info.references import require_known
+    from sample_info.references.registry import require_known
     from sample_info.settings import SampleInfoSettings
-    from sample_info.summary_options import summary_model
+    from sample_info.summaries.options import summary_model
     from sample_info.trained_weights import checksum_of
 
     settings = SampleInfoSettings(**config["sample_info"])
@@ -59,11 +59,11 @@ def headline(result: Mapping[str, Any]) -> str:
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from harness.compare import arrange
-    from sample_info.agreement import agreements, draw_agreements, few_enough
-    from sample_info.movement import draw_movements, movements
-    from sample_info.run_scores import read_scores_or_note
-    from sample_info.summary_table import draw_sweep, summary_sections
-    from sample_info.table import print_tables, sections, write_tables
+    from sample_info.report.agreement import agreements, draw_agreements, few_enough
+    from sample_info.report.movement import draw_movements, movements
+    from sample_info.report.run_scores import read_scores_or_note
+    from sample_info.report.summaries import draw_sweep, summary_sections
+    from sample_info.report.table import print_tables, sections, write_tables
 
     grid = arrange(results)
     runs_dir = Path(results[0]["config"]["runs_dir"])

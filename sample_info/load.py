@@ -14,10 +14,8 @@ from erasure.pipeline import positions, whole_images
 from erasure.source import LabelledImages, stratified_split
 from erasure.store.cache import Cache
 from harness.job import CONTROL, Job, erased
-from sample_info.adversarial import adversaries
 from sample_info.eraser_fit import Refitting, resolved
-from sample_info.groups import Groups, capped, groups_of
-from sample_info.label_noise import flip_labels
+from sample_info.kinds import Groups, adversaries, capped, flip_labels, groups_of
 from sample_info.problem import Examples
 from sample_info.settings import SampleInfoSettings
 from sample_info.trained_weights import TrainedWeights

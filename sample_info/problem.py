@@ -14,10 +14,10 @@ from erasure.pipeline import ErasedDataset
 from harness.job import Job
 from models.classifier import Classifier, count_parameters
 from models.layers import Linear
-from sample_info.descent import GradientDescent
 from sample_info.eraser_fit import EraserFit, Refitting
-from sample_info.groups import Groups
-from sample_info.linearized_descent import LinearizedDescent
+from sample_info.kinds import Groups
+from sample_info.linearized.training import LinearizedDescent
+from sample_info.references.gradient_descent import GradientDescent
 from sample_info.settings import SampleInfoSettings
 from sample_info.trained_weights import TrainedWeights
 from train.randomness import generator

@@ -14,19 +14,18 @@ from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
 from harness.logger import Logger
 from harness.run import Run
 from models.classifier import count_parameters
-from sample_info.comparison import agreements_of
-from sample_info.dynamics import LinearizedDynamics
-from sample_info.jacobian import Kind, network_outputs
-from sample_info.ntk import Kernels, ntk
+from sample_info.changes import Changes, functional_information, weight_information
+from sample_info.kernel.jacobian import Kind, network_outputs
+from sample_info.kernel.ntk import Kernels, fully_connected, ntk
+from sample_info.linearized.dynamics import LinearizedDynamics
+from sample_info.linearized.sgd import at_minimum, sgd_information
 from sample_info.problem import Examples, Problem
-from sample_info.product_form import fully_connected
-from sample_info.records import Scored, log_scores, save_scores, summary
-from sample_info.references import REFERENCES
-from sample_info.scores import Changes, functional_information, weight_information
+from sample_info.references.comparison import agreements_of
+from sample_info.references.registry import REFERENCES
+from sample_info.report.records import Scored, log_scores, save_scores, scores_result
 from sample_info.settings import SampleInfoSettings
-from sample_info.sgd import at_minimum, sgd_information
-from sample_info.subsets import Subsets
-from sample_info.summaries import part_of, require_possible, try_summaries
+from sample_info.summaries.accuracy import part_of, require_possible, try_summaries
+from sample_info.summaries.subsets import Subsets
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
     Writes scores.safetensors, scores.csv and scores.png into the run's directory.
 
     Returns:
-        "information": summaries per seed, see `records.summary`; "network": accuracy of the linearised network per
+        "information": summaries per seed, see `scores_result`; "network": accuracy of the linearised network per
         seed, on training and test examples and on those that are left out; "how": what was computed, per seed;
         "references": agreement with each, per seed; "summaries": see `summary_records.summaries_result`.
 
@@ -61,7 +60,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
             scored.append(_score_seed(examples, examples.problem(seed), run, show))
     save_scores(run.directory, examples, scored)
     log_scores(run.directory, logger, examples, scored)
-    return summary(examples, scored)
+    return scores_result(examples, scored)
 
 
 def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[float, str], None]) -> Scored:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sample_info.eraser_fit import EraserFit
-from sample_info.jacobian import Kind, Projection
-from sample_info.linearized_descent import LeftOutLoss, LinearizedDescent, Time
-from sample_info.summary_options import SummaryNetwork, SummaryOptions
+from sample_info.kernel.jacobian import Kind, Projection
+from sample_info.linearized.training import LeftOutLoss, LinearizedDescent, Time
+from sample_info.summaries.options import SummaryNetwork, SummaryOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class SampleInfoSettings:
         references: names of what to compare with.
         reference_examples: how many examples retraining leaves out, a random sample; None for all.
         influence_damping: of influence functions, one comparison for each; added to the curvature of the mean loss.
-        summaries: orders in which examples are dropped, see `sample_info.summarize`.
+        summaries: orders in which examples are dropped, see `sample_info.summaries.orders`.
         removed: fractions of the examples that are dropped.
         summary_network: whose accuracy is measured on what is left, "linearized" or "trained".
         summary_model: options of the trained network that differ from the scored one's.

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from erasure.datasets.digits import Digits
 from models.mlp import MLP
-from sample_info.descent import GradientDescent
-from sample_info.leave_one_out import LeaveOneOut, examples_to_leave_out
-from sample_info.retraining import members_at_once, retrain_without_each
+from sample_info.changes import LeaveOneOut, examples_to_leave_out
+from sample_info.references.gradient_descent import GradientDescent
+from sample_info.references.retraining import members_at_once, retrain_without_each
 from scripts.benchmarks.benchmark import Row, machine, matmul_rate, measured, save, show
 from scripts.benchmarks.data import CIFAR_JPEG, read_jpegs
 

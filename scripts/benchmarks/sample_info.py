@@ -19,13 +19,12 @@ from torch import Tensor
 
 from erasure.datasets.digits import Digits
 from models.mlp import MLP
-from sample_info import reference_dynamics
-from sample_info.dynamics import LinearizedDynamics, Method
-from sample_info.jacobian import jacobian, network_outputs
-from sample_info.linearized_descent import LinearizedDescent
-from sample_info.ntk import GIB, Kernels, ntk
+from sample_info.changes import Changes, leave_one_out
+from sample_info.kernel.jacobian import jacobian, network_outputs
+from sample_info.kernel.ntk import GIB, Kernels, ntk
+from sample_info.linearized.dynamics import LinearizedDynamics, Method
+from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import initial_weights
-from sample_info.scores import Changes, leave_one_out
 from scripts.benchmarks.benchmark import Cost, Row, machine, matmul_rate, measured, save, show
 
 SIDE = 28
@@ -166,16 +165,32 @@ def _exactness(changes: Changes, sample: Tensor, alone: tuple[tuple[Tensor, Tens
 
 def _one_at_a_time(bench: Bench, kernels: Kernels, sample: Sequence[int]) -> tuple[tuple[Tensor, Tensor], Cost]:
     residual = network_outputs(bench.model, bench.weights, bench.x) - bench.y
-    everything = reference_dynamics.coefficients(kernels.train, residual, bench.descent)
+    everything = _coefficients(kernels.train, residual, bench.descent, bench.n)
     with measured(bench.device) as cost:
-        found = [
-            reference_dynamics.difference_without(
-                i, kernels.train, kernels.held_out, residual, bench.descent, everything
-            )
-            for i in sample
-        ]
+        found = [_changes_without(i, kernels, residual, bench.descent, everything) for i in sample]
     weight, prediction = torch.tensor(found, dtype=torch.float64, device=bench.device).T
     return (weight, prediction), cost
+
+
+def _coefficients(kernel: Tensor, residual: Tensor, descent: LinearizedDescent, n: int) -> Tensor:
+    """a(t), [n k], by an eigendecomposition (equation 50)."""
+    values, vectors = torch.linalg.eigh(kernel)
+    gains = descent.filter(values.clamp(min=0) + descent.weight_decay, n)
+    return -(vectors @ (gains * (vectors.T @ residual.flatten())))
+
+
+def _changes_without(
+    i: int, kernels: Kernels, residual: Tensor, descent: LinearizedDescent, everything: Tensor
+) -> tuple[float, float]:
+    """‖w - w_-i‖² and the mean of ‖f(x) - f_-i(x)‖², given the coefficients [n k] of training on everything."""
+    n, k = residual.shape
+    kept = (torch.arange(n, device=residual.device) != i).repeat_interleave(k)
+    difference = everything.clone()
+    difference[kept] -= _coefficients(
+        kernels.train[kept][:, kept], residual.flatten()[kept], descent, descent.effective_n(n)
+    )
+    prediction = (kernels.held_out @ difference).square().sum() * k / len(kernels.held_out)
+    return float(difference @ kernels.train @ difference), float(prediction)
 
 
 def independence(bench: Bench, kernels: Kernels) -> Row:

@@ -7,10 +7,9 @@ from matplotlib.figure import Figure
 
 from erasure.store.storage import replacing
 from harness.compare import Result
-from sample_info.agreement import agreement_figure
-from sample_info.movement import movement_figure
-from sample_info.summary_figure import summaries_figure
-from sample_info.summary_records import panel
+from sample_info.report.agreement import agreement_figure
+from sample_info.report.movement import movement_figure
+from sample_info.report.summaries import panel, summaries_figure
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.information import Information
 

@@ -7,9 +7,8 @@ from statistics import mean
 from typing import Any
 
 from harness.compare import Grid, Result, Spread
-from sample_info.summary_records import network_of, spreads
-from sample_info.summary_table import percent
-from sample_info.table import (
+from sample_info.report.summaries import network_of, percent, spreads
+from sample_info.report.table import (
     AGREEMENT_CAPTION,
     AGREEMENT_HEADINGS,
     CAPTION,

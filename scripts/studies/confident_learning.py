@@ -26,8 +26,8 @@ from torch import Tensor
 from erasure.progress import console
 from harness.run import read_result
 from sample_info.__main__ import VERB, job_of
-from sample_info.comparison import auroc
 from sample_info.load import load
+from sample_info.references.comparison import auroc
 
 
 def label_suspicion(x: Tensor, z: Tensor, *, folds: int = 5, seed: int = 0) -> Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sample_info.adversarial import adversaries, fast_gradient_sign, fooled
+from sample_info.kinds import adversaries, fast_gradient_sign, fooled
 from tests.sample_info.problems import draws, linear, mlp_problem
 
 W = {"W": torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64), "b": torch.zeros(1, dtype=torch.float64)}

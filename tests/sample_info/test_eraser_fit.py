@@ -10,12 +10,12 @@ from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceE
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, read_json
-from sample_info import reference_dynamics
 from sample_info.__main__ import VERB, job_of
 from sample_info.eraser_fit import resolved
-from sample_info.jacobian import network_outputs
+from sample_info.kernel.jacobian import network_outputs
+from sample_info.kernel.ntk import ntk
 from sample_info.load import load
-from sample_info.ntk import ntk
+from tests.sample_info import reference_dynamics
 
 QUICK = ["eraser=qleace", "model.width=64", "sample_info.steps=1000", "logger.mode=disabled"]
 WHOLE = ["model.width=1024", "sample_info.steps=2000"]

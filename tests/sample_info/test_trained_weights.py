@@ -11,7 +11,7 @@ from erasure.store.storage import load_tensors, read_json, save_tensors
 from models.mlp import MLP
 from sample_info import scoring
 from sample_info.__main__ import VERB
-from sample_info.jacobian import network_outputs
+from sample_info.kernel.jacobian import network_outputs
 from sample_info.problem import Examples, initial_weights
 from sample_info.trained_weights import TrainedWeights
 from tests.conftest import Outcome

@@ -11,14 +11,15 @@ from PIL import Image
 
 from conf.compose import composed
 from erasure.store.storage import load_tensors, read_json
-from sample_info import references, scoring
+from sample_info import scoring
 from sample_info.__main__ import VERB, job_of
-from sample_info.dynamics import LinearizedDynamics
-from sample_info.jacobian import jacobian, network_outputs
+from sample_info.changes import Changes
+from sample_info.kernel.jacobian import jacobian, network_outputs
+from sample_info.kernel.ntk import ntk
+from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.load import load
-from sample_info.ntk import ntk
-from sample_info.reference_dynamics import coefficients
-from sample_info.scores import Changes
+from sample_info.references import registry
+from tests.sample_info.reference_dynamics import coefficients
 from tests.wandb_file import only_run
 
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.steps=500"]
@@ -214,7 +215,7 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         moved = w[0] - w[1:]
         return {"descent": Changes(moved.square().sum(1), (moved @ j_held_out.T).square().mean(1))}
 
-    monkeypatch.setitem(references.REFERENCES, "descent", by_descent)
+    monkeypatch.setitem(registry.REFERENCES, "descent", by_descent)
     options = ["model.width=16", "sample_info.examples=20", "sample_info.steps=50", "logger.mode=disabled"]
     options += ["sample_info.weight_decay=1.0", "sample_info.sgd_batch_size=5"]
     outcome = command(VERB, *options, "sample_info.references=[descent]")

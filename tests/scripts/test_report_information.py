@@ -10,7 +10,7 @@ from PIL import Image
 
 from erasure.store.storage import read_json, write_json
 from sample_info.__main__ import VERB
-from sample_info.table import HEADINGS
+from sample_info.report.table import HEADINGS
 from scripts.benchmarks.report import write_run
 from scripts.benchmarks.report_information import write_information_run
 from scripts.report import information_figures

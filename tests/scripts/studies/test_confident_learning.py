@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from sample_info.__main__ import VERB
-from sample_info.label_noise import flip_labels
+from sample_info.kinds import flip_labels
 from scripts.studies.confident_learning import label_suspicion, main
 
 

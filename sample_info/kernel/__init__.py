@@ -1,0 +1,1 @@
+"""Jacobians and the tangent kernel."""

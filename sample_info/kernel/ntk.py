@@ -1,0 +1,187 @@
+"""The tangent kernel in float64: by products of layers where the network is fully connected, else by Jacobians."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from models.layers import Linear
+from sample_info.kernel.jacobian import Layer, Projection, Weights, in_double, jacobian, layers_of
+
+
+def fully_connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module] | None:
+    """The model's layers by name, if all its parameters are in fully connected ones that see each example once.
+
+    Args:
+        model, weights: the network.
+        x: inputs [n, ...], of which one is passed through.
+    """
+    layers = {name: m for name, m in model.named_modules() if isinstance(m, Linear | nn.Linear)}
+    owned = {f"{name}.{key}" for name, m in layers.items() for key, _ in m.named_parameters(recurse=False)}
+    if owned != set(weights):
+        return None
+    seen: dict[str, list[tuple[int, ...]]] = {name: [] for name in layers}
+    handles = [m.register_forward_hook(_recorder(seen[name])) for name, m in layers.items()]
+    try:
+        with torch.no_grad():
+            functional_call(model, in_double(model, weights), (x[:1].double(),))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return layers if all(len(shapes) == 1 and len(shapes[0]) == 2 for shapes in seen.values()) else None
+
+
+def _recorder(shapes: list[tuple[int, ...]]):
+    def record(_: nn.Module, inputs: tuple[Tensor, ...], __: Any) -> None:
+        shapes.append(tuple(inputs[0].shape))
+
+    return record
+
+
+def inputs_and_slopes(
+    model: nn.Module, layer: nn.Module, weights: Weights, x: Tensor, *, batch_size: int
+) -> tuple[Tensor, Tensor]:
+    """One layer's inputs h, [n, fan-in], and slopes δ, [n, k, fan-out], float64."""
+    parameters = {
+        name: value.requires_grad_(value.is_floating_point()) for name, value in in_double(model, weights).items()
+    }
+    caught: list[tuple[Tensor, Tensor]] = []
+
+    def catch(_: nn.Module, inputs: Any, output: Any) -> None:
+        caught.append((inputs[0], output))
+
+    handle = layer.register_forward_hook(catch)
+    h, slopes = [], []
+    try:
+        for batch in x.split(batch_size):
+            caught.clear()
+            outputs = functional_call(model, parameters, (batch.double(),))
+            ((h_batch, u),) = caught
+            # examples do not mix: the gradient of a sum over the batch holds each example's own
+            parts = [torch.autograd.grad(f, u, retain_graph=True)[0] for f in outputs.sum(0)]
+            h.append(h_batch.detach())
+            slopes.append(torch.stack(parts, 1))
+    finally:
+        handle.remove()
+    return torch.cat(h), torch.cat(slopes)
+
+
+def add_layer(kernel: Tensor, h: Tensor, slopes: Tensor, n: int, *, bias: bool, memory_bytes: float) -> None:
+    """Add one layer's part to a kernel [N k, n k] of N examples with the first n of them.
+
+    Args:
+        kernel: changed in place.
+        h: layer inputs [N, fan-in].
+        slopes: δ, [N, k, fan-out].
+        n: columns' examples.
+        bias: whether the layer has one.
+        memory_bytes: for what is computed on the way.
+    """
+    k = slopes.shape[1]
+    columns = slopes[:n].flatten(0, 1).T
+    block = max(1, int(memory_bytes // (8 * k * kernel.shape[1])))
+    for rows in torch.arange(len(h)).split(block):
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        similarity = h[start:stop] @ h[:n].T + float(bias)
+        part = (slopes[start:stop].flatten(0, 1) @ columns).view(stop - start, k, n, k)
+        kernel[start * k : stop * k] += (part * similarity[:, None, :, None]).view(-1, n * k)
+
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Tangent kernels, float64, rows and columns ordered by example, then output.
+
+    Attributes:
+        train: Θ of the n training inputs, [n k, n k], exactly symmetric.
+        held_out: Θ(x, X) of m held-out inputs with the training inputs, [m k, n k].
+        how: how they were computed, in a few words.
+    """
+
+    train: Tensor
+    held_out: Tensor
+    how: str
+
+
+def ntk(
+    model: nn.Module,
+    weights: Weights,
+    x: Tensor,
+    held_out: Tensor,
+    *,
+    projection: Projection | None = None,
+    batch_size: int = 64,
+    memory_bytes: float = GIB,
+) -> Kernels:
+    """The tangent kernels of a network.
+
+    Exact kernels of networks of fully connected layers are products of layer inputs and backpropagated outputs; others
+    are sums over groups of layers, each group's Jacobian held on its own.
+
+    Args:
+        model: any, in evaluation mode.
+        weights: w_0, by parameter name.
+        x: training inputs [n, ...].
+        held_out: inputs [m, ...].
+        projection: of each layer's gradients; None is exact.
+        batch_size: examples at a time; without effect on the result.
+        memory_bytes: for a group's Jacobian, beside the kernels themselves; without effect on the result.
+    """
+    projection = projection or Projection()
+    everything = torch.cat([x, held_out])
+    n = len(x)
+    layers = fully_connected(model, weights, x) if projection.kind == "exact" else None
+    if layers is not None:
+        kernel, how = _from_products(model, layers, weights, everything, n, batch_size, memory_bytes), "product form"
+    else:
+        kernel, how = _from_jacobians(model, weights, everything, n, projection, batch_size, memory_bytes)
+    columns = kernel.shape[1]
+    train = kernel[:columns]
+    return Kernels(torch.add(train, train.T).mul_(0.5), kernel[columns:], how)
+
+
+def _from_products(model, layers, weights: Weights, x: Tensor, n: int, batch_size: int, memory: float) -> Tensor:
+    kernel: Tensor | None = None
+    for layer in layers.values():
+        h, slopes = inputs_and_slopes(model, layer, weights, x, batch_size=batch_size)
+        k = slopes.shape[1]
+        if kernel is None:
+            kernel = slopes.new_zeros(len(x) * k, n * k)
+        add_layer(kernel, h, slopes, n, bias=getattr(layer, "bias", None) is not None, memory_bytes=memory)
+    assert kernel is not None
+    return kernel
+
+
+def _from_jacobians(
+    model: nn.Module, weights: Weights, x: Tensor, n: int, projection: Projection, batch_size: int, memory: float
+) -> tuple[Tensor, str]:
+    with torch.no_grad():
+        k = model(x[:1].to(next(model.parameters()))).shape[1]
+    layers = layers_of(weights, projection)
+    kernel = x.new_zeros(len(x) * k, n * k, dtype=torch.float64)
+    for group in _groups(layers, max(1, int(memory // (8 * k * len(x))))):
+        largest = sum({layer.name: layer.parameters for layer in group}.values())
+        batch = max(1, min(batch_size, int(memory // (2 * 8 * k * largest))))
+        j = jacobian(model, weights, x, layers=group, batch_size=batch).flatten(0, 1)
+        kernel.addmm_(j, j[: n * k].T)
+    kept, parameters = sum(layer.columns for layer in layers), sum(weight.numel() for weight in weights.values())
+    return kernel, f"{projection.kind}, {kept:,} of {parameters:,} numbers"
+
+
+def _groups(layers: Sequence[Layer], most: int) -> Iterator[list[Layer]]:
+    """Layers, or parts of them, in groups of at most `most` columns."""
+    group: list[Layer] = []
+    room = most
+    for layer in layers:
+        for part in layer.split(most):
+            if part.columns > room:
+                yield group
+                group, room = [], most
+            group.append(part)
+            room -= part.columns
+    yield group

@@ -1,0 +1,207 @@
+"""Kinds of example beside their classes: merged classes, datasets of a mixture, wrong labels, adversarial examples."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from erasure.classes import ClassSubset
+from erasure.source import RawImages, Source
+from sample_info.changes import Network, Weights, check_targets
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A name for each of n examples.
+
+    Attributes:
+        names: of the groups.
+        of: which one each example is in, [n] int64.
+    """
+
+    names: tuple[str, ...]
+    of: Tensor
+
+    @classmethod
+    def marked(cls, mask: Tensor, name: str, others: str) -> "Groups":
+        """Two groups: those where `mask` [n] is true, and the others."""
+        return cls((others, name), mask.long().cpu())
+
+    @classmethod
+    def crossed(cls, several: Sequence["Groups"]) -> "Groups | None":
+        """Every combination that occurs, named "cat · wrong label"; None of none."""
+        if len(several) < 2:
+            return several[0].present() if several else None
+        first, rest = several[0], cls.crossed(several[1:])
+        assert rest is not None
+        names = tuple(f"{a} · {b}" for a in first.names for b in rest.names)
+        return cls(names, first.of * len(rest.names) + rest.of).present()
+
+    def present(self) -> "Groups":
+        """Without groups that have no example."""
+        kept, of = self.of.unique(return_inverse=True)
+        return Groups(tuple(self.names[j] for j in kept.tolist()), of)
+
+    def masks(self) -> Mapping[str, Tensor]:
+        """Who is in each, [n] bool."""
+        return {name: self.of == j for j, name in enumerate(self.names)}
+
+    def __getitem__(self, index: Tensor) -> "Groups":
+        return Groups(self.names, self.of[index.cpu()])
+
+
+def groups_of(source: Source, whole: RawImages, index: Tensor) -> Groups | None:
+    """Of training examples at `index` of the whole dataset's images, before anything was left out; None if all alike.
+
+    They differ where classes are merged, and where the dataset is a mixture of several.
+    """
+    found = []
+    if whole.parts:
+        ends = torch.tensor([*whole.parts.values()]).cumsum(0)
+        found.append(Groups(tuple(whole.parts), torch.searchsorted(ends, index, right=True)))
+    if isinstance(source, ClassSubset) and source.merges:
+        found.append(Groups(whole.class_names, whole.train.labels[index]))
+    return Groups.crossed(found)
+
+
+def capped(groups: Groups | None, most: Mapping[str, int], seed: int) -> Tensor | None:
+    """Positions, ascending, of a seeded random sample with at most so many examples of each named group.
+
+    None where nothing is capped.
+
+    Raises:
+        ValueError: a group that there is not.
+    """
+    if not most:
+        return None
+    names = groups.names if groups is not None else ()
+    if unknown := [name for name in most if name not in names]:
+        known = ", ".join(names) or "none: merge classes, as in sample_info.classes=[[3,5],4], or mix datasets"
+        raise ValueError(f"sample_info.at_most: there is no group {unknown[0]}; there are {known}")
+    assert groups is not None
+    generator, kept = torch.Generator().manual_seed(seed), torch.ones(len(groups.of), dtype=torch.bool)
+    for name, mask in groups.masks().items():
+        members = mask.nonzero().squeeze(1)
+        dropped = members[torch.randperm(len(members), generator=generator)[most.get(name, len(members)) :]]
+        kept[dropped] = False
+    return kept.nonzero().squeeze(1)
+
+
+def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Labels of which a fraction is wrong, and which those are: labels [n] and booleans [n].
+
+    Exactly round(fraction · n) examples, drawn at random, get one of the other classes, each as likely.
+
+    Raises:
+        ValueError: a fraction outside [0, 1], or fewer than two classes.
+    """
+    if not 0 <= fraction <= 1 or num_classes < 2:
+        raise ValueError(f"fraction={fraction}, num_classes={num_classes}: need 0 to 1, and at least 2 classes")
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(z), generator=generator)[: round(fraction * len(z))].to(z.device)
+    shift = torch.randint(1, num_classes, (len(chosen),), generator=generator).to(z)
+    noisy, flipped = z.clone(), torch.zeros(len(z), dtype=torch.bool, device=z.device)
+    noisy[chosen] = (z[chosen] + shift) % num_classes
+    flipped[chosen] = True
+    return noisy, flipped
+
+
+def fast_gradient_sign(
+    network: Network,
+    weights: Weights,
+    x: Tensor,
+    y: Tensor,
+    *,
+    epsilon: float = 0.01,
+    low: float | Tensor = -math.inf,
+    high: float | Tensor = math.inf,
+    batch_size: int = 512,
+) -> Tensor:
+    """x + ε sign(∂ℓ/∂x), ℓ = ½‖f_w(x) - y‖², within the admissible range; same shape and dtype.
+
+    Args:
+        network: f(w, x), to [n, k].
+        weights: w.
+        x: inputs, [n, ...].
+        y: targets, [n, k].
+        epsilon: ε, on the scale of x (the paper: 0.01).
+        low: least admissible value, of all coordinates or of each.
+        high: largest admissible value, likewise.
+        batch_size: inputs at a time.
+
+    Raises:
+        ValueError: an ε that is not positive, or targets that are not [n, k].
+    """
+    check_targets(x, y)
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"epsilon={epsilon}: must be positive")
+    parts = []
+    for part, target in zip(x.split(batch_size), y.split(batch_size), strict=True):
+        leaf = part.detach().clone().requires_grad_()
+        outputs = network(weights, leaf)
+        (slope,) = torch.autograd.grad(outputs, leaf, (outputs - target).detach())
+        moved = part + epsilon * slope.sign()
+        parts.append(torch.minimum(torch.maximum(moved, _like(low, part)), _like(high, part)))
+    return torch.cat(parts)
+
+
+def fooled(before: Tensor, after: Tensor) -> Tensor:
+    """Which of [n] examples change their predicted class, from outputs [n, k]; of one column, the side of ½.
+
+    Targets of one column are 0 and 1, as in the paper's released code.
+    """
+    return _predicted(before) != _predicted(after)
+
+
+def adversaries(
+    network: Network,
+    weights: Weights,
+    x: Tensor,
+    y: Tensor,
+    *,
+    count: int,
+    epsilon: float,
+    seed: int,
+    batch_size: int = 512,
+) -> tuple[Tensor, Tensor]:
+    """Inputs [n, ...] of which `count`, a random sample of those that can be, fool the network; which they are, [n].
+
+    Values stay within the range of `x`. Harutyunyan et al. 2021, appendix A.7.
+
+    Args:
+        network: f(w, x), to [n, k].
+        weights: of a trained network, w.
+        x: inputs, [n, ...].
+        y: targets, [n, k].
+        count: adversarial examples that there should be.
+        epsilon: ε, on the scale of x.
+        seed: of the sample.
+        batch_size: inputs at a time.
+
+    Raises:
+        ValueError: fewer inputs fool the network at this ε.
+    """
+    low, high = float(x.min()), float(x.max())
+    moved = fast_gradient_sign(network, weights, x, y, epsilon=epsilon, low=low, high=high, batch_size=batch_size)
+    with torch.no_grad():
+        before, after = (torch.cat([network(weights, part) for part in v.split(batch_size)]) for v in (x, moved))
+    successful = fooled(before, after).nonzero().squeeze(1).cpu()
+    if len(successful) < count:
+        raise ValueError(
+            f"sample_info.epsilon={epsilon:g}: {len(successful)} of {len(x)} examples fool the trained network "
+            f"at this distance, and {count} are asked for: raise it, or lower sample_info.adversarial"
+        )
+    chosen = successful[torch.randperm(len(successful), generator=torch.Generator().manual_seed(seed))[:count]]
+    replaced = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    replaced[chosen.to(x.device)] = True
+    return torch.where(replaced.view(-1, *[1] * (x.ndim - 1)), moved, x), replaced
+
+
+def _predicted(outputs: Tensor) -> Tensor:
+    return (outputs[:, 0] > 0.5).long() if outputs.shape[1] == 1 else outputs.argmax(1)
+
+
+def _like(end: float | Tensor, x: Tensor) -> Tensor:
+    return torch.as_tensor(end, dtype=x.dtype, device=x.device)

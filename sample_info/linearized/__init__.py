@@ -1,0 +1,1 @@
+"""The linearised network's training, and every leave-one-out training."""

@@ -1,0 +1,127 @@
+"""All leave-one-out systems as columns of one matrix: a Chebyshev series of the masked kernel.
+
+Training without example i is training with rows and columns i of the kernel masked, and t steps of it are a polynomial
+in the masked kernel. A term costs all systems one product with the kernel, and a few dozen terms do the work of
+thousands of steps. For one vector, or few steps and many outputs, no eigendecomposition pays.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import scipy.fft
+import torch
+from torch import Tensor
+
+_LARGEST_DEGREE = 2**17
+_EPS = torch.finfo(torch.float64).eps  # per value; over N of them the transform's coefficients add up to √N times it
+
+
+@dataclass(frozen=True)
+class ChebyshevSeries:
+    """Σ_j c_j T_j, on [low, high] mapped to [-1, 1].
+
+    Attributes:
+        coefficients: c_j, [degree + 1] float64.
+        low, high: the interval.
+        truncation: bound on |function - series| over the interval: the sum of the coefficients left out, rounding
+            included; those beyond the transform are taken to be less than its upper half.
+    """
+
+    coefficients: Tensor
+    low: float
+    high: float
+    truncation: float
+
+    @property
+    def degree(self) -> int:
+        return len(self.coefficients) - 1
+
+    @classmethod
+    def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ChebyshevSeries":
+        """The shortest series with an error of at most `tolerance` times the function's largest value.
+
+        Coefficients come from a discrete cosine transform of the function at Chebyshev points, twice as many until
+        the upper half of them is negligible (Trefethen 2013, chapters 3 and 8).
+
+        Args:
+            function: of points [N] float64, smooth on the interval.
+            low, high: the interval.
+            tolerance: relative, e.g. 1e-14.
+
+        Raises:
+            ValueError: no series of degree 65,536 or less is good enough.
+        """
+        points = 32
+        while points <= _LARGEST_DEGREE:
+            points *= 2
+            angles = torch.pi * (torch.arange(points, dtype=torch.float64) + 0.5) / points
+            values = function(low + (high - low) * (angles / 2).cos().square())  # (1 + cos)/2 with all digits at low
+            coefficients = torch.from_numpy(scipy.fft.dct(values.numpy(), type=2)) / points
+            coefficients[0] /= 2
+            tails = coefficients.abs().flip(0).cumsum(0).flip(0)  # tails[j]: what is lost by stopping before j
+            largest, rounding = float(values.abs().max()), _EPS * points**0.5
+            allowed, beyond = max(2 * rounding, tolerance) * largest, float(tails[points // 2])
+            if beyond <= max(rounding, 1e-3 * tolerance) * largest:  # all above fall faster still
+                kept = max(1, int((tails > allowed - beyond).sum()))
+                return cls(coefficients[:kept].clone(), low, high, float(tails[kept]) + beyond)
+        raise ValueError(
+            f"no Chebyshev series of degree {_LARGEST_DEGREE // 2:,} reaches a tolerance of {tolerance:g} on "
+            f"[{low:g}, {high:g}]: raise the tolerance, lower steps, or train to convergence"
+        )
+
+
+class MaskedSeries:
+    """f(A) r and its change without each example, for A = Θ + λI.
+
+    Args:
+        kernel: Θ, [n k, n k] float64.
+        residual: r, [n, k].
+        series: of f on [λ, λ + σ], σ a bound on the spectrum of Θ.
+    """
+
+    def __init__(self, kernel: Tensor, residual: Tensor, series: ChebyshevSeries) -> None:
+        self._kernel, self._shape = kernel, residual.shape
+        self._scale = 2 / (series.high - series.low)  # Θ + λI is mapped to scale · Θ - I
+        self._coefficients = series.coefficients
+        self._terms = self._full_terms(residual)
+        self.full = series.coefficients.to(kernel) @ self._terms  # f(A) r, [n k]
+
+    @property
+    def bytes_per_example(self) -> int:
+        """Memory that `differences` takes for each example."""
+        return 4 * 8 * len(self._kernel)
+
+    def differences(self, examples: Tensor) -> Tensor:
+        """f(A) r - f(A_-i) r_-i for each of the `examples` [b], as columns [n k, b].
+
+        They are Σ c_j e_j with e_j = T_j(A) r - T_j(MAM) M r. Off the masked rows e_j obeys the recurrence of T_j; on
+        them the masked term is zero, and e_j is the full one. So nothing is subtracted that nearly cancels.
+        """
+        columns = torch.arange(len(examples), device=examples.device)
+
+        def unmask(term: Tensor, j: int) -> Tensor:
+            term.view(*self._shape, -1)[examples, :, columns] = self._terms[j].view(self._shape)[examples]
+            return term
+
+        now, before = unmask(self._kernel.new_zeros(len(self._kernel), len(examples)), 0), None
+        weights = self._coefficients.tolist()
+        total = weights[0] * now
+        for j in range(1, len(weights)):
+            now, before = unmask(self._step(now, before), j), now
+            total.add_(now, alpha=weights[j])
+        return total
+
+    def _step(self, now: Tensor, before: Tensor | None) -> Tensor:
+        """T_{j+1} from T_j and T_{j-1}, times a vector or columns, in `before`'s memory; T_1 without it."""
+        if before is None:
+            return torch.addmm(now, self._kernel, now, beta=-1, alpha=self._scale)
+        return before.addmm_(self._kernel, now, beta=-1, alpha=2 * self._scale).sub_(now, alpha=2)
+
+    def _full_terms(self, residual: Tensor) -> Tensor:
+        """T_j(A) r for every term, [degree + 1, n k]."""
+        now, before = residual.reshape(-1, 1).clone(), None
+        terms = [now.squeeze(1).clone()]
+        for _ in range(len(self._coefficients) - 1):
+            now, before = self._step(now, before), now
+            terms.append(now.squeeze(1).clone())
+        return torch.stack(terms)

@@ -1,0 +1,1 @@
+"""What scores are compared with: the network itself, trained again or differentiated."""

@@ -1,0 +1,94 @@
+"""The references that scores can be compared with: `sample_info.references`, names to functions of a problem.
+
+They train or differentiate the network itself, not its linearisation, from the same weights and with the same steps.
+Influence functions say what leaving out an example would do, to first order in its weight: Cook 1977; Koh & Liang 2017,
+equation 1; the baseline of Harutyunyan et al. 2021, table 1.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from harness.run import Run
+from sample_info.changes import Changes, LeaveOneOut, examples_to_leave_out
+from sample_info.kernel.jacobian import network_outputs
+from sample_info.kernel.ntk import Kernels, ntk
+from sample_info.linearized.dynamics import changes_by
+from sample_info.linearized.resolvent import inverse
+from sample_info.problem import Problem
+from sample_info.references.retraining import retrained_stacks
+
+
+def influence(kernels: Kernels, residual: Tensor, damping: float) -> Changes:
+    """Predicted changes of all examples: w_-i - w ≈ (Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², J the Jacobian at w.
+
+    The Gauss-Newton inverse acts through the kernel, (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹, so that one factorisation
+    serves every example, however many parameters there are. The formula assumes that w is a minimum; at weights
+    that are still in training it says something else than retraining does.
+
+    Args:
+        kernels: at the final weights w.
+        residual: f_w(X) - Y, [n, k].
+        damping: added to the curvature of the summed loss, weight decay included.
+
+    Raises:
+        ValueError: no damping, and a kernel that is singular.
+    """
+    n, k = residual.shape
+    columns = inverse(kernels.train, damping).view(n * k, n, k)
+    coefficients = torch.einsum("rnk,nk->rn", columns, residual.to(columns))
+    weight, prediction, _ = changes_by(coefficients, kernels.train, kernels.held_out, torch.arange(n), k)
+    return Changes(weight.cpu(), prediction.cpu())
+
+
+log = logging.getLogger(__name__)
+
+Reference = Callable[[Problem, Run], Mapping[str, Changes]]  # what it finds, by name
+
+
+def by_retraining(problem: Problem, run: Run) -> Mapping[str, Changes]:
+    """Train without each of a sample of examples; what is found is kept, and not left out again by a resumed run."""
+    part, n = f"reference-retraining-{problem.seed}", len(problem.x)
+    found = LeaveOneOut.from_json(run.part(part))
+    count = None if problem.left_out is None else min(n, problem.left_out)
+    left = found.missing(examples_to_leave_out(n, count))
+    if len(left):
+        log.info("training without each of %d examples for seed %d", len(left), problem.seed)
+        stacks = retrained_stacks(
+            problem.training,
+            problem.held_out,
+            left,
+            effective_n=problem.descent.effective_n(n),
+            memory_bytes=int(problem.memory_bytes),
+        )
+        for more in stacks:
+            found = LeaveOneOut.joined([found, more])
+            run.save_part(part, found.to_json())
+    return {"retraining": Changes.of(found, n)}
+
+
+def by_influence(problem: Problem, run: Run) -> Mapping[str, Changes]:  # noqa: ARG001
+    """Influence functions at the weights where training ends, for every damping that is asked for: "influence 10"."""
+    log.info("influence functions for seed %d", problem.seed)
+    weights = problem.training.trained()
+    memory = {"batch_size": problem.batch_size, "memory_bytes": problem.memory_bytes}
+    kernels = ntk(problem.model, weights, problem.x, problem.held_out, **memory)
+    residual = network_outputs(problem.model, weights, problem.x, batch_size=problem.batch_size) - problem.y
+    n, decay = len(problem.x), problem.descent.weight_decay
+    return {f"influence {d:g}": influence(kernels, residual, n * d + decay) for d in problem.influence_damping}
+
+
+REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence}
+
+
+def require_known(names: list[str]) -> None:
+    """Refuse references that there are not.
+
+    Raises:
+        ValueError: names them, and those there are.
+    """
+    if unknown := [name for name in names if name not in REFERENCES]:
+        known = ", ".join(sorted(REFERENCES))
+        raise ValueError(f"sample_info.references={names}: there is no {unknown[0]}; choose from {known}")

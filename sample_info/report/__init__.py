@@ -1,0 +1,1 @@
+"""Tables, figures and files of runs, and of runs compared."""

@@ -1,0 +1,1 @@
+"""Parts of a dataset, and what a network knows that has seen no more."""

@@ -1,0 +1,99 @@
+import pytest
+import torch
+from torch.func import functional_call
+
+from models.mlp import MLP
+from sample_info.kernel.jacobian import Projection, in_double, jacobian, network_outputs
+from sample_info.kernel.ntk import ntk
+from tests.models.every_model import EVERY
+from tests.sample_info.networks import some_network
+
+
+@pytest.mark.parametrize("name", ["mlp-relu", "lenet"])
+def test_the_jacobian_is_autograds(name: str) -> None:
+    net = some_network(name, n=3)
+    j = jacobian(net.model, net.weights, net.x, batch_size=2)
+    leaves = {name: weight.double().requires_grad_() for name, weight in net.weights.items()}
+    outputs = functional_call(net.model, leaves, (net.x.double(),))
+    torch.testing.assert_close(network_outputs(net.model, net.weights, net.x, batch_size=2), outputs.detach())
+    for i, c in ((0, 0), (2, 7)):
+        gradients = torch.autograd.grad(outputs[i, c], [*leaves.values()], retain_graph=True)
+        torch.testing.assert_close(j[i, c], torch.cat([g.flatten() for g in gradients]))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> None:
+    """Products of layers where all are fully connected, sums over groups of layers elsewhere."""
+    net = some_network(name, n=4, m=3)
+    kernels = ntk(net.model, net.weights, net.x, net.held_out)
+    assert kernels.how.startswith("product form" if "mlp" in name or name in ("linear", "quadratic") else "exact")
+    j = jacobian(net.model, net.weights, net.x).flatten(0, 1)
+    j_held_out = jacobian(net.model, net.weights, net.held_out).flatten(0, 1)
+    torch.testing.assert_close(kernels.train, j @ j.T, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(kernels.held_out, j_held_out @ j.T, rtol=1e-10, atol=1e-10)
+    assert torch.equal(kernels.train, kernels.train.T)
+
+
+@pytest.mark.parametrize("name", ["mlp-relu", "lenet", "convnextv2"])
+@pytest.mark.parametrize("kind", ["exact", "coordinates", "random"])
+def test_kernels_depend_on_no_batch_or_block_size(name: str, kind) -> None:
+    net, projection = some_network(name), Projection(kind, size=300)
+    whole = ntk(net.model, net.weights, net.x, net.held_out, projection=projection)
+    memory = 8 * 10 * 10 * (20_000 if name == "convnextv2" else 250)  # of columns: several passes, layers are split
+    parts = ntk(net.model, net.weights, net.x, net.held_out, projection=projection, batch_size=4, memory_bytes=memory)
+    for a, b in ((parts.train, whole.train), (parts.held_out, whole.held_out)):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
+
+
+@pytest.mark.parametrize("kind", ["coordinates", "random"])
+def test_projected_kernels_are_right_on_average_and_seeded(kind) -> None:
+    net = some_network("mlp-relu")
+    exact = ntk(net.model, net.weights, net.x, net.held_out).train
+
+    def projected(seed: int, size: int = 200):
+        projection = Projection(kind, size=size, seed=seed)
+        return ntk(net.model, net.weights, net.x, net.held_out, projection=projection).train
+
+    def error(kernel) -> float:
+        return float((kernel - exact).norm() / exact.norm())
+
+    draws = [projected(seed) for seed in range(40)]
+    typical = sum(map(error, draws)) / 40
+    assert error(torch.stack(draws).mean(0)) < typical / 3  # unbiased: the error of the mean falls like 1/√40
+    assert torch.equal(projected(3), draws[3])
+    assert not torch.equal(projected(4), draws[3])
+    assert error(projected(0, size=1600)) < 0.7 * typical
+    torch.testing.assert_close(projected(0, size=10**6), exact)
+
+
+def test_layers_called_twice_or_on_sequences_have_no_product_form() -> None:
+    class Shared(MLP):
+        def forward(self, x):
+            return super().forward(x) + super().forward(-x)
+
+    net = some_network("mlp-relu")
+    model = Shared((1, 8, 8), 10, width=32, depth=1, activation="relu", parametrization="mup")
+    kernels = ntk(model, net.weights, net.x, net.held_out)
+    assert kernels.how.startswith("exact")
+    j = jacobian(model, net.weights, net.x).flatten(0, 1)
+    torch.testing.assert_close(kernels.train, j @ j.T)
+
+
+def test_weights_of_another_network_are_refused() -> None:
+    net = some_network("linear")
+    with pytest.raises(ValueError, match="readout.bias"):
+        jacobian(net.model, {"readout.weight": net.weights["readout.weight"]}, net.x)
+    with pytest.raises(ValueError, match="projection_size=0"):
+        Projection("random", size=0)
+
+
+def test_values_in_double_are_copies() -> None:
+    """What is computed with them must not train the network, whatever precision it has."""
+    net = some_network("mlp-relu", n=3)
+    for dtype in (torch.float32, torch.float64):
+        weights = {name: weight.detach().to(dtype) for name, weight in net.weights.items()}
+        copies = in_double(net.model, weights)
+        for name, weight in weights.items():
+            assert copies[name].dtype == torch.float64
+            assert torch.equal(copies[name], weight.double())
+            assert copies[name].data_ptr() != weight.data_ptr()

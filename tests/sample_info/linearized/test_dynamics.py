@@ -1,0 +1,250 @@
+"""Closed forms against plain gradient descent in weight space, and against one eigendecomposition per system."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sample_info.kernel.jacobian import jacobian, network_outputs
+from sample_info.kernel.ntk import ntk
+from sample_info.linearized.dynamics import LinearizedDynamics, Method
+from sample_info.linearized.resolvent import spectral_bound
+from sample_info.linearized.training import LinearizedDescent
+from tests.sample_info import reference_dynamics
+from tests.sample_info.networks import Linearization, small_mlp, some_kernels
+
+METHODS: tuple[Method, ...] = ("series", "resolvent")
+DESCENTS = {
+    "discrete": LinearizedDescent(learning_rate=0.05, steps=500),
+    "one step": LinearizedDescent(learning_rate=0.05, steps=1),
+    "continuous": LinearizedDescent(learning_rate=0.05, steps=500.5, time="continuous"),
+    "decay": LinearizedDescent(learning_rate=0.05, steps=500, weight_decay=3.0),
+    "mean over n - 1": LinearizedDescent(learning_rate=0.05, steps=500, weight_decay=3.0, left_out_loss="mean"),
+    "converged": LinearizedDescent(learning_rate=0.05, steps=math.inf),
+    "converged, decay": LinearizedDescent(learning_rate=0.05, steps=math.inf, weight_decay=3.0),
+}
+
+
+def descended(j: Tensor, residual: Tensor, descent: LinearizedDescent, n: int) -> Tensor:
+    """w - w_0, [p], by gradient descent on the linearised network, step by step. j: [n, k, p]."""
+    change = torch.zeros(j.shape[-1], dtype=torch.float64)
+    for _ in range(int(descent.steps)):
+        errors = residual + j @ change
+        gradient = (j * errors[..., None]).sum((0, 1)) + descent.weight_decay * change
+        change = change - descent.learning_rate / n * gradient
+    return change
+
+
+def linearized(net: Linearization, descent: LinearizedDescent) -> tuple[LinearizedDynamics, Tensor]:
+    kernels = ntk(net.model, net.weights, net.x, net.held_out)
+    residual = network_outputs(net.model, net.weights, net.x) - net.y
+    return LinearizedDynamics(kernels.train, residual, descent), kernels.held_out
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("name", ["discrete", "one step", "decay", "mean over n - 1"])
+def test_weights_and_predictions_are_those_of_gradient_descent(k: int, name: str) -> None:
+    net, descent = small_mlp(k), DESCENTS[name]
+    dynamics, held_out_kernel = linearized(net, descent)
+    j, j_held_out = (jacobian(net.model, net.weights, x) for x in (net.x, net.held_out))
+    initial = network_outputs(net.model, net.weights, net.x)
+    initial_held_out = network_outputs(net.model, net.weights, net.held_out)
+    change = descended(j, initial - net.y, descent, len(net.x))
+    moved = torch.einsum("nkp,nk->p", j, dynamics.coefficients)
+    torch.testing.assert_close(moved, change, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(dynamics.predictions(initial, dynamics.kernel), initial + j @ change)
+    torch.testing.assert_close(
+        dynamics.predictions(initial_held_out, held_out_kernel), initial_held_out + j_held_out @ change
+    )
+
+    kept = torch.arange(len(net.x)) != 4
+    n_left = len(net.x) - (name == "mean over n - 1")
+    without = change - descended(j[kept], (initial - net.y)[kept], descent, n_left)
+    weight, prediction, own = dynamics.changes(torch.tensor([4]), held_out_kernel)
+    torch.testing.assert_close(own[0], j[4] @ without)
+    assert float(weight) == pytest.approx(float(without @ without), rel=1e-9)
+    assert float(prediction) == pytest.approx(float((j_held_out @ without).square().sum(1).mean()), rel=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("name", DESCENTS)
+@pytest.mark.parametrize("method", METHODS)
+def test_all_systems_at_once_are_each_system_alone(method: Method, k: int, name: str) -> None:
+    kernel, held_out_kernel, residual = some_kernels(20, k)
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS[name], method=method)
+    torch.testing.assert_close(
+        dynamics.coefficients, reference_dynamics.coefficients(kernel, residual, DESCENTS[name]), rtol=1e-8, atol=1e-10
+    )
+    fast = torch.stack(dynamics.changes(torch.arange(20), held_out_kernel)[:2], 1)
+    slow = torch.tensor(
+        [reference_dynamics.change_without(i, kernel, held_out_kernel, residual, DESCENTS[name]) for i in range(20)],
+        dtype=torch.float64,
+    )
+    torch.testing.assert_close(fast, slow, rtol=1e-8, atol=0)
+
+
+@given(
+    n=st.integers(2, 9),
+    k=st.integers(1, 3),
+    block=st.integers(1, 9),
+    steps=st.sampled_from([1, 2, 40, 3000, math.inf]),
+    weight_decay=st.sampled_from([0.0, 0.7]),
+    time=st.sampled_from(["discrete", "continuous"]),
+    seed=st.integers(0, 99),
+    method=st.sampled_from(METHODS),
+)
+def test_scores_depend_on_no_block_size_and_agree_with_the_reference(
+    n, k, block, steps, weight_decay, time, seed, method
+) -> None:
+    kernel, held_out_kernel, residual = some_kernels(n, k, seed=seed)
+    descent = LinearizedDescent(learning_rate=0.02, steps=steps, weight_decay=weight_decay, time=time)
+    dynamics = LinearizedDynamics(kernel, residual, descent, method=method)
+    *whole, own = dynamics.changes(torch.arange(n), held_out_kernel)
+    *blocks, own_blocks = zip(
+        *(dynamics.changes(part, held_out_kernel) for part in torch.arange(n).split(block)), strict=True
+    )
+    whole, blocks = torch.stack(whole), torch.stack([torch.cat(parts) for parts in blocks])
+    torch.testing.assert_close(blocks, whole, rtol=1e-10, atol=0)
+    torch.testing.assert_close(torch.cat(own_blocks), own)
+    slow = reference_dynamics.change_without(n - 1, kernel, held_out_kernel, residual, descent)
+    torch.testing.assert_close(whole[:, -1], torch.tensor(slow, dtype=torch.float64), rtol=1e-8, atol=1e-18)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_what_it_predicts_for_an_example_left_out_is_what_ridge_regression_cross_validates(k: int) -> None:
+    """Allen's PRESS: with outputs of 0 at w_0, y_i - f_-i(x_i) = (A⁻¹)_ii⁻¹ (A⁻¹ y)_i at the minimum."""
+    kernel, held_out_kernel, residual = some_kernels(12, k)
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS["converged, decay"])
+    inverse = torch.linalg.inv(kernel + DESCENTS["converged, decay"].weight_decay * torch.eye(12 * k))
+    y, blocks = -residual, inverse.view(12, k, 12, k)
+    press = torch.stack(
+        [torch.linalg.solve(blocks[i, :, i], (inverse @ y.flatten()).view(12, k)[i]) for i in range(12)]
+    )
+    *_, own = dynamics.changes(torch.arange(12), held_out_kernel)
+    left_out = dynamics.predictions(torch.zeros(12, k), kernel) - own
+    torch.testing.assert_close(y - left_out, press)
+
+
+def test_an_example_that_the_network_already_fits_changes_nothing_and_a_copy_shares_its_information() -> None:
+    kernel, held_out_kernel, residual = some_kernels(10, 1)
+    fitted = residual.clone()
+    a = LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]).coefficients
+    weight, *_ = LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]).changes(torch.arange(10), held_out_kernel)
+    assert bool((weight > 0).all())
+    assert bool((a != 0).all())
+    apart = kernel.clone()  # example 0 shares nothing with the others, and its residual is zero
+    apart[0, 1:] = apart[1:, 0] = 0
+    fitted[0] = 0
+    weight, prediction, _ = LinearizedDynamics(apart, fitted, DESCENTS["discrete"]).changes(
+        torch.arange(10), held_out_kernel
+    )
+    assert float(weight[0]) == 0
+    assert float(prediction[0]) == 0
+    twins = torch.tensor([0, *range(10)])  # a copy of example 0: without one of them, the other is left
+    doubled = LinearizedDynamics(kernel[twins][:, twins], residual[twins], DESCENTS["continuous"])
+    single = LinearizedDynamics(kernel, residual, DESCENTS["continuous"])
+    both, *_ = doubled.changes(torch.tensor([0]), held_out_kernel[:, twins])
+    alone, *_ = single.changes(torch.tensor([0]), held_out_kernel)
+    assert float(both) < 0.5 * float(alone)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_error_bound_holds_and_follows_the_tolerance(method: Method) -> None:
+    kernel, _, residual = some_kernels(20, 1)
+    exact = LinearizedDynamics(kernel, residual, DESCENTS["discrete"], method=method).differences(torch.arange(20))
+    bounds = []
+    for tolerance in (1e-2, 1e-5, 1e-8):
+        rough = LinearizedDynamics(kernel, residual, DESCENTS["discrete"], method=method, tolerance=tolerance)
+        errors = rough.differences(torch.arange(20)) - exact
+        distances = (errors * (kernel @ errors)).sum(0).sqrt()
+        assert float(distances.max()) <= rough.error_bound
+        bounds.append((float(distances.max()), rough.error_bound))
+    assert bounds[0][0] > 0  # the bound was put to the test
+    assert bounds[2][1] < bounds[0][1]
+
+
+def test_the_cheaper_method_is_taken() -> None:
+    kernel, _, residual = some_kernels(20, 1)
+    few, many = (LinearizedDescent(learning_rate=0.05, steps=steps) for steps in (3, 5000))
+    assert LinearizedDynamics(kernel, residual, few).how == "Chebyshev series of degree 2"
+    assert LinearizedDynamics(kernel, residual, many).how.startswith("resolvents")
+
+
+def test_the_bound_on_the_spectrum_is_tight_and_above() -> None:
+    kernel, _, _ = some_kernels(30, 1)
+    largest = float(torch.linalg.eigvalsh(kernel)[-1])
+    assert largest < spectral_bound(kernel) < 1.01 * largest
+
+
+@pytest.mark.parametrize("name", ["discrete", "one step", "converged"])
+def test_blocks_cover_all_examples_and_shrink_with_memory(name: str) -> None:
+    kernel, _, residual = some_kernels(20, 3)
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS[name])
+    assert [len(block) for block in dynamics.blocks(1e9)] == [20]
+    assert [len(block) for block in dynamics.blocks(1)] == [1] * 20
+    assert torch.equal(torch.cat(dynamics.blocks(2e5)), torch.arange(20))
+
+
+def test_what_cannot_be_computed_is_refused() -> None:
+    kernel, _, residual = some_kernels(10, 1)
+    with pytest.raises(ValueError, match="diverges on this kernel"):
+        LinearizedDynamics(kernel, residual, LinearizedDescent(learning_rate=100.0, steps=10))
+    with pytest.raises(ValueError, match="do not fit"):
+        LinearizedDynamics(kernel[:9, :9], residual, DESCENTS["discrete"])
+    twins = torch.tensor([0, 0, 1, 2])
+    with pytest.raises(ValueError, match="singular"):
+        LinearizedDynamics(kernel[twins][:, twins], residual[twins], DESCENTS["converged"])
+    LinearizedDynamics(kernel[twins][:, twins], residual[twins], DESCENTS["converged, decay"])
+    with pytest.raises(ValueError, match="kernel is zero"):
+        LinearizedDynamics(torch.zeros_like(kernel), residual, DESCENTS["discrete"])
+    with pytest.raises(ValueError, match="not finite"):
+        LinearizedDynamics(kernel * math.nan, residual, DESCENTS["discrete"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_error_bound_does_not_depend_on_units(method: Method) -> None:
+    """Outputs in other units and a learning rate in theirs: the same training, weights that move 1/√c as far."""
+    kernel, _, residual = some_kernels(20, 1)
+    bounds = []
+    for c in (1.0, 1e4):
+        descent = LinearizedDescent(learning_rate=0.05 / c, steps=50)
+        bounds.append(LinearizedDynamics(c * kernel, residual, descent, method=method, tolerance=1e-4).error_bound)
+    assert bounds[0] == pytest.approx(100 * bounds[1], rel=0.1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_method_that_is_asked_for_is_taken(method: Method) -> None:
+    kernel, _, residual = some_kernels(20, 1)
+    for steps in (3, 5000):
+        how = LinearizedDynamics(
+            kernel, residual, LinearizedDescent(learning_rate=0.05, steps=steps), method=method
+        ).how
+        assert how.startswith({"series": "Chebyshev", "resolvent": "resolvents"}[method])
+
+
+class Largest(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that is made within."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, Tensor):
+            self.bytes = max(self.bytes, made.numel() * made.element_size())
+        return made
+
+
+@pytest.mark.parametrize(("name", "method"), [("discrete", "series"), ("discrete", "resolvent"), ("converged", "auto")])
+def test_a_block_takes_the_memory_it_was_given_and_not_much_less(name: str, method: Method) -> None:
+    kernel, held_out, residual = some_kernels(40, 3)
+    dynamics = LinearizedDynamics(kernel, residual, DESCENTS[name], method=method)
+    memory = 40 * 8 * len(kernel) * (20 if method == "resolvent" else 4)
+    block = dynamics.blocks(memory)[0]
+    with Largest() as largest:
+        dynamics.changes(block, held_out)
+    assert memory / 40 < largest.bytes < memory
+    assert 1 < len(block) < 40

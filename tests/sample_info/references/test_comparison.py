@@ -1,0 +1,49 @@
+import math
+
+import pytest
+import torch
+
+from sample_info.changes import Changes
+from sample_info.references.comparison import agreement, auroc, pearson, spearman
+from sample_info.references.registry import require_known
+
+A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)
+
+
+def test_correlations() -> None:
+    assert pearson(A, 3 * A + 1) == pytest.approx(1)
+    assert pearson(A, A.square()) != pytest.approx(1)
+    assert spearman(A, A.square()) == pytest.approx(1)
+    assert spearman(A, -A) == pytest.approx(-1)
+    assert pearson(A, torch.ones(4, dtype=torch.float64)) is None
+
+
+def test_agreement_is_over_the_examples_that_a_reference_has() -> None:
+    some = torch.tensor([1.0, math.nan, 3.0, 10.0], dtype=torch.float64)
+    found = agreement(Changes(A, A), Changes(some, -some))
+    assert found["examples"] == 3
+    assert found["weight"]["pearson"] == pytest.approx(1)
+    assert found["prediction"]["spearman"] == pytest.approx(-1)
+
+
+def test_ratios_show_what_one_large_value_hides_from_a_correlation() -> None:
+    theirs = torch.tensor([1.0, 2.0, 3.0, 1000.0, 0.0], dtype=torch.float64)
+    ours = theirs * torch.tensor([0.6, 1.0, 1.3, 1.0, 1.0])
+    found = agreement(Changes(ours, theirs), Changes(theirs, theirs))
+    assert found["weight"]["pearson"] > 0.9999
+    assert found["weight"]["ratio"] == pytest.approx({"median": 1.0, "least": 0.6, "largest": 1.3})
+    assert found["prediction"]["ratio"] == {"median": 1, "least": 1, "largest": 1}
+    assert agreement(Changes(ours, ours), Changes(0 * ours, 0 * ours))["weight"]["ratio"] is None
+
+
+def test_auroc_is_the_probability_of_a_higher_score() -> None:
+    positive = torch.tensor([False, True, False, True])
+    assert auroc(A, positive) == pytest.approx(3 / 4)
+    assert auroc(-A, positive) == pytest.approx(1 / 4)
+    assert auroc(torch.ones(4), positive) == pytest.approx(1 / 2)
+    assert auroc(A, torch.zeros(4, dtype=torch.bool)) is None
+
+
+def test_unknown_references_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"there is no tracin; choose from influence"):
+        require_known(["tracin"])

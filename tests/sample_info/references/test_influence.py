@@ -1,0 +1,96 @@
+"""Influence functions against closed forms on a linear model, conjugate gradients on an MLP, and retraining."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse.linalg import cg
+from torch import Tensor
+
+from models.mlp import MLP
+from sample_info.changes import Changes
+from sample_info.kernel.jacobian import jacobian, network_outputs
+from sample_info.kernel.ntk import Kernels, ntk
+from sample_info.references.registry import influence
+from sample_info.references.retraining import retrain_without_each
+from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem
+
+DECAY = 0.5
+
+
+def ridge() -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs [12, 5] of a ridge regression, with ones; its residuals [12] at the minimum; test inputs."""
+    descent = linear_problem(weight_decay=DECAY)
+    weights = {name: descent.initial[name] + moved[0] for name, moved in descent.train(torch.ones(1, 12)).items()}
+    residual = (linear(weights, descent.x) - descent.y).squeeze(1)
+    return with_ones(descent.x), residual, with_ones(draws(5, 4, seed=9))
+
+
+def with_ones(x: Tensor) -> Tensor:
+    return torch.cat([x, torch.ones(len(x), 1)], dim=1)
+
+
+def of_ridge(damping: float) -> Changes:
+    x, residual, x_test = ridge()
+    return influence(Kernels(x @ x.T, x_test @ x.T, ""), residual[:, None], damping)
+
+
+def test_on_a_linear_model_it_is_the_closed_form_and_off_retraining_by_the_leverage() -> None:
+    x, residual, x_test = ridge()
+    found = of_ridge(DECAY)
+    inverse = torch.linalg.inv(x.T @ x + DECAY * torch.eye(5))
+    change = residual[:, None] * (x @ inverse)
+    torch.testing.assert_close(found.weight, change.square().sum(1))
+    torch.testing.assert_close(found.prediction, (change @ x_test.T).square().mean(1))
+    retrained = retrain_without_each(linear_problem(weight_decay=DECAY), x_test[:, :4])
+    leverage = ((x @ inverse) * x).sum(1)
+    torch.testing.assert_close(retrained.weight_change, found.weight / (1 - leverage) ** 2, rtol=1e-6, atol=0)
+    # the control: to first order in the example's weight is not the whole way
+    assert (retrained.weight_change / found.weight).min() > 1.1
+    assert (of_ridge(3.0).weight / found.weight).max() < 0.95
+
+
+def test_the_papers_recursion_arrives_at_a_damping_of_ten_on_the_mean_loss() -> None:
+    """h ← v + (1 - 0.01) h - H h / 1000, 1,000 steps, h / 1000 (table 2)."""
+    x, residual, _ = ridge()
+    curvature = x.T @ x / 12
+    v = residual[:, None] * x
+    h = v.clone()
+    for _ in range(1000):
+        h = v + (1 - 0.01) * h - h @ curvature / 1000
+    torch.testing.assert_close(of_ridge(12 * 10.0).weight, (h / 1000 / 12).square().sum(1), rtol=1e-3, atol=0)
+    assert (of_ridge(0.01).weight / of_ridge(12 * 10.0).weight).min() > 10  # the control
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("damping", [10.0, 0.05])
+def test_one_factorisation_is_conjugate_gradients_for_every_example(k: int, damping: float) -> None:
+    descent, x_test = mlp_problem(n=20, width=16, k=k)
+    weights = descent.trained()
+    model = MLP((1, 4, 4), k, width=16, depth=1, activation="relu", parametrization="standard")
+    residual = network_outputs(model, weights, descent.x) - descent.y
+    found = influence(ntk(model, weights, descent.x, x_test), residual, damping)
+    j, j_test = (jacobian(model, weights, x) for x in (descent.x, x_test))
+    rows = j.flatten(0, 1).numpy()
+    matrix = rows.T @ rows + damping * np.eye(rows.shape[1])
+    gradients = torch.einsum("nkp,nk->np", j, residual)
+    change = torch.stack([torch.from_numpy(cg(matrix, g.numpy(), rtol=1e-12)[0]) for g in gradients])
+    torch.testing.assert_close(found.weight, change.square().sum(1), rtol=1e-6, atol=0)
+    expected = torch.einsum("np,mkp->nmk", change, j_test).square().sum(-1).mean(1)
+    torch.testing.assert_close(found.prediction, expected, rtol=1e-6, atol=0)
+
+
+def test_it_predicts_what_retraining_a_converged_mlp_does() -> None:
+    descent, x_test = mlp_problem(n=40, side=3, width=32, steps=500, weight_decay=30.0, learning_rate=0.002)
+    weights = descent.trained()
+    model = MLP((1, 3, 3), 1, width=32, depth=1, activation="relu", parametrization="standard")
+    residual = network_outputs(model, weights, descent.x) - descent.y
+    found = influence(ntk(model, weights, descent.x, x_test), residual, 30.0)
+    retrained = retrain_without_each(descent, x_test)
+    assert correlation(found.weight, retrained.weight_change) > 0.95
+    assert correlation(found.prediction, retrained.prediction_change) > 0.9
+    shuffled = found.weight[torch.randperm(40, generator=torch.Generator().manual_seed(0))]
+    assert correlation(shuffled, retrained.weight_change) < 0.5  # the control
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])

@@ -1,0 +1,176 @@
+"""Leave-one-out retraining: equal to deleting the example, to training one after another, and to closed forms."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sample_info.changes import examples_to_leave_out
+from sample_info.references.gradient_descent import DivergedError, GradientDescent
+from sample_info.references.input_layer import ByCoordinates, ByExamples, Inputs
+from sample_info.references.retraining import members_at_once, retrain_without_each
+from tests.models.every_model import EVERY
+from tests.sample_info.problems import draws, linear_problem, mlp_problem
+
+EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}  # float64, a few dozen steps
+
+
+def one_after_another(descent: GradientDescent, x_test: Tensor) -> tuple[Tensor, Tensor]:
+    """What a researcher would write: one training at a time on the examples that are left, with torch.optim."""
+
+    def train(kept: list[int]) -> tuple[Tensor, Tensor]:
+        weights = {name: weight.clone().requires_grad_() for name, weight in descent.initial.items()}
+        optimizer = torch.optim.SGD(weights.values(), lr=descent.learning_rate)
+        for _ in range(descent.steps):
+            optimizer.zero_grad()
+            loss = 0.5 * (descent.network(weights, descent.x[kept]) - descent.y[kept]).square().sum()
+            loss += descent.weight_decay / 2 * sum((w - descent.initial[n]).square().sum() for n, w in weights.items())
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            return torch.cat([w.flatten() for w in weights.values()]), descent.network(weights, x_test)
+
+    n = len(descent.x)
+    weights, outputs = train(list(range(n)))
+    changes = [train([j for j in range(n) if j != i]) for i in range(n)]
+    return (
+        torch.stack([(w - weights).square().sum() for w, _ in changes]),
+        torch.stack([(f - outputs).square().sum(1).mean() for _, f in changes]),
+    )
+
+
+@pytest.mark.parametrize(("depth", "k", "weight_decay"), [(1, 1, 0.0), (1, 3, 0.3), (2, 1, 0.3)])
+@pytest.mark.parametrize("follows", [None, ByExamples, ByCoordinates])
+def test_it_equals_one_training_after_another(depth: int, k: int, weight_decay: float, follows: Any) -> None:
+    descent, x_test = mlp_problem(n=9, depth=depth, k=k, weight_decay=weight_decay)
+    if follows is None:
+        descent = dataclasses.replace(descent, input_layer=None)
+    else:
+        descent.inputs.__dict__["shorter"] = follows  # what is cached there, whichever is shorter
+    found = retrain_without_each(descent, x_test)
+    weight_change, prediction_change = one_after_another(descent, x_test)
+    assert found.examples.tolist() == list(range(9))
+    torch.testing.assert_close(found.weight_change, weight_change, **EXACT)
+    torch.testing.assert_close(found.prediction_change, prediction_change, **EXACT)
+    assert weight_change.min() > 1e-6  # there was something to find
+
+
+def test_a_weight_of_zero_is_the_example_deleted_and_no_other_weight_is() -> None:
+    descent, _ = mlp_problem()
+    c = torch.ones(3, 20)
+    c[0, 4], c[1, 4] = 0.0, 0.5
+    kept = [j for j in range(20) if j != 4]
+    without = dataclasses.replace(descent, x=descent.x[kept], y=descent.y[kept]).train(torch.ones(1, 19))
+    change = descent.train(c)
+    for name, moved in without.items():
+        torch.testing.assert_close(change[name][0], moved[0], **EXACT)
+        for other in (1, 2):
+            assert (change[name][other] - moved[0]).abs().max() > 1e-5
+
+
+def test_results_do_not_depend_on_how_many_are_trained_at_once() -> None:
+    descent, x_test = mlp_problem()
+    one = descent.bytes_per_member()
+    assert [members_at_once(descent, m * one) for m in (1, 3, 7)] == [1, 3, 7]
+    expected = retrain_without_each(descent, x_test)
+    for members in (1, 3, 7):
+        found = retrain_without_each(descent, x_test, memory_bytes=members * one)
+        torch.testing.assert_close(found.weight_change, expected.weight_change, **EXACT)
+        torch.testing.assert_close(found.prediction_change, expected.prediction_change, **EXACT)
+
+
+def test_a_network_that_takes_no_stack_is_vectorised() -> None:
+    descent, x_test = mlp_problem()
+    expected = retrain_without_each(descent, x_test)
+    found = retrain_without_each(dataclasses.replace(descent, stackable=False, input_layer=None), x_test)
+    torch.testing.assert_close(found.weight_change, expected.weight_change, **EXACT)
+
+
+def test_a_linear_model_arrives_at_the_closed_form() -> None:
+    descent = linear_problem(k=2)
+    x_test = draws(5, 4, seed=9)
+    found = retrain_without_each(descent, x_test)
+    initial = torch.cat([descent.initial["W"], descent.initial["b"][:, None]], dim=1)
+    x, at_test = (torch.cat([x, torch.ones(len(x), 1)], dim=1) for x in (descent.x, x_test))
+
+    def ridge(c: Tensor) -> Tensor:
+        curvature = (x.T * c) @ x + descent.weight_decay * torch.eye(5)
+        return initial + torch.linalg.solve(curvature, (x.T * c) @ (descent.y - x @ initial.T)).T
+
+    everything = ridge(torch.ones(12, dtype=torch.float64))
+    for i in range(12):
+        c = torch.ones(12, dtype=torch.float64)
+        c[i] = 0
+        change = ridge(c) - everything
+        assert found.weight_change[i].item() == pytest.approx(change.square().sum().item(), rel=1e-8)
+        predicted = (at_test @ change.T).square().sum(1).mean().item()
+        assert found.prediction_change[i].item() == pytest.approx(predicted, rel=1e-8)
+
+
+def test_some_examples_are_the_same_as_of_all() -> None:
+    descent, x_test = mlp_problem()
+    some = examples_to_leave_out(20, 6, seed=1)
+    assert torch.equal(some, examples_to_leave_out(20, 6, seed=1))
+    assert not torch.equal(some, examples_to_leave_out(20, 6, seed=2))
+    assert len(some.unique()) == 6
+    everything, found = (retrain_without_each(descent, x_test, examples) for examples in (None, some))
+    torch.testing.assert_close(found.weight_change, everything.weight_change[some], **EXACT)
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), [(6, 10, 6), (30, 10, 4), (30, 10, 10), (15, 10, 10)])
+def test_a_span_holds_its_inputs_exactly_and_the_shorter_way_is_taken(n: int, d: int, rank: int) -> None:
+    x = draws(n, rank, seed=0) @ draws(rank, d, seed=1)
+    inputs = Inputs(x)
+    coordinates, basis = inputs.span
+    assert basis.shape == (rank, d)
+    torch.testing.assert_close(coordinates @ basis, x)
+    torch.testing.assert_close(basis @ basis.T, torch.eye(rank, dtype=torch.float64))
+    assert inputs.shorter is (ByExamples if n * n < 2 * n * rank else ByCoordinates)
+
+
+def test_single_precision_finds_small_changes() -> None:
+    descent, x_test = mlp_problem()
+    single = dataclasses.replace(
+        descent,
+        initial={name: weight.float() for name, weight in descent.initial.items()},
+        x=descent.x.float(),
+        y=descent.y.float(),
+    )
+    expected, found = retrain_without_each(descent, x_test), retrain_without_each(single, x_test.float())
+    torch.testing.assert_close(found.weight_change, expected.weight_change, rtol=1e-3, atol=0)
+
+
+def test_what_cannot_work_is_refused() -> None:
+    descent, x_test = mlp_problem()
+    with pytest.raises(DivergedError, match=r"diverged within 1500 steps: lower the learning rate, 10 of"):
+        retrain_without_each(dataclasses.replace(descent, learning_rate=10.0, steps=1500), x_test)
+    with pytest.raises(ValueError, match=r"memory_bytes=10: one training needs [\d,]+; allow more"):
+        retrain_without_each(descent, x_test, memory_bytes=10)
+    with pytest.raises(ValueError, match=r"examples from 0 to 20: there are 0 to 19"):
+        retrain_without_each(descent, x_test, torch.tensor([0, 20]))
+    with pytest.raises(ValueError, match=r"0 examples to leave out: must lie between 1 and 20"):
+        examples_to_leave_out(20, 0)
+    with pytest.raises(
+        ValueError, match=r"targets \[20\] of type torch.float64 for 20 examples: need floating \[20, k"
+    ):
+        dataclasses.replace(descent, y=descent.y[:, 0])
+    with pytest.raises(ValueError, match=r"steps=0, "):
+        dataclasses.replace(descent, steps=0)
+
+
+def test_networks_whose_examples_mix_are_refused_and_any_other_is_retrained() -> None:
+    x, y = draws(5, 3, 32, 32, seed=0).float(), draws(5, 10, seed=1).float()
+    for batch_norm in ("batch", "frozen"):
+        model = EVERY["timm"]((3, 32, 32), batch_norm=batch_norm)
+        initial = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        options: dict[str, Any] = {"steps": 2, "learning_rate": 1e-3}
+        if batch_norm == "batch":
+            with pytest.raises(ValueError, match=r"TimmByName mixes examples \(model.batch_norm=batch\)"):
+                GradientDescent.of(model, initial, x, y, **options)
+            continue
+        descent = GradientDescent.of(model, initial, x, y, **options)
+        found = retrain_without_each(descent, x, torch.tensor([3]))
+        expected, _ = one_after_another(descent, x)
+        torch.testing.assert_close(found.weight_change, expected[3:4].double(), rtol=1e-2, atol=0)

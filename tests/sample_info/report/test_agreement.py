@@ -1,0 +1,68 @@
+"""Correlations between runs, of scores that are made up."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from harness.compare import arrange
+from sample_info.report.agreement import Agreement, agreements, few_enough
+from sample_info.report.run_scores import RunScores
+
+A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
+
+
+def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "control", first_seed: int = 0) -> Any:
+    """A run's result, with its scores inside."""
+    parts = {"dataset": {"name": "d"}, "eraser": {"name": eraser}, "model": {"name": "m", "depth": depth}}
+    stored = RunScores(torch.tensor(index), torch.zeros(len(index), dtype=torch.int64), scores)
+    seeds = [first_seed + i for i in range(len(scores))]
+    return {"run_id": f"run-{depth}", "seeds": seeds, "config": parts, "scores": stored}
+
+
+def found_in(*results: Any) -> list[Agreement]:
+    return agreements(arrange(results), lambda result: result["scores"])
+
+
+def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds() -> None:
+    others = [(A * 2 + 1, [0, 1, 2]), (A.flip(0), [0, 1, 2]), (A, [0, 1, 3])]  # the last has other examples
+    (found,) = found_in(*(finished(depth, *run) for depth, run in enumerate([(A, [0, 1, 2]), *others])))
+    assert (found.eraser, found.names) == ("control", [f"d · m (depth={depth})" for depth in range(3)])
+    expected = [[-1, 1, -1], [1, -1, -1], [-1, -1, -1]]
+    for row, wanted in zip(found.correlation, expected, strict=True):
+        assert row == pytest.approx(wanted)
+
+
+def test_only_seeds_that_both_have_are_compared() -> None:
+    (found,) = found_in(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=1))
+    assert found.correlation[0][1] == pytest.approx(-1)  # of seed 1: A's second row with its first
+    (found,) = found_in(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=2))
+    assert found.correlation[0][1] is None
+
+
+def test_scores_that_do_not_vary_have_no_correlation() -> None:
+    (found,) = found_in(finished(0, A[:1], [0, 1, 2]), finished(1, torch.ones(1, 3), [0, 1, 2]))
+    assert found.correlation == [[None, None], [None, None]]
+
+
+def test_each_eraser_has_its_own() -> None:
+    runs = [finished(depth, A, [0, 1, 2], eraser) for eraser in ("control", "leace") for depth in (0, 1)]
+    assert [(one.eraser, len(one.names)) for one in found_in(*runs)] == [("control", 2), ("leace", 2)]
+
+
+def test_one_model_is_compared_with_nothing() -> None:
+    assert found_in(finished(0, torch.rand(2, 3), [0, 1, 2])) == []
+
+
+def test_too_many_matrices_are_counted() -> None:
+    shown, (line,) = few_enough([Agreement(f"random (seed={i})", ["a", "b"], []) for i in range(15)])
+    assert [one.eraser for one in shown] == [f"random (seed={i})" for i in range(12)]
+    assert line == "agreement on 3 more erasers and sets of examples: left out"
+
+
+def test_too_many_to_be_shown_are_named() -> None:
+    few, many = Agreement("leace", ["a", "b"], []), Agreement("control", ["a"] * 31, [])
+    shown, (line,) = few_enough([few, many])
+    assert shown == [few]
+    assert "agreement of 31 runs (control, a, …): left out" in line
