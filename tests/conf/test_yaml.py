@@ -52,6 +52,7 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     job = Job.from_config(verb.name, config)
     assert job.source.name
     for section, settings in verb.sections.items():
+        assert isinstance(settings, str)
         pkgutil.resolve_name(settings)(**config[section])
     Target(config["model"]).build(Classifier, (1, 8, 8), 10)
     assert Target(config["eraser"]).resolve(Eraser)
