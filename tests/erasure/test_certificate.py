@@ -21,7 +21,7 @@ def test_it_measures_what_an_independent_computation_measures(digits) -> None:
     assert certificate.covariance_gap == pytest.approx(covariance_gap, rel=1e-10)
     assert certificate.edit_size == pytest.approx(float((erased - x).flatten(1).square().sum(1).mean() / variance))
     scale = (x.flatten(1).square().sum(1).mean() / variance).sqrt()  # of values, to which rounding is relative
-    assert certificate.rounding == pytest.approx(torch.finfo(torch.float64).eps * float(scale))
+    assert certificate.rounding / torch.finfo(torch.float64).eps == pytest.approx(float(scale))
     assert certificate.out_of_range == float(((erased < 0) | (erased > 1)).double().mean())
 
 

@@ -268,3 +268,10 @@ def test_other_dtypes_are_summed_in_float64(monkeypatch: pytest.MonkeyPatch, dty
     assert_same(ClassMoments.fit(x, z), ClassMoments.fit(x.double(), z))
     with pytest.raises(AssertionError, match="8-bit"):
         ClassMoments.fit(x.to(torch.uint8), z)
+
+
+def test_bytes_are_not_multiplied_where_nobody_knows_whether_that_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "_is_vnni_supported", raising=False)
+    assert not multiplies_bytes(torch.device("cpu"))
+    assert multiplies_bytes(torch.device("cuda"))
+    assert not multiplies_bytes(torch.device("meta"))

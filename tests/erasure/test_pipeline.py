@@ -24,6 +24,7 @@ from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset
 from erasure.source import LabelledImages, RawImages, splits
 from erasure.store.cache import Cache
+from erasure.store.storage import load_tensors, save_tensors
 from tests.conftest import gaps
 from tests.erasure.test_image_folder import folder, write_images
 
@@ -195,3 +196,15 @@ def test_bytes_are_erased_in_the_precision_of_their_moments(tmp_path: Path, monk
     expected = LeaceEraser.fit(exact, train.labels)(exact).float()
     erased = erase(digits_source, LeaceEraser, Cache(tmp_path)).splits["train"].images
     assert float((erased != expected).double().mean()) < 1e-3  # sums in another order
+
+
+def test_images_cached_before_there_were_vectors_are_still_bounded(tmp_path: Path, monkeypatch) -> None:
+    write_images(tmp_path / "data", "train", 12)
+    source, cache = folder(tmp_path / "data"), Cache(tmp_path / "cache")
+    pipeline.raw_images(source, cache)
+    path = cache.path(pipeline.raw_key(source))
+    tensors, metadata = load_tensors(path)
+    assert metadata.pop("bounded") is True
+    save_tensors(path, tensors, metadata)
+    monkeypatch.setattr(type(source), "load", None)
+    assert pipeline.raw_images(source, cache).bounded

@@ -1,5 +1,7 @@
 """Power-law fits: found where there is one, silent where there is none."""
 
+from statistics import pvariance
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,3 +46,12 @@ def test_a_law_that_explains_less_than_nine_tenths_is_none() -> None:
 def test_four_points_are_enough_and_a_curve_that_comes_back_is_none() -> None:
     assert fit_power_law(SIZES[:4], [10 * n**-0.5 for n in SIZES[:4]]) is not None
     assert fit_power_law(SIZES[:4], [3.0, 2.0, 2.0, 3.0]) is None
+
+
+def test_the_share_explained_is_that_of_the_variance() -> None:
+    losses = [100 * n**-0.5 + 5 + 0.5 * (-1) ** j for j, n in enumerate(SIZES)]
+    fitted = fit_power_law(SIZES, losses)
+    assert fitted is not None
+    missed = [fitted["a"] * n ** -fitted["b"] + fitted["c"] - bits for n, bits in zip(SIZES, losses, strict=True)]
+    assert 0.9 < fitted["r2"] < 0.9999
+    assert fitted["r2"] == pytest.approx(1 - pvariance(missed, 0) / pvariance(losses), rel=1e-6)

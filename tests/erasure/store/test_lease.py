@@ -357,3 +357,13 @@ def test_no_advisory_lock_is_used(tmp_path: Path, monkeypatch) -> None:
     first.release()
     assert second.try_acquire()
     second.release()
+
+
+def test_who_waits_long_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    first, second = Lease(tmp_path / "lock", stale_after_s=60), Lease(tmp_path / "lock", stale_after_s=60)
+    assert first.try_acquire()
+    threading.Timer(4.0, first.release).start()
+    with second:
+        pass
+    assert caplog.text.count(f"waiting for {tmp_path / 'lock'}, held by process {os.getpid()}") == 1
