@@ -4,7 +4,7 @@ import pytest
 
 from conf.compose import composed
 from sample_info.__main__ import VERB
-from sample_info.jacobian import Kind
+from sample_info.kernel.jacobian import Kind
 from sample_info.settings import SampleInfoSettings
 
 
