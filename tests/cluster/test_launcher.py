@@ -70,9 +70,11 @@ def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, local_a
 
 
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
+    own = harness.job.carry_out
+
     def carry_out(*arguments, **options):
         monkeypatch.setenv("DIGITS", "other")
-        return harness.job.carry_out(*arguments, **options)
+        return own(*arguments, **options)
 
     monkeypatch.setenv("DIGITS", "some")
     monkeypatch.setattr("harness.job.carry_out", carry_out)
