@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
 from sample_info.kernel.jacobian import Projection, in_double, jacobian, network_outputs
@@ -97,3 +98,24 @@ def test_values_in_double_are_copies() -> None:
             assert copies[name].dtype == torch.float64
             assert torch.equal(copies[name], weight.double())
             assert copies[name].data_ptr() != weight.data_ptr()
+
+
+def test_a_kernel_takes_the_memory_it_was_given() -> None:
+    """Jacobians are formed for fewer layers, and fewer examples, at a time; the kernel is the same."""
+    net = some_network("lenet", n=4, m=3)
+    plenty = ntk(net.model, net.weights, net.x, net.held_out)
+    parameters = sum(weight.numel() for weight in net.weights.values())
+    memory = 8 * 10 * 7 * parameters // 4
+    made = []
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            found = func(*args, **(kwargs or {}))
+            if isinstance(found, torch.Tensor):
+                made.append(found.numel() * found.element_size())
+            return found
+
+    with Watched():
+        little = ntk(net.model, net.weights, net.x, net.held_out, memory_bytes=memory)
+    torch.testing.assert_close(little.train, plenty.train, rtol=1e-12, atol=1e-12)
+    assert max(made) <= memory
