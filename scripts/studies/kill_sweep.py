@@ -34,7 +34,8 @@ PROCESSES.set_forkserver_preload(["mdl.prequential", "erasure.datasets.digits", 
 
 NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json"}  # what a finished run consists of
+# what a finished run consists of
+LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors"}
 _TINY = [
     "train=quick", "train.max_epochs=15", "train.patience_steps=1000000", "train.stack=all",
     "train.checkpoint_every_s=0.05", "mdl=quick", "logger.mode=disabled",

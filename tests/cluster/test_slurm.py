@@ -31,7 +31,7 @@ SWEEP = [
     "eraser=control,leace", "model=linear,mlp", "train=quick", "train.stack=all", "train.patience_steps=1000000",
     "train.max_epochs=150", "train.checkpoint_every_s=0.2", "mdl=quick", "seeds=[0]", "logger.mode=disabled",
 ]  # fmt: skip
-LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json"}
+LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors"}
 
 
 @pytest.fixture(scope="module")
