@@ -121,5 +121,7 @@ def test_a_steady_state_needs_weight_decay_and_its_limit() -> None:
     without = LinearizedDescent(learning_rate=0.02, steps=math.inf)
     with pytest.raises(ValueError, match="needs a positive weight decay"):
         steady_state(LinearizedDynamics(kernel, -net.y, without), 2)
+    with pytest.raises(ValueError, match="needs a positive weight decay"):
+        steady_state(LinearizedDynamics(kernel, -net.y, DESCENT), 2)  # stopped before its minimum
     with pytest.raises(ValueError, match="sgd_batch_size=0"):
         steady_state(at_minimum(LinearizedDynamics(kernel, -net.y, DESCENT)), 0)
