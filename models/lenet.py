@@ -6,20 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.classifier import require_images
 from models.layers import Conv2d, Linear
-from models.mup import Parametrization
-from models.scaled import ScaledClassifier, require_size
+from models.scaled import ScaledClassifier
 
 _KERNEL = 5
 _CHANNELS = (6, 16)  # LeCun et al. 1998
 _UNITS = 84
 _TOLERANCE = 0.02  # of the MLP's number of parameters
-_RELU_GAIN = math.sqrt(2.0)
 
 
 class LeNet(ScaledClassifier):
@@ -29,53 +25,31 @@ class LeNet(ScaledClassifier):
     numbers of channels and of hidden units are searched, near LeNet-5's proportions, until the number of
     parameters is that MLP's.
 
-    Args:
-        input_shape: (C, H, W), sides of at least 4.
-        num_classes: k.
-        width: of the MLP to match.
-        depth: of the MLP to match; number of fully connected hidden layers.
-        parametrization: "mup" keeps the best learning rate where it is at the base width, "standard" does not.
-
     Raises:
-        ValueError: width or depth below 1, an image too small to be pooled twice, or an MLP so small that no
-            LeNet comes within 2 % of its number of parameters.
+        ValueError: width or depth below 1, an image side below 4, which cannot be pooled twice, or an MLP so small
+            that no LeNet comes within 2 % of its number of parameters.
     """
 
     version = 1
     stackable: ClassVar[bool] = True
     base_width: ClassVar[int] = 128
     base_depth: ClassVar[int] = 2
+    title: ClassVar[str] = "LeNet"
+    smallest_side: ClassVar[int | None] = 4
+    convolutions: nn.ModuleList
+    hidden: nn.ModuleList
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        *,
-        width: int,
-        depth: int,
-        parametrization: Parametrization,
-    ) -> None:
-        super().__init__()
-        require_size("a LeNet", width=width, depth=depth)
-        require_images(input_shape, "LeNet", 4)
-        channels, height, across = input_shape
-        self.sizes = matching_sizes(input_shape, num_classes, width, depth)
-        first, second, units = self.sizes.first, self.sizes.second, self.sizes.units
-        self.convolutions = nn.ModuleList([Conv2d(channels, first, _KERNEL), Conv2d(first, second, _KERNEL)])
-        fan_ins = [second * (height // 4) * (across // 4)] + [units] * (depth - 1)
-        self.hidden = nn.ModuleList(Linear(fan_in, units) for fan_in in fan_ins)
-        self.readout = Linear(units, num_classes)
-
-        def at_width(width: int) -> LeNet:
-            return LeNet(input_shape, num_classes, width=width, depth=depth, parametrization="standard")
-
-        self.scale(at_width, parametrization, depth)
-
-    def reset_parameters(self, generator: torch.Generator) -> None:
-        for layer in (*self.convolutions, *self.hidden):
-            assert isinstance(layer, Conv2d | Linear)
-            layer.reset_parameters(generator, gain=_RELU_GAIN)
-        self.readout.reset_parameters(generator, gain=0.0)
+    def layers(self, width: int) -> dict[str, nn.Module]:
+        channels, height, across = self.input_shape
+        sizes = matching_sizes(self.input_shape, self.num_classes, width, self.depth)
+        fan_ins = [sizes.second * (height // 4) * (across // 4)] + [sizes.units] * (self.depth - 1)
+        return {
+            "convolutions": nn.ModuleList(
+                [Conv2d(channels, sizes.first, _KERNEL), Conv2d(sizes.first, sizes.second, _KERNEL)]
+            ),
+            "hidden": nn.ModuleList(Linear(fan_in, sizes.units) for fan_in in fan_ins),
+            "readout": Linear(sizes.units, self.num_classes),
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         h = x

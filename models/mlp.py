@@ -3,13 +3,12 @@
 import math
 from typing import ClassVar, Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.layers import Linear
 from models.mup import Parametrization
-from models.scaled import ScaledClassifier, require_size
+from models.scaled import ScaledClassifier
 
 Activation = Literal["relu", "gelu", "swiglu"]
 
@@ -31,7 +30,7 @@ class MLP(ScaledClassifier):
         width: units in every hidden layer.
         depth: number of hidden layers.
         activation: "relu", "gelu" or "swiglu".
-        parametrization: "mup" keeps the best learning rate where it is at the base width, "standard" does not.
+        parametrization: see `ScaledClassifier`.
 
     Raises:
         ValueError: width or depth below 1.
@@ -42,6 +41,8 @@ class MLP(ScaledClassifier):
     base_width: ClassVar[int] = 128
     base_depth: ClassVar[int] = 2
     depth_exponent: ClassVar[float] = 1.5  # Jelassi et al. 2023
+    title: ClassVar[str] = "an MLP"
+    hidden: nn.ModuleList
 
     def __init__(
         self,
@@ -53,25 +54,14 @@ class MLP(ScaledClassifier):
         activation: Activation,
         parametrization: Parametrization,
     ) -> None:
-        super().__init__()
-        require_size("an MLP", width=width, depth=depth)
-        self.activation = activation
-        units = 2 * width if activation == "swiglu" else width
-        fan_ins = [math.prod(input_shape)] + [width] * (depth - 1)
-        self.hidden = nn.ModuleList(Linear(fan_in, units) for fan_in in fan_ins)
-        self.readout = Linear(width, num_classes)
+        self.activation, self.gain = activation, _GAIN[activation]
+        super().__init__(input_shape, num_classes, width=width, depth=depth, parametrization=parametrization)
 
-        def at_width(width: int) -> MLP:
-            shape = (input_shape, num_classes)
-            return MLP(*shape, width=width, depth=depth, activation=activation, parametrization="standard")
-
-        self.scale(at_width, parametrization, depth)
-
-    def reset_parameters(self, generator: torch.Generator) -> None:
-        for layer in self.hidden:
-            assert isinstance(layer, Linear)
-            layer.reset_parameters(generator, gain=_GAIN[self.activation])
-        self.readout.reset_parameters(generator, gain=0.0)
+    def layers(self, width: int) -> dict[str, nn.Module]:
+        units = 2 * width if self.activation == "swiglu" else width
+        fan_ins = [math.prod(self.input_shape)] + [width] * (self.depth - 1)
+        hidden = nn.ModuleList(Linear(fan_in, units) for fan_in in fan_ins)
+        return {"hidden": hidden, "readout": Linear(width, self.num_classes)}
 
     def forward(self, x: Tensor) -> Tensor:
         return self.after_first_layer(self.hidden[0](x.flatten(-3)))

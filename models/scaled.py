@@ -1,48 +1,86 @@
 """Architectures with a width and a depth, whose learning rates follow from both."""
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
+import torch
 from torch import nn
 
-from models.classifier import Classifier
-from models.mup import Parametrization, Scaling, depth_factor, scaling, scalings, shapes_of
+from models.classifier import Classifier, require_images
+from models.layers import Conv2d, Linear
+from models.mup import Parametrization, depth_factor, scaling, scalings, shapes_of
 
 
 class ScaledClassifier(Classifier):
     """A classifier that can be made wider and deeper without tuning its learning rate again.
 
-    A subclass calls `scale` at the end of its constructor, draws its initial weights with `initial_std` of
-    `scalings`, and multiplies its readout's input by `readout_multiplier`.
+    A subclass makes its modules in `layers`, `readout` among them, and multiplies the readout's input by
+    `readout_multiplier`.
+
+    Args:
+        input_shape: (C, H, W).
+        num_classes: k.
+        width: of the layers.
+        depth: number of layers, or of blocks per stage.
+        parametrization: "mup" keeps the best learning rate where it is at the base width, "standard" does not.
 
     Attributes:
         base_width, base_depth: the size at which the learning rate is tuned; nothing is scaled there.
         depth_exponent: p in lr ∝ (base_depth / depth)^p, applied under either parametrisation.
         scalings: per parameter; all factors 1 under the standard parametrisation.
+        title: in messages.
+        smallest_side: of images; None where vectors will do, too.
+
+    Raises:
+        ValueError: width or depth below 1, or an image that is too small.
     """
 
     base_width: ClassVar[int]
     base_depth: ClassVar[int]
     depth_exponent: ClassVar[float] = 0.5
-    scalings: Mapping[str, Scaling]
+    title: ClassVar[str]
+    smallest_side: ClassVar[int | None] = None
+    gain: float = 2**0.5  # of weights before a ReLU: He et al. 2015
+    readout: Linear
 
-    def scale(self, at_width: Callable[[int], nn.Module], parametrization: Parametrization, depth: int) -> None:
-        """Work out every parameter's scaling.
-
-        Args:
-            at_width: builds this architecture, with this depth and these options, at a given width.
-            parametrization: "standard" leaves everything as at base width.
-            depth: number of layers, or of blocks per stage.
-        """
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        *,
+        width: int,
+        depth: int,
+        parametrization: Parametrization,
+    ) -> None:
+        super().__init__()
+        for name, value in (("width", width), ("depth", depth)):
+            if value < 1:
+                raise ValueError(f"model.{name}={value}: {self.title} needs at least 1")
+        if self.smallest_side is not None:
+            require_images(input_shape, self.title, self.smallest_side)
+        self.input_shape, self.num_classes, self.depth = input_shape, num_classes, depth
+        for name, module in self.layers(width).items():
+            self.add_module(name, module)
         self._depth_factor = depth_factor(self.base_depth, depth, self.depth_exponent)
         if parametrization == "standard":
             self.scalings = {name: scaling("vector", 1.0) for name, _ in self.named_parameters()}
-            return
-        base, wider = (
-            shapes_of(lambda width=width: at_width(width)) for width in (self.base_width, 2 * self.base_width)
-        )
-        here = {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
-        self.scalings = scalings(base, wider, here)
+        else:
+            base, wider = (
+                shapes_of(lambda at=at: nn.ModuleDict(self.layers(at))) for at in (self.base_width, 2 * self.base_width)
+            )
+            here = {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
+            self.scalings = scalings(base, wider, here)
+
+    @abstractmethod
+    def layers(self, width: int) -> dict[str, nn.Module]:
+        """Its modules by name at a width, for its `input_shape`, `num_classes` and `depth`."""
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draw weights N(0, gain² / fan_in), and a readout of zeros."""
+        for layer in self.modules():
+            if isinstance(layer, Linear | Conv2d):
+                layer.reset_parameters(generator, gain=0.0 if layer is self.readout else self.gain)
 
     @property
     def readout_multiplier(self) -> float:
@@ -51,14 +89,3 @@ class ScaledClassifier(Classifier):
 
     def learning_rates(self) -> Mapping[str, float]:
         return {name: self._depth_factor * scaled.learning_rate for name, scaled in self.scalings.items()}
-
-
-def require_size(model: str, **sizes: int) -> None:
-    """Refuse a width or depth below 1.
-
-    Raises:
-        ValueError: names the option and its value.
-    """
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"model.{name}={value}: {model} needs at least 1")

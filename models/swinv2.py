@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from timm.models.swin_transformer_v2 import SwinTransformerV2
 from torch import Tensor, nn
 
-from models.mup import Parametrization
 from models.timm_classifier import TimmClassifier
 
 _HEAD = 20  # channels of an attention head: the number of heads grows with width, their size does not
@@ -19,18 +18,8 @@ class SwinV2(TimmClassifier):
     """Four stages of transformer blocks with attention within shifted windows of 8×8 patches.
 
     Liu et al. 2022, at the size of Quirke & Belrose 2025, appendix B: w, 2w, 4w, 8w channels in heads of 20,
-    (d, d, 3d, d) blocks, patches of 2×2 pixels. Images of odd sides get a row or column of zeros.
-
-    Args:
-        input_shape: (C, H, W), sides of at least 8.
-        num_classes: k.
-        width: channels of the first stage, a multiple of 20.
-        depth: blocks in the first stage.
-        drop_path: stochastic depth, the last block's rate; rates rise linearly from zero.
-        parametrization: "mup" keeps the best learning rate where it is at the base width, "standard" does not.
-
-    Raises:
-        ValueError: an option out of range, or an image too small.
+    (d, d, 3d, d) blocks, w = `width`, a multiple of 20, and d = `depth`; patches of 2×2 pixels. Images of odd sides
+    get a row or column of zeros.
     """
 
     version = 1
@@ -38,37 +27,22 @@ class SwinV2(TimmClassifier):
     base_depth: ClassVar[int] = 2
     title: ClassVar[str] = "Swin V2"
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        *,
-        width: int,
-        depth: int,
-        drop_path: float,
-        parametrization: Parametrization,
-    ) -> None:
-        if width < 1 or width % _HEAD:
+    def build(self, width: int) -> nn.Module:
+        if width % _HEAD:
             raise ValueError(f"model.width={width}: Swin V2 needs a multiple of {_HEAD}, the size of its heads")
-        super().__init__(
-            input_shape, num_classes, width=width, depth=depth, drop_path=drop_path, parametrization=parametrization
-        )
-
-    @staticmethod
-    def build(input_shape: tuple[int, int, int], width: int, depth: int, drop_path: float) -> nn.Module:
-        channels, *sides = input_shape
-        heads = width // _HEAD
+        channels, *sides = self.input_shape
         height, across = (side + side % _PATCH for side in sides)
+        heads = width // _HEAD
         return SwinTransformerV2(
             img_size=(height, across),
             patch_size=_PATCH,
             in_chans=channels,
             num_classes=0,
             embed_dim=width,
-            depths=(depth, depth, 3 * depth, depth),
+            depths=self.blocks,
             num_heads=(heads, 2 * heads, 4 * heads, 8 * heads),
             window_size=_WINDOW,
-            drop_path_rate=drop_path,
+            drop_path_rate=self.drop_path,
         )
 
     @staticmethod

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.classifier import count_parameters
-from models.lenet import LeNet, mlp_parameters
+from models.lenet import LeNet, matching_sizes, mlp_parameters
 from models.mlp import MLP
 
 SHAPES = [(1, 8, 8), (3, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64), (3, 33, 47)]
@@ -33,7 +33,7 @@ def _on_meta(kind, shape, **options):
 
 
 def test_sizes_grow_with_width_in_lenets_proportions() -> None:
-    sizes = [LeNet((3, 32, 32), 10, width=w, depth=2, parametrization="standard").sizes for w in (64, 128, 256, 512)]
+    sizes = [matching_sizes((3, 32, 32), 10, w, 2) for w in (64, 128, 256, 512)]
     for narrow, wide in itertools.pairwise(sizes):
         assert narrow.first < wide.first
         assert narrow.second < wide.second
@@ -53,7 +53,7 @@ def test_what_cannot_be_matched_is_refused() -> None:
 @pytest.mark.parametrize(("shape", "depth"), [((1, 8, 8), 1), ((3, 33, 47), 3)])
 def test_the_formula_counts_the_parameters(shape: tuple[int, int, int], depth: int) -> None:
     lenet = _on_meta(LeNet, shape, width=64, depth=depth)
-    assert lenet.sizes.parameters(shape, 10, depth) == count_parameters(lenet)
+    assert matching_sizes(shape, 10, 64, depth).parameters(shape, 10, depth) == count_parameters(lenet)
     assert mlp_parameters(shape, 10, 64, depth) == count_parameters(
         _on_meta(MLP, shape, width=64, depth=depth, activation="relu")
     )

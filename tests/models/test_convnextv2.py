@@ -5,7 +5,7 @@ import torch
 from timm.layers.grn import GlobalResponseNorm
 from torch import nn
 
-from models.convnext_layers import DepthwiseConv2d, FastGlobalResponseNorm
+from models.convnextv2 import DepthwiseConv2d, FastGlobalResponseNorm
 
 
 def assert_same(ours: nn.Module, theirs: nn.Module, x: torch.Tensor) -> None:
