@@ -15,7 +15,7 @@ import site
 import sysconfig
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -38,6 +38,17 @@ class ConfigError(ValueError):
     """A configuration that cannot be run; one line that names the value, what is allowed and the remedy."""
 
 
+def unhashed(default: T) -> T:
+    """Declare a settings field that is no part of a run's identity: it says how or where, and moves no number."""
+    return field(default=default, metadata={"identity": False})
+
+
+def hashed(options: Mapping[str, Any], settings: Any) -> dict[str, Any]:
+    """Options without those that the dataclass `settings`, or the one of that name, declares `unhashed`."""
+    left_out = {f.name for f in fields(_resolved(settings)) if not f.metadata.get("identity", True)}
+    return {key: value for key, value in options.items() if key not in left_out}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Common:
     """Options that belong to no section.
@@ -51,10 +62,10 @@ class Common:
     """
 
     seeds: list[int]
-    device: str
+    device: str = unhashed("auto")
     dtype: Literal["float32", "float64", "float16", "bfloat16"]
-    runs_dir: str
-    cache_dir: str
+    runs_dir: str = unhashed("runs")
+    cache_dir: str = unhashed("cache")
 
     def __post_init__(self) -> None:
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
@@ -133,10 +144,14 @@ def _may_be_imported(module: str) -> bool:
     )
 
 
+def _resolved(section: Any) -> Any:
+    return pkgutil.resolve_name(section) if isinstance(section, str) else section
+
+
 @functools.cache
 def keyword_only(function: Section) -> Mapping[str, Any]:
     """Keyword-only arguments of a callable and their types."""
-    found = pkgutil.resolve_name(function) if isinstance(function, str) else function
+    found = _resolved(function)
     hints = typing.get_type_hints(found.__init__ if inspect.isclass(found) else found)
     parameters = inspect.signature(found).parameters.values()
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}

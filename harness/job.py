@@ -12,6 +12,7 @@ import yaml
 from torch import Tensor
 
 from conf.schema import Target
+from conf.verbs import identifying
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
@@ -26,21 +27,6 @@ from models.classifier import Classifier
 
 log = logging.getLogger(__name__)
 
-NUMBERS = (
-    "dataset",
-    "eraser",
-    "model",
-    "train",
-    "mdl",
-    "sample_info",
-    "seeds",
-    "dtype",
-)  # sections that determine results
-HOW = {  # options in them that do not
-    "train": ("stack", "checkpoint_every_s"),
-    "mdl": ("order",),
-    "sample_info": ("batch_size", "memory_gib"),
-}
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
 
 
@@ -97,10 +83,7 @@ class Job:
 
     def identity(self, eraser: Mapping[str, Any] | None = None) -> str:
         """This run's id, or that of the same run with another eraser."""
-        described = {section: self.config[section] for section in NUMBERS if section in self.config}
-        for section, options in HOW.items():
-            if section in described:
-                described[section] = {k: v for k, v in described[section].items() if k not in options}
+        described = identifying(self.config)
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conf.groups import choices, keys
-from harness.job import HOW
+from conf.verbs import identifying
 
 _PLAIN = re.compile(r"^(model|eraser|sample_info|setting)\.")  # sections that an option's name says
 
@@ -58,9 +58,10 @@ def setting(config: Mapping[str, Any]) -> dict[str, Any]:
     Numbers of different settings do not belong into one column.
     """
     found: dict[str, Any] = {}
+    counted = identifying(config)
     for group in ("train", "mdl"):
-        if group in config:
-            own = {key: value for key, value in config[group].items() if key not in HOW[group]}
+        if group in counted:
+            own = counted[group]
             presets = [(_unlike(own, _keys(group, choice)), choice) for choice in choices(group)]
             unlike, found[group] = min(presets, key=lambda preset: (len(preset[0]), preset[1]))
             found |= {f"{group}.{key}": value for key, value in unlike.items()}

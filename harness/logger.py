@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from torch import Tensor
 
+from conf.schema import unhashed
 from harness.result_tables import Table, learning_curve, per_seed
 
 log = logging.getLogger(__name__)
@@ -30,11 +31,11 @@ class LoggerSettings:
         finish_timeout_s: seconds to wait at a run's end for what is not uploaded yet; it stays on disk.
     """
 
-    mode: Literal["online", "offline", "disabled"]
-    project: str
-    entity: str | None
-    init_timeout_s: float
-    finish_timeout_s: float
+    mode: Literal["online", "offline", "disabled"] = unhashed("offline")
+    project: str = unhashed("erasure-mdl")
+    entity: str | None = unhashed(None)
+    init_timeout_s: float = unhashed(30.0)
+    finish_timeout_s: float = unhashed(300.0)
 
 
 class Logger:

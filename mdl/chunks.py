@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from conf.schema import unhashed
+
 _PAPER_MIN_CHUNK = 1024
 _MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at the paper's 1,024
 
@@ -16,8 +18,7 @@ class ChunkSettings:
         num_chunks: number m >= 2 of training sizes.
         min_chunk: first training size; None for 1,024 (the paper's) or a 47th of the training set,
             whichever is less.
-        order: in which the sizes are trained, smallest or largest first; results are the same, so that it
-            is no part of a run's identity.
+        order: in which the sizes are trained, smallest or largest first; results are the same.
 
     Raises:
         ValueError: fewer than two training sizes, or an empty first one.
@@ -25,7 +26,7 @@ class ChunkSettings:
 
     num_chunks: int
     min_chunk: int | None
-    order: Literal["smallest_first", "largest_first"]
+    order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
 
     def __post_init__(self) -> None:
         if self.num_chunks < 2:

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from conf.schema import unhashed
 from sample_info.eraser_fit import EraserFit
 from sample_info.kernel.jacobian import Kind, Projection
 from sample_info.linearized.training import LeftOutLoss, LinearizedDescent, Time
@@ -81,8 +82,8 @@ class SampleInfoSettings:
     summary_network: SummaryNetwork
     summary_model: dict[str, Any] | None
     random_draws: int
-    batch_size: int
-    memory_gib: float
+    batch_size: int = unhashed(64)
+    memory_gib: float = unhashed(1.0)
 
     def __post_init__(self) -> None:
         for name, least in (("examples", 2), ("held_out", 1), ("batch_size", 1), ("projection_size", 1)):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conf.verbs import verbs
 from mdl.__main__ import VERB as MDL
 
 HEAVY = {
@@ -20,7 +21,6 @@ try:
 finally:
     print("imported", *sys.modules)
 """
-VERBS = ("mdl", "train", "sample_info")
 QUICK = [
     "model.depth=1",
     "model.width=8",
@@ -44,14 +44,14 @@ def heavy(verb: str, *arguments: str) -> tuple[str, set[str]]:
     return shown + done.stderr, HEAVY & set(modules.split())
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", verbs())
 def test_help_imports_nothing_heavy(verb: str) -> None:
     shown, imported = heavy(verb, "--help")
     assert f"python -m {verb}" in shown
     assert imported == set()
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", verbs())
 @pytest.mark.parametrize("sweep", [(), ("-m", "seeds=[0],[1]")])
 def test_a_wrong_key_is_told_before_anything_heavy_is_imported(verb: str, sweep: tuple[str, ...]) -> None:
     shown, imported = heavy(verb, *sweep, "model.widht=64")

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from conf.schema import unhashed
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
@@ -30,8 +32,8 @@ class TrainSettings:
             A run's identity holds what "auto" turns out to be. Evaluation is always in float32.
         eval_batch_size: examples per evaluation batch.
         stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" times a few steps of each
-            and takes the faster. Results agree to floating-point reordering, so that it is no part of a run's identity.
-        checkpoint_every_s: seconds between checkpoints within a training; no part of a run's identity, either.
+            and takes the faster. Results agree to floating-point reordering.
+        checkpoint_every_s: seconds between checkpoints within a training.
 
     Raises:
         ValueError: a value outside its range.
@@ -51,8 +53,8 @@ class TrainSettings:
     crop_padding: float
     precision: Literal["auto", "float32", "bfloat16"]
     eval_batch_size: int
-    stack: Literal["auto", "all", "one"]
-    checkpoint_every_s: float
+    stack: Literal["auto", "all", "one"] = unhashed("auto")
+    checkpoint_every_s: float = unhashed(120.0)
 
     def __post_init__(self) -> None:
         for name in (

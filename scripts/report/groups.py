@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from conf.verbs import identifying
 from erasure.store.storage import DamagedFileError
 from harness.compare import Array, Difference, Result, Spread, holm, paired_difference
 from harness.example_bits import error_over_examples, read_test_bits
-from harness.job import HOW
 from harness.labels import labels, setting, written_setting
 from harness.loss_curves import LossCurve
 from harness.style import ERASER_COLOURS
@@ -18,7 +18,7 @@ from scripts.report.check import ENDINGS, INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
 from train.early_stopping import stuck
 
-_ELSEWHERE = {"dataset": ("root", "gradient_weights"), **HOW}  # options that make no other row, nor do a part's
+_ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that make no other row, nor do a part's
 
 
 @dataclass
@@ -268,7 +268,8 @@ def _dataset(run: Found) -> dict[str, Any]:
 
 def comparable(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration without the options that say how and where: what is left makes a row."""
-    return {key: _without(value, _ELSEWHERE[key]) if key in _ELSEWHERE else value for key, value in config.items()}
+    counted = identifying(config)
+    return counted | {"dataset": _without(counted["dataset"], _ELSEWHERE)}
 
 
 def _without(section: Mapping[str, Any], options: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from conf.groups import keys as read_keys
-from harness.job import NUMBERS
 from mdl.codelength import paper_units
 from scripts.report.groups import comparable
 
@@ -85,7 +84,7 @@ def _options(config: Mapping[str, Any]) -> Iterator[Compared]:
     """All that enters a run's identity."""
     says = _says(config)
     for section, own in comparable(config).items():
-        if section not in NUMBERS or section == "seeds":
+        if section == "seeds":
             continue
         of = own["name"] if section in ("model", "eraser") else ""
         for key, value in own.items() if isinstance(own, Mapping) else [("", own)]:

@@ -19,10 +19,11 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.errors import explain
+from conf.verbs import verb_named, verbs
 from harness.device import pick_device
 from scripts.sweep.relaunch import command, launch
 from scripts.sweep.status import Found, of_sweep, on_disk, print_status, printable, unfinished
-from scripts.sweep.wanted import VERBS, verb_named, wanted
+from scripts.sweep.wanted import wanted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,9 +69,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 def _of_command(words: list[str]) -> tuple[str, list[str]]:
     """Verb and overrides of a command line, or of its end; mdl where no verb is named."""
     words = [word for word in words if word not in ("uv", "run", "python", "-m", "--multirun")]
-    if words and words[0] in VERBS:
-        return words[0], words[1:]
-    return VERBS[0], words
+    return (words[0], words[1:]) if words and words[0] in verbs() else ("mdl", words)
 
 
 def _retry(left: Sequence[Found], runs_dir: Path, verb: str, overrides: Sequence[str], *, start: bool) -> int:

@@ -19,8 +19,8 @@ from conf.compose import composed
 from conf.errors import explain
 from conf.groups import CONF, choices
 from conf.schema import TARGETS, ConfigError, validate
+from conf.verbs import verb_named
 from scripts.sweep.status import Found
-from scripts.sweep.wanted import verb_named
 
 
 def command(run: Found, runs_dir: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """The runs that a sweep's overrides ask for: the same jobs that Hydra makes of them, and the run ids of these."""
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from conf.cli import Verb, checked_job
 from conf.compose import Composer
 from conf.groups import CONF
-from conf.schema import ConfigError
-
-VERBS = ("mdl", "train", "sample_info")
 
 
 @dataclass(frozen=True)
@@ -24,17 +20,6 @@ class Wanted:
 
     overrides: list[str]
     directory: Path
-
-
-def verb_named(name: str) -> Verb:
-    """The command `python -m NAME`.
-
-    Raises:
-        ConfigError: there is none; nothing is imported.
-    """
-    if name not in VERBS:
-        raise ConfigError(f"{name!r} is no verb: choose from {', '.join(VERBS)}")
-    return importlib.import_module(f"{name}.__main__").VERB
 
 
 def wanted(verb: Verb, overrides: Sequence[str]) -> list[Wanted]:

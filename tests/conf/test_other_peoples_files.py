@@ -122,7 +122,7 @@ def test_a_renamed_run_is_not_taken_for_another(command, capsys) -> None:
     capsys.readouterr()
     assert sweep(["status", "runs", "--retry-failed"]) == 1
     assert last_line(capsys.readouterr().err) == (
-        "runs/this: not launched: 'this' is no verb: choose from mdl, train, sample_info"
+        "runs/this: not launched: 'this' is no verb: choose from mdl, sample_info, train"
     )
 
 

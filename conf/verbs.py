@@ -1,0 +1,42 @@
+"""The commands `python -m NAME`: whatever has a NAME.yaml here and a package of that name; nobody lists them."""
+
+import functools
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from conf.groups import CONF
+from conf.schema import TARGETS, Common, ConfigError, Section, hashed, keyword_only
+
+if TYPE_CHECKING:
+    from conf.cli import Verb
+
+
+def verbs() -> list[str]:
+    """Their names."""
+    return sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")
+
+
+def verb_named(name: str) -> "Verb":
+    """The command `python -m NAME`.
+
+    Raises:
+        ConfigError: there is none; nothing is imported.
+    """
+    if name not in verbs():
+        raise ConfigError(f"{name!r} is no verb: choose from {', '.join(verbs())}")
+    return importlib.import_module(f"{name}.__main__").VERB
+
+
+def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a run's configuration is part of its identity, whichever verb's it is: see `conf.schema.unhashed`."""
+    counted = hashed({key: config[key] for key in (*TARGETS, *keyword_only(Common)) if key in config}, Common)
+    for name, section in _sections().items():
+        if name in config and (own := hashed(config[name], section)):
+            counted[name] = own
+    return counted
+
+
+@functools.cache
+def _sections() -> Mapping[str, Section]:
+    return {name: section for verb in verbs() for name, section in verb_named(verb).sections.items()}
