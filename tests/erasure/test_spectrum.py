@@ -1,0 +1,153 @@
+"""The order spectrum against explicit Hermite tensors, planted orders, and chance."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from scipy.special import eval_hermitenorm
+from scipy.stats import kstest
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+from erasure import LeaceEraser, QleaceEraser
+from erasure.spectrum import OrderSpectrum, hermite_kernels, order_spectrum
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def spectrum(x: Tensor, z: Tensor, **options: object) -> OrderSpectrum:
+    (only,) = order_spectrum(x, z, **{"directions": [x[0].numel()], **options})  # pyright: ignore[reportArgumentType]
+    return only
+
+
+def hermite_tensor(x: Tensor, p: int) -> Tensor:
+    """He_p of each row of x [n, r]: distinct entries of its r^p, each times the root of how often it is there."""
+    columns = []
+    for place in itertools.combinations_with_replacement(range(x.shape[1]), p):
+        degrees = [place.count(i) for i in range(x.shape[1])]
+        times = math.factorial(p) / math.prod(map(math.factorial, degrees))
+        entry = math.prod(torch.from_numpy(eval_hermitenorm(m, x[:, i].numpy())) for i, m in enumerate(degrees))
+        columns.append(math.sqrt(times) * entry)
+    return torch.stack(columns, 1)
+
+
+@pytest.mark.parametrize("r", [1, 2, 6])
+def test_kernels_are_inner_products_of_hermite_tensors(r: int) -> None:
+    x, y = normal(5, r), normal(4, r, seed=1)
+    for p, kernel in enumerate(hermite_kernels(x, y, 5), start=1):
+        explicit = hermite_tensor(x, p) @ hermite_tensor(y, p).T / math.factorial(p)
+        assert torch.allclose(kernel, explicit, rtol=1e-10, atol=1e-10 * float(explicit.abs().max())), p
+
+
+def test_shares_are_those_of_the_explicit_class_means() -> None:
+    x, z = normal(60, 3), torch.arange(60) % 3
+    x = x + 0.5 * normal(3, 3, seed=2)[z]
+    found = spectrum(x, z, orders=3)
+    centred = x - x.mean(0)
+    values, vectors = torch.linalg.eigh(centred.T @ centred / len(x))
+    white = centred @ vectors / values.sqrt()
+    for p in range(1, 4):
+        features = hermite_tensor(white, p)
+        by_class = [features[z == j] for j in range(3)]
+        means = torch.stack([own.mean(0) for own in by_class])
+        # |mean|² of a class, less what its own noise adds to it
+        squared = torch.stack([(own.mean(0).square() - own.var(0) / len(own)).sum() for own in by_class])
+        weights = torch.eye(3, dtype=torch.float64) / 9
+        grand = (means @ means.T / 9).sum() - (weights * (means @ means.T)).sum() + squared.sum() / 9
+        share = (squared.mean() - grand) / (features.square().sum(1).mean() - grand)
+        assert float(found.shares[p - 1]) == pytest.approx(float(share), rel=1e-10)
+
+
+def signs(n: int, order: int, r: int) -> tuple[Tensor, Tensor]:
+    """Normal coordinates; the product of the first `order` is positive in class 0 and negative in class 1."""
+    x, z = normal(n, r), torch.arange(n) % 2
+    x[:, 0] = x[:, 0].abs() * x[:, 1:order].sign().prod(1) * (1 - 2 * z)
+    return x, z
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_a_planted_order_is_found_and_no_lower_one(order: int) -> None:
+    found = spectrum(*signs(2000, order, 5))
+    assert found.z_scores[order - 1] > 10
+    assert found.p_values[order - 1] == pytest.approx(1 / 21)
+    assert (found.shares[: order - 1].abs() < 3 * found.errors[: order - 1]).all()
+
+
+def test_p_values_of_equal_gaussian_classes_are_uniform() -> None:
+    p_values = []
+    for seed in range(200):
+        z = torch.arange(60) % 2
+        p_values.append(spectrum(normal(60, 3, seed=seed), z, permutations=49, seed=seed).p_values)
+    for p, values in enumerate(torch.stack(p_values, 1), start=1):
+        assert kstest((values - 0.01).numpy(), "uniform").pvalue > 0.01, p
+
+
+def test_jackknife_error_is_the_spread_over_samples() -> None:
+    shares, errors = [], []
+    for seed in range(100):
+        z = torch.arange(200) % 2
+        found = spectrum(normal(200, 2, seed=seed) + z[:, None], z, orders=2, permutations=2)
+        shares.append(found.shares)
+        errors.append(found.errors)
+    assert torch.allclose(torch.stack(errors).mean(0), torch.stack(shares).std(0), rtol=0.35)
+
+
+def test_coordinates_order_and_tiles_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, z = signs(300, 3, 4)
+    expected = spectrum(x, z, permutations=2).shares
+    rotation = torch.linalg.qr(normal(4, 4, seed=3)).Q
+    shuffle = torch.randperm(300, generator=torch.Generator().manual_seed(4))
+    monkeypatch.setattr("erasure.spectrum._TILE", 37)
+    for other in (spectrum(x @ rotation + 5, z, permutations=2), spectrum(x[shuffle], z[shuffle], permutations=2)):
+        assert torch.allclose(other.shares, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_classes_and_examples_add_up_to_the_share() -> None:
+    x, z = signs(300, 3, 4)
+    found = spectrum(x, z, permutations=2)
+    assert torch.allclose(found.by_class.sum(1), found.shares)
+    assert torch.allclose(found.by_example.mean(1), found.shares)
+
+
+def test_erasers_leave_on_the_digits_what_they_do_not_promise_to_erase() -> None:
+    pixels, labels = load_digits(return_X_y=True)
+    x, z = torch.tensor(pixels) / 16, torch.tensor(labels)
+    shares = {
+        name: spectrum(erased, z, directions=[30]).shares
+        for name, erased in (
+            ("control", x),
+            ("LEACE", LeaceEraser.fit(x, z)(x)),
+            ("QLEACE", QleaceEraser.fit(x, z)(x, z)),
+        )
+    }
+    chance = -9 / len(x)  # where moments are equal on the very sample
+    assert torch.allclose(100 * shares["control"], torch.tensor([18.5, 6.2, 2.35, 1.19]).double(), atol=0.06)
+    assert float(shares["LEACE"][0]) == pytest.approx(chance, rel=0.02)
+    assert torch.allclose(shares["QLEACE"][:2], torch.tensor(chance).double(), rtol=0.02)
+    assert float(shares["LEACE"][1]) > 0.03
+    assert float(shares["QLEACE"][2]) > 5e-4
+
+
+def test_the_reference_whitens() -> None:
+    x, z = signs(300, 3, 4)
+    scaled = order_spectrum(x * 3 + 1, z, reference=x * 3 + 1, directions=[4], permutations=2)
+    other = order_spectrum(x, z, reference=2 * x, directions=[4], permutations=2)
+    assert torch.allclose(scaled[0].shares, spectrum(x, z, permutations=2).shares, rtol=1e-9)
+    assert not torch.allclose(other[0].shares, scaled[0].shares, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("x", "z", "options", "said"),
+    [
+        (normal(6, 2), torch.tensor([0, 0, 0, 0, 1, 1]), {}, r"class sizes \[4, 2\]"),
+        (normal(6, 2), torch.zeros(6, dtype=torch.int64), {}, r"class sizes \[6\]"),
+        (torch.ones(6, 2), torch.arange(6) % 2, {}, "all examples are alike"),
+        (normal(6, 2), torch.arange(6) % 2, {"orders": 0}, "orders=0"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(x: Tensor, z: Tensor, options: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        order_spectrum(x, z, **options)  # pyright: ignore[reportArgumentType]
