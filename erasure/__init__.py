@@ -10,6 +10,7 @@ from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.moments import ClassMoments
+from erasure.spectrum import OrderSpectrum, order_spectrum
 
 __all__ = [
     "AlfQleaceEraser",
@@ -19,7 +20,9 @@ __all__ = [
     "IdentityEraser",
     "LeaceEraser",
     "OracleLeaceEraser",
+    "OrderSpectrum",
     "QleaceEraser",
     "RandomEditEraser",
     "RandomEraser",
+    "order_spectrum",
 ]

@@ -1,0 +1,142 @@
+"""What class information erasers leave, order by order: the order spectrum of a dataset under each of them.
+
+uv run python -m scripts.spectrum
+uv run python -m scripts.spectrum dataset=image_folder dataset.root=/data/birds --directions 10 30 100 --out birds
+"""
+
+import argparse
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich import box
+from rich.table import Table
+
+from conf.cli import BAD_CONFIG
+from conf.compose import composed
+from conf.errors import explain
+from erasure.progress import console
+from erasure.spectrum import OrderSpectrum, order_spectrum
+from erasure.store.storage import write_text
+from harness.job import Job, erased
+from harness.style import STYLE, colour
+from mdl.__main__ import VERB
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ERASERS = ("control", "leace", "alf_qleace", "qleace", "random")
+Spectra = Mapping[tuple[str, str], Sequence[OrderSpectrum]]  # by eraser and split
+_CAPTION = (
+    "Share of the energy of each order (Hermite tensors of the leading directions, whitened on the training split) "
+    "that lies between classes, in percent, ± standard error over examples (jackknife); z: against shuffled labels. "
+    "An order that an eraser has made equal on the training split stands there below zero, at about -(k - 1)/n: the "
+    "test split says what is left of it for new examples."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m scripts.spectrum", description=__doc__, formatter_class=formatter)
+    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
+    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="default: %(default)s")
+    parser.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
+    parser.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance: %(default)s")
+    parser.add_argument("--orders", type=int, default=4, help="highest order (default: %(default)s)")
+    parser.add_argument("--permutations", type=int, default=20, help="of labels, for z (default: %(default)s)")
+    parser.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.png and OUT.md (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    measure = functools.partial(
+        order_spectrum,
+        directions=options.directions,
+        orders=options.orders,
+        permutations=options.permutations,
+        most=options.most,
+    )
+    spectra: dict[tuple[str, str], Sequence[OrderSpectrum]] = {}
+    try:
+        for name in options.erasers:
+            config = composed("mdl", [*options.overrides, f"eraser={name}"], VERB.sections)
+            dataset = erased(Job.from_config("mdl", config))
+            train = dataset.splits["train"].images
+            for split in options.splits:
+                images, labels = dataset.splits[split].images, dataset.splits[split].labels
+                spectra[name, split] = measure(images, labels, reference=train)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        print(explain(error, "mdl"), file=sys.stderr)
+        return BAD_CONFIG
+    headings, rows = tabulated(spectra, options.orders)
+    table = Table(*headings, box=box.SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*row)
+    console(min_width=120).print(table)
+    console().print(_CAPTION, style="dim", highlight=False)
+    figure, page = options.out.with_suffix(".png"), options.out.with_suffix(".md")
+    lines = [headings, ["---"] * len(headings), *rows]
+    write_text(page, "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", _CAPTION, ""]))
+    draw(spectra, figure)
+    print(f"figure: {figure}\ntable: {page}")
+    return 0
+
+
+def tabulated(spectra: Spectra, orders: int) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row for each eraser, split and number of directions."""
+    headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
+    rows = [
+        [eraser, split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *_shares(s)]
+        for (eraser, split), found in spectra.items()
+        for s in found
+    ]
+    return headings, rows
+
+
+def _shares(spectrum: OrderSpectrum) -> list[str]:
+    lines = zip(spectrum.shares.tolist(), spectrum.errors.tolist(), spectrum.z_scores.tolist(), strict=True)
+    return [f"{100 * share:.2g} ± {100 * error:.1g} (z = {z:.0f})" for share, error, z in lines]
+
+
+def draw(spectra: Spectra, path: Path) -> None:
+    """A panel for each split and number of directions; shares within two errors of zero as hollow upper bounds."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    erasers = list(dict.fromkeys(eraser for eraser, _ in spectra))
+    splits = list(dict.fromkeys(split for _, split in spectra))
+    wide = max(len(found) for found in spectra.values())
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(4.6 * wide + 1.6, 3.4 * len(splits)), layout="constrained")
+        panels = figure.subplots(len(splits), wide, squeeze=False, sharex=True, sharey=True)
+        for (eraser, split), found in spectra.items():
+            for ax, s in zip(panels[splits.index(split)], found, strict=False):
+                _curve(ax, s, eraser, colour(eraser, erasers), (erasers.index(eraser) - len(erasers) / 2) * 0.05)
+                ax.set(title=f"{split}, {s.directions} directions", yscale="log")
+                ax.set_xticks(range(1, len(s.shares) + 1))
+        for ax in panels[-1]:
+            ax.set_xlabel("order")
+        for ax in panels[:, 0]:
+            ax.set_ylabel("between classes (% of energy)")
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", title="± 2 standard errors;\n▽ at most, if anything")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+
+
+def _curve(ax: "Axes", spectrum: OrderSpectrum, label: str, line: str, shift: float) -> None:
+    shares, errors = 100 * spectrum.shares, 100 * spectrum.errors
+    places = torch.arange(1, len(shares) + 1) + shift
+    seen = shares > 2 * errors
+    ax.errorbar(
+        places[seen], shares[seen], 2 * errors[seen], fmt="o-", color=line, markersize=5, capsize=2, label=label
+    )
+    bounds = (shares + 2 * errors)[~seen].clamp(min=float(errors[~seen].min()) if (~seen).any() else 0)
+    ax.plot(places[~seen], bounds, "v", color=line, markerfacecolor="none")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,43 @@
+"""Table and figure of the order spectrum, of images and of vectors, and one line for what it cannot do."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from scripts import spectrum
+
+
+def test_what_erasers_leave_of_the_digits(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "of" / "digits"
+    options = ["--erasers", "control", "leace", "--orders", "2", "--directions", "5", "--out", str(out)]
+    assert spectrum.main([f"cache_dir={tmp_path}", *options]) == 0
+    assert f"figure: {out}.png" in capsys.readouterr().out
+    table = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in out.with_suffix(".md").read_text().split("\n")
+    ]
+    assert [row[:4] for row in table[2:6]] == [
+        ["control", "train", "1,295", "5, 54%"],
+        ["control", "test", "359", "5, 54%"],
+        ["leace", "train", "1,295", "5, 44%"],
+        ["leace", "test", "359", "5, 44%"],
+    ]
+    assert [float(row[4].split()[0]) > 0.5 for row in table[2:6]] == [True, True, False, False]
+    with Image.open(out.with_suffix(".png")) as image:
+        assert min(image.size) > 300
+
+
+def test_vectors_have_a_spectrum_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.random.default_rng(0).normal(size=(90, 5)), y=np.arange(90) % 2)
+    options = ["--erasers", "control", "--splits", "train", "--out", str(tmp_path / "a")]
+    assert spectrum.main(["dataset=arrays", f"dataset.path={path}", f"cache_dir={tmp_path}", *options]) == 0
+    assert "| control | train |" in (tmp_path / "a.md").read_text()
+
+
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert spectrum.main(["dataset=digit", f"cache_dir={tmp_path}"]) == 2
+    assert capsys.readouterr().err.startswith("unknown dataset=digit: did you mean digits?")
+    assert spectrum.main([f"cache_dir={tmp_path}", "--orders", "0", "--erasers", "control"]) == 2
+    assert "orders=0" in capsys.readouterr().err
