@@ -22,7 +22,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from conf.errors import explain
 from conf.groups import CONF
 from conf.help import help_text
-from conf.schema import ConfigError, Section, validate
+from conf.schema import Config, ConfigError, Section, validate
 from conf.sweep import Sweep
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Verb:
     Attributes:
         name: of the package and of its primary configuration.
         purpose: one sentence for --help.
-        sections: configuration section -> callable whose keyword-only arguments are its options, or its qualified name.
+        sections: configuration section -> dataclass of its settings, or its qualified name.
         run: (configuration, W&B group) -> result.json's content; idempotent.
         directory: configuration -> where that run is, or would be, on disk; loads nothing.
         result: result.json -> its content; raises ValueError where it is not what a run wrote.
@@ -48,8 +48,8 @@ class Verb:
     name: str
     purpose: str
     sections: Mapping[str, Section]
-    run: Callable[[Mapping[str, Any], str | None], dict[str, Any]]
-    directory: Callable[[Mapping[str, Any]], Path]
+    run: Callable[[Config, str | None], dict[str, Any]]
+    directory: Callable[[Config], Path]
     result: Callable[[Path], dict[str, Any]]
     headline: Callable[[Mapping[str, Any]], str]
     summarise: Callable[[Sequence[Mapping[str, Any]], Path], None]

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
@@ -12,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf.cli import plain
 from conf.groups import CONF
-from conf.schema import Section, validate
+from conf.schema import Config, Section, validate
 
 
-def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> dict[str, Any]:
+def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> Config:
     """The checked configuration that `python -m VERB OVERRIDES` would run.
 
     Args:

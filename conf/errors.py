@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 
-from conf.groups import chosen, common_keys, groups, keys
-from conf.schema import ConfigError, unknown_key
+from conf.groups import chosen, common_keys, keys
+from conf.schema import VARIABLES, ConfigError, unknown_key
 
 _ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"ask its owner for access, or {_ELSEWHERE}"),
     **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), f"a file is where a folder should be: {_ELSEWHERE}"),
+    errno.ENOENT: f"it is not there, and cannot be made: {_ELSEWHERE}",
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space, or {_ELSEWHERE}"),
 }
 _HELP_AT = r" See https?://\S+.*"
@@ -53,7 +54,7 @@ def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
     group, _, name = key.partition(".")
     selected = chosen(verb, overrides)
     if not name or group not in selected:
-        return unknown_key(group, [*groups(), *common_keys(verb)])
+        return unknown_key(group, [*selected, VARIABLES, *common_keys(verb)])
     for choice in selected[group]:
         own: object = keys(group, choice)
         for depth, part in enumerate(parts := name.split(".")):

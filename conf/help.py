@@ -5,6 +5,8 @@ from pathlib import Path
 
 from conf.groups import CONF, choices, chosen
 
+_UNSAID = {"defaults", "hydra", "name", "_target_"}  # keys that are not for the command line
+
 
 def help_text(verb: str, purpose: str, overrides: Sequence[str] = ()) -> str:
     """The help page of one verb; keys are those of the choices that `overrides` make."""
@@ -59,13 +61,20 @@ def _options(group: str, choice: str) -> list[str]:
 
 
 def _own_lines(*paths: Path) -> list[str]:
-    """Lines `key: value # comment`; a later file's replace an earlier one's, and keep its comment."""
+    """Lines `group.key: value # comment`; a later file's replace an earlier one's, and keep its comment."""
     lines: dict[str, str] = {}
     for path in paths:
+        groups: list[str] = []  # in which the line is, by indentation of two
         for line in path.read_text().splitlines():
-            key, colon, _ = line.partition(":")
-            if not colon or not key.isidentifier() or key in ("defaults", "hydra", "name", "_target_"):
+            key, colon, value = line.strip().partition(":")
+            groups = groups[: (len(line) - len(line.lstrip())) // 2]
+            if not colon or not key.isidentifier():
                 continue
-            before = lines.get(key, "").partition(" # ")[2]
-            lines[key] = line if " # " in line or not before else f"{line} # {before}"
+            place = ".".join([*groups, key])
+            groups.append(key)  # should it be one
+            if _UNSAID & {*groups} or not value.strip():
+                continue
+            before = lines.get(place, "").partition(" # ")[2]
+            said = f"{place}:{value}"
+            lines[place] = said if " # " in line or not before else f"{said} # {before}"
     return list(lines.values())

@@ -1,7 +1,7 @@
 """The closed, typed schema behind the YAML files: unknown keys and wrong types are errors of one line.
 
-A section's schema is the signature of what it configures: its keyword-only arguments. A new eraser, model
-or dataset therefore needs no entry here.
+A section's schema is what it configures: the keyword-only arguments of a class that it names, or a dataclass of
+settings. A new eraser, model or dataset therefore needs no entry here.
 """
 
 import difflib
@@ -15,11 +15,11 @@ import site
 import sysconfig
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 TARGETS = {  # sections that name a class in _target_ -> what it is a subclass of
@@ -27,11 +27,11 @@ TARGETS = {  # sections that name a class in _target_ -> what it is a subclass o
     "eraser": "erasure.eraser.Eraser",
     "model": "models.classifier.Classifier",
 }
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for keys that there are not
 VARIABLES = "experiment"  # what an experiment sweeps over and its sections refer to; no part of a run
 
-
 T = TypeVar("T")
-Section = Callable | str  # whose keyword-only arguments are a section's options, or where it is, not yet imported
+Section = type | str  # dataclass of a section's options, or where it is, not yet imported
 
 
 class ConfigError(ValueError):
@@ -44,9 +44,33 @@ def unhashed(default: T) -> T:
 
 
 def hashed(options: Mapping[str, Any], settings: Any) -> dict[str, Any]:
-    """Options without those that the dataclass `settings`, or the one of that name, declares `unhashed`."""
-    left_out = {f.name for f in fields(_resolved(settings)) if not f.metadata.get("identity", True)}
-    return {key: value for key, value in options.items() if key not in left_out}
+    """Options without those that the dataclass `settings`, or the one of that name, declares `unhashed`; groups too."""
+    own = _resolved(settings)
+    left_out = {f.name for f in fields(own) if not f.metadata.get("identity", True)}
+    groups = {key: kind for key, kind in keyword_only(own).items() if is_dataclass(kind)}
+    return {
+        key: hashed(value, groups[key]) if key in groups and isinstance(value, Mapping) else value
+        for key, value in options.items()
+        if key not in left_out
+    }
+
+
+class Config(dict[str, Any]):
+    """A checked configuration: plain values, as files hold them, and the settings that its sections were made into."""
+
+    def __init__(self, plain: Mapping[str, Any], made: Mapping[str, Any]) -> None:
+        super().__init__(plain)
+        self._made = made
+
+    def settings(self, kind: type[T]) -> T:
+        """The section of this type."""
+        (found,) = (own for own in self._made.values() if isinstance(own, kind))
+        return found
+
+    def changed(self, section: str, **options: Any) -> "Config":
+        """The same with other values of a section's options."""
+        made = replace(self._made[section], **options)
+        return Config({**self, section: asdict(made)}, {**self._made, section: made})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +121,9 @@ class Target:
         try:
             found = getattr(importlib.import_module(module), attribute)
         except Exception as error:  # a module of the user's may raise anything
-            raise ConfigError(f"_target_={self.path}: cannot be imported ({' '.join(str(error).split())})") from error
+            raise ConfigError(
+                f"_target_={self.path}: cannot be imported ({' '.join(str(error).split())}){_hidden(module)}"
+            ) from error
         if not (isinstance(found, type) and issubclass(found, kind)):
             raise ConfigError(refused)
         return found
@@ -119,6 +145,15 @@ class Target:
     def build(self, kind: type[T], *args: Any) -> T:
         """Construct the class, a `kind`, from positional arguments and the section's options."""
         return self.resolve(kind)(*args, **self.options)
+
+
+def _hidden(module: str) -> str:
+    """Where a user's package may have been meant, and this project's of that name stands in front of it."""
+    package = module.partition(".")[0]
+    own = Path(__file__).parents[1] / package
+    return (
+        f"; {package} is {own}, whatever PYTHONPATH has of that name: call yours something else" if own.is_dir() else ""
+    )
 
 
 @functools.cache
@@ -149,40 +184,37 @@ def _resolved(section: Any) -> Any:
 
 
 @functools.cache
-def keyword_only(function: Section) -> Mapping[str, Any]:
+def keyword_only(function: Callable) -> Mapping[str, Any]:
     """Keyword-only arguments of a callable and their types."""
-    found = _resolved(function)
-    hints = typing.get_type_hints(found.__init__ if inspect.isclass(found) else found)
-    parameters = inspect.signature(found).parameters.values()
+    hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
+    parameters = inspect.signature(function).parameters.values()
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def validate(config: Mapping[str, Any], sections: Mapping[str, Section]) -> dict[str, Any]:
-    """Check a composed configuration and convert its values to the schema's types.
+def validate(config: Mapping[str, Any], sections: Mapping[str, Section]) -> Config:
+    """Check a composed configuration, and make it into the schema's types.
 
     Args:
         config: resolved, plain containers.
-        sections: section name -> callable whose keyword-only arguments are the section's options,
-            for sections that name no `_target_`.
+        sections: section name -> dataclass of the section's options, or its qualified name, for sections that name
+            no `_target_`; an option that is a dataclass itself is a group of options.
 
     Raises:
-        ConfigError: unknown or missing key, or value of the wrong type; suggests the nearest key.
+        ConfigError: unknown or missing key, or a value that is refused; suggests the nearest key.
     """
-    common = keyword_only(Common)
+    types = {**keyword_only(Common), **{name: _resolved(section) for name, section in sections.items()}}
     config = {key: value for key, value in config.items() if key != VARIABLES}
-    known = [*TARGETS, *sections, *common]
+    known = [*TARGETS, *types]
     for key in config:
         if key not in known:
             raise ConfigError(unknown_key(str(key), known))
     if missing := [key for key in (*TARGETS, *sections) if not isinstance(config.get(key), Mapping)]:
         raise ConfigError(f"section '{missing[0]}' is missing: choose one with {missing[0]}=NAME (see --help)")
-    checked = _check("", {key: value for key, value in config.items() if key in common}, common)
-    Common(**checked)
-    for name in TARGETS:
-        checked[name] = check_target(name, config[name], name)
-    for name, function in sections.items():
-        checked[name] = _check(f"{name}.", config[name], keyword_only(function))
-    return {key: checked[key] for key in config}
+    made = _check("", {key: value for key, value in config.items() if key not in TARGETS}, types)
+    Common(**{key: value for key, value in made.items() if key not in sections})
+    checked = {name: check_target(name, config[name], name) for name in TARGETS}
+    checked |= {key: asdict(value) if key in sections else value for key, value in made.items()}
+    return Config({key: checked[key] for key in config}, {name: made[name] for name in sections})
 
 
 def check_target(place: str, section: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -207,7 +239,10 @@ def _check(prefix: str, section: Mapping[str, Any], types: Mapping[str, Any]) ->
     try:
         checked = _model(tuple(types.items())).model_validate(dict(section))
     except ValidationError as error:
-        raise ConfigError(_one_line(prefix, error.errors()[0], list(types))) from None
+        first = min(
+            error.errors(), key=lambda one: one["type"] not in _UNKNOWN
+        )  # a key that is missing may be misspelt
+        raise ConfigError(_one_line(prefix, first, types)) from None
     return {key: getattr(checked, f"field_{i}") for i, key in enumerate(types)}
 
 
@@ -215,20 +250,26 @@ def _check(prefix: str, section: Mapping[str, Any], types: Mapping[str, Any]) ->
 def _model(types: tuple[tuple[str, Any], ...]) -> type[BaseModel]:
     """Making it takes milliseconds, in a sweep of thousands that want the same few."""
     # Pydantic keeps names with a leading underscore to itself, so fields are numbered and aliased.
-    names = {f"field_{i}": key for i, (key, _) in enumerate(types)}
-    fields: dict[str, Any] = {f"field_{i}": (kind, ...) for i, (_, kind) in enumerate(types)}
-    config = ConfigDict(extra="forbid", alias_generator=lambda field: names[field], populate_by_name=False)
-    return create_model("Section", __config__=config, **fields)
+    numbered: dict[str, Any] = {f"field_{i}": (kind, Field(alias=key)) for i, (key, kind) in enumerate(types)}
+    return create_model("Section", __config__=ConfigDict(extra="forbid"), **numbered)  # groups inherit that
 
 
-def _one_line(prefix: str, error: ErrorDetails, allowed: list[str]) -> str:
-    key, *place = error["loc"]
-    if error["type"] == "extra_forbidden":
-        return unknown_key(str(key), [n for n in allowed if n not in ("name", "_target_")], what=f"key {prefix}")
-    if error["type"] == "missing" and not place:
-        return f"{prefix}{key} is missing: set it with {prefix}{key}=VALUE"
-    message = error["msg"][0].lower() + error["msg"][1:]
-    return f"{prefix}{key}{''.join(f'[{p}]' for p in place)}={error['input']}: {message}"
+def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str:
+    if isinstance(refused := error.get("ctx", {}).get("error"), ValueError):
+        return str(refused)  # by the settings themselves
+    place, loc = prefix, list(error["loc"])
+    while len(loc) > 1 and is_dataclass(kind := types.get(str(loc[0]))):
+        place, types = f"{place}{loc.pop(0)}.", keyword_only(kind)
+    key, *within = loc
+    if error["type"] in _UNKNOWN:
+        return unknown_key(str(key), [name for name in types if name not in ("name", "_target_")], what=f"key {place}")
+    if error["type"] == "missing" and not within:
+        return f"{place}{key} is missing: set it with {place}{key}=VALUE"
+    value = f"{place}{key}{''.join(f'[{p}]' for p in within)}={error['input']}"
+    if error["type"] == "dataclass_type":
+        options = ", ".join(f"{place}{key}.{option}" for option in keyword_only(types[str(key)]))
+        return f"{value}: it has options of its own: set {options}"
+    return f"{value}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
 def unknown_key(key: str, known: list[str], what: str = "key ") -> str:

@@ -31,12 +31,13 @@ def verb_named(name: str) -> "Verb":
 def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
     """What of a run's configuration is part of its identity, whichever verb's it is: see `conf.schema.unhashed`."""
     counted = hashed({key: config[key] for key in (*TARGETS, *keyword_only(Common)) if key in config}, Common)
-    for name, section in _sections().items():
+    for name, section in sections().items():
         if name in config and (own := hashed(config[name], section)):
             counted[name] = own
     return counted
 
 
 @functools.cache
-def _sections() -> Mapping[str, Section]:
+def sections() -> Mapping[str, Section]:
+    """Every verb's, by name."""
     return {name: section for verb in verbs() for name, section in verb_named(verb).sections.items()}

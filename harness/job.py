@@ -11,7 +11,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from conf.schema import Target
+from conf.schema import Config, Target
 from conf.verbs import identifying
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
@@ -30,13 +30,16 @@ log = logging.getLogger(__name__)
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
 class Job:
     """A validated configuration with its parts resolved, before anything is loaded.
 
     Attributes:
         verb: what is done.
-        config: all sections.
+        config: all sections; a `Config`, but of a run that has finished and is only asked for its identity.
         source: the dataset.
         checksums: by section and option, of files that options name: what they hold is part of a run's identity,
             where they lie is not.
@@ -64,6 +67,11 @@ class Job:
             ValueError: a device that is not there.
         """
         return pick_device(self.config["device"])
+
+    def settings(self, kind: type[T]) -> T:
+        """The section of this type."""
+        assert isinstance(self.config, Config)
+        return self.config.settings(kind)
 
     @property
     def model_identity(self) -> dict[str, Any]:
@@ -169,7 +177,7 @@ def _carry_out(
             bench = load(job)
             names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
             with Logger(
-                LoggerSettings(**job.config["logger"]),
+                job.settings(LoggerSettings),
                 run_id=run.id,
                 verb=job.verb,
                 group=group,

@@ -3,32 +3,24 @@
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from conf import cli
-
-if TYPE_CHECKING:
-    from harness.job import Job
+from conf.schema import Config
 
 
-def _job(config: Mapping[str, Any]) -> "Job":
-    from mdl.chunks import ChunkSettings
-    from train.bench import training_job
-
-    ChunkSettings(**config["mdl"])  # refuses what it does not like before anything is loaded
-    return training_job("mdl", config)
-
-
-def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+def run(config: Config, group: str | None) -> dict[str, Any]:
     from harness.job import carry_out
     from mdl.prequential import AXES, prequential
-    from train.bench import load
+    from train.bench import load, training_job
 
-    return carry_out(_job(config), load, prequential, axes=AXES, group=group)
+    return carry_out(training_job("mdl", config), load, prequential, axes=AXES, group=group)
 
 
-def directory(config: Mapping[str, Any]) -> Path:
-    return _job(config).run().directory
+def directory(config: Config) -> Path:
+    from train.bench import training_job
+
+    return training_job("mdl", config).run().directory
 
 
 def result(path: Path) -> dict[str, Any]:
@@ -48,14 +40,14 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Table and figure of the comparison, printed and written to `directory`."""
     from harness.compare import arrange, by_setting
     from harness.drawn import drawn_once
+    from harness.job import Job
     from mdl.figure import draw
     from mdl.table import print_run, print_table, write_tables
-    from train.bench import training_job
 
     if len(results) == 1:
         (only,) = results
         print_run(only)
-        control = training_job("mdl", only["config"]).control()
+        control = Job.from_config("mdl", only["config"]).control()
         if control.result is None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only["run_id"]:

@@ -35,7 +35,7 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
         The verb's share of result.json: "mdl", "curve", "power_law", "final", "sharp_drop".
     """
     total = len(bench.data["train"])
-    chunks = ChunkSettings(**bench.job.config["mdl"])
+    chunks = bench.job.settings(ChunkSettings)
     sizes = chunk_sizes(total, chunks)
     orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
     work = Work(sizes, bench.settings)

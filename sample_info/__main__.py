@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conf import cli
+from conf.schema import Config, validate
 
 if TYPE_CHECKING:
     from harness.job import Job
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 AXES = {"information/*": "seed"}
 
 
-def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+def run(config: Config, group: str | None) -> dict[str, Any]:
     from harness.job import carry_out
     from sample_info.load import load
     from sample_info.scoring import score
@@ -21,7 +22,7 @@ def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
     return carry_out(job_of(config), load, score, axes=AXES, group=group)
 
 
-def directory(config: Mapping[str, Any]) -> Path:
+def directory(config: Config) -> Path:
     return job_of(config).run().directory
 
 
@@ -34,7 +35,8 @@ def job_of(config: Mapping[str, Any]) -> "Job":
     from sample_info.summaries.options import summary_model
     from sample_info.trained_weights import checksum_of
 
-    settings = SampleInfoSettings(**config["sample_info"])
+    config = config if isinstance(config, Config) else validate(config, VERB.sections)  # a finished run's
+    settings = config.settings(SampleInfoSettings)
     require_known(settings.references)
     summary_model(config)  # refuses what it does not have
     job = restricted(Job.from_config("sample_info", config), settings)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 def load(job: Job) -> Examples:
     """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
-    settings = SampleInfoSettings(**job.config["sample_info"])
+    settings = job.settings(SampleInfoSettings)
     trained = None if settings.initial_weights is None else TrainedWeights.read(settings.initial_weights)
     numbered, groups, d = _origin(job)
     index = numbered["train"].images

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from conf import cli
+from conf.schema import Config
 
 
-def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+def run(config: Config, group: str | None) -> dict[str, Any]:
     from harness.job import carry_out
     from train.bench import load, training_job
     from train.whole import AXES, train_on_everything
@@ -16,7 +17,7 @@ def run(config: Mapping[str, Any], group: str | None) -> dict[str, Any]:
     return carry_out(training_job("train", config), load, train_on_everything, axes=AXES, group=group)
 
 
-def directory(config: Mapping[str, Any]) -> Path:
+def directory(config: Config) -> Path:
     from train.bench import training_job
 
     return training_job("train", config).run().directory

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from conf.schema import Target
+from conf.schema import Config, Target
 from erasure.pipeline import ErasedDataset
 from harness.device import pick_precision
 from harness.job import Job, erased
@@ -17,14 +17,14 @@ from train.ensemble import Ensemble
 from train.settings import TrainSettings
 
 
-def training_job(verb: str, config: Mapping[str, Any]) -> Job:
+def training_job(verb: str, config: Config) -> Job:
     """The job of a verb that trains; its `train.precision` is the one that is used, never "auto".
 
     Raises:
         ValueError: a value that its part refuses, before anything is loaded.
     """
-    precision = pick_precision(TrainSettings(**config["train"]).precision, config["device"])
-    return Job.from_config(verb, {**config, "train": {**config["train"], "precision": precision}})
+    precision = pick_precision(config.settings(TrainSettings).precision, config["device"])
+    return Job.from_config(verb, config.changed("train", precision=precision))
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Bench:
 
     @cached_property
     def settings(self) -> TrainSettings:
-        return TrainSettings(**self.job.config["train"])
+        return self.job.settings(TrainSettings)
 
     @property
     def num_classes(self) -> int:
@@ -61,7 +61,7 @@ class Bench:
 
 def load(job: Job) -> Bench:
     """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
-    dataset, settings = erased(job), TrainSettings(**job.config["train"])
+    dataset, settings = erased(job), job.settings(TrainSettings)
     data = to_device(dataset, crop_padding=settings.crop_padding, flip=job.source.flip, device=job.device)
     shape, k = data["train"].image_shape, len(dataset.class_names)
     model = Target(job.config["model"]).build(Classifier, shape, k)

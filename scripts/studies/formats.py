@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
+from conf.schema import Config
 from conf.sweep import Sweep
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.cifar10 import Cifar10
@@ -269,7 +270,7 @@ def _write_npz(place: Path) -> None:
     np.savez(place / "a.npz", x=vectors["x"].numpy(), y=vectors["y"].numpy())
 
 
-def _run_config(place: Path) -> dict[str, Any]:
+def _run_config(place: Path) -> Config:
     where = [f"runs_dir={place}/runs", f"cache_dir={place}/cache"]
     return composed("mdl", [*_TINY, *where], VERB.sections)
 

@@ -90,7 +90,9 @@ def _retry(left: Sequence[Found], runs_dir: Path, verb: str, overrides: Sequence
                 commands.append(command(run, runs_dir))
             except ValueError as error:
                 print(printable(str(error)), file=sys.stderr)
-        print(f"{len(left)} jobs are left:")
+        lost = len(left) - len(commands)
+        cannot = f", {lost} of which cannot be launched from here" if lost else ""
+        print(f"{len(left)} jobs are left{cannot}{':' if commands else ''}")
     if start:
         return launch(commands) or int(len(commands) < len(left))
     for words in commands:

@@ -2,18 +2,38 @@
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from conf.schema import ConfigError, Target, keyword_only, unknown_key, validate
+from conf.schema import ConfigError, Target, hashed, keyword_only, unhashed, unknown_key, validate
 from models.mlp import MLP
 from train.settings import TrainSettings
 
 
-def options(*, width: int, rate: float, pair: tuple[float, float], kind: Literal["a", "b"], size: int | None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    count: int
+    buffer: int = unhashed(3)
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"part.group.count={self.count}: must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
     """Stands for a section."""
+
+    width: int
+    rate: float
+    pair: tuple[float, float]
+    kind: Literal["a", "b"]
+    size: int | None
+    group: Group
+    _quiet: bool = unhashed(False)
 
 
 GOOD = {
@@ -23,7 +43,7 @@ GOOD = {
     },
     "eraser": {"name": "e", "_target_": "erasure.LeaceEraser", "rank_tolerance": 1},
     "model": {"name": "m", "_target_": "models.linear.LinearClassifier"},
-    "part": {"width": 3, "rate": 1, "pair": [1, 2], "kind": "a", "size": None},
+    "part": {"width": 3, "rate": 1, "pair": [1, 2], "kind": "a", "size": None, "group": {"count": 1}},
     "seeds": [0], "device": "cpu", "dtype": "float32", "runs_dir": "r", "cache_dir": "c",
 }  # fmt: skip
 
@@ -33,8 +53,15 @@ def changed(section: str, **values):
 
 
 def test_values_take_the_types_of_the_signature() -> None:
-    checked = validate(GOOD, {"part": options})
-    assert checked["part"] == {"width": 3, "rate": 1.0, "pair": (1.0, 2.0), "kind": "a", "size": None}
+    checked = validate(GOOD, {"part": Options})
+    group = {"count": 1, "buffer": 3}
+    assert checked["part"] == {
+        "width": 3, "rate": 1.0, "pair": (1.0, 2.0), "kind": "a", "size": None, "group": group, "_quiet": False
+    }  # fmt: skip
+    made = checked.settings(Options)
+    assert made == Options(width=3, rate=1.0, pair=(1.0, 2.0), kind="a", size=None, group=Group(count=1))
+    changed = checked.changed("part", width=4)
+    assert (changed["part"]["width"], changed.settings(Options).width) == (4, 4)
     assert isinstance(checked["part"]["rate"], float)
     assert checked["eraser"]["rank_tolerance"] == 1.0
     assert list(checked) == list(GOOD)
@@ -47,20 +74,30 @@ def test_values_take_the_types_of_the_signature() -> None:
         ({"pair": [1]}, r"part.pair\[1\]=\[1\]: field required"),
         ({"kind": "c"}, "part.kind=c: input should be 'a' or 'b'"),
         ({"witdh": 3}, "unknown key part.witdh: did you mean width"),
+        ({"group": {"cuont": 1}}, "unknown key part.group.cuont: did you mean count"),
+        ({"group": {}}, "part.group.count is missing: set it with part.group.count=VALUE"),
+        ({"group": {"count": "x"}}, "part.group.count=x: input should be a valid integer"),
+        ({"group": {"count": 0}}, "part.group.count=0: must be at least 1"),
+        ({"group": [1]}, r"part.group=\[1\]: it has options of its own: set part.group.count, part.group.buffer"),
     ],
 )
 def test_anything_else_is_refused_in_one_line(values: dict, line: str) -> None:
     with pytest.raises(ConfigError, match=line):
-        validate(changed("part", **values), {"part": options})
+        validate(changed("part", **values), {"part": Options})
+
+
+def test_what_is_unhashed_is_no_part_of_an_identity_at_any_depth() -> None:
+    checked = validate(GOOD, {"part": Options})
+    assert hashed(checked["part"], Options) == GOOD["part"] | {"pair": (1.0, 2.0)}
 
 
 def test_sections_must_be_there_and_nothing_else() -> None:
     with pytest.raises(ConfigError, match="section 'model' is missing"):
-        validate({key: value for key, value in GOOD.items() if key != "model"}, {"part": options})
+        validate({key: value for key, value in GOOD.items() if key != "model"}, {"part": Options})
     with pytest.raises(ConfigError, match="unknown key part"):
         validate(GOOD, {})
     with pytest.raises(ConfigError, match=r"model\.name is missing"):
-        validate(GOOD | {"model": {"_target_": "models.linear.LinearClassifier"}}, {"part": options})
+        validate(GOOD | {"model": {"_target_": "models.linear.LinearClassifier"}}, {"part": Options})
 
 
 def test_a_target_builds_its_class_from_its_options() -> None:
@@ -79,7 +116,7 @@ def test_a_target_builds_its_class_from_its_options() -> None:
 def test_an_installed_module_is_not_imported_for_a_configuration(section: str, path: str) -> None:
     before = set(sys.modules)
     with pytest.raises(ConfigError, match=rf"_target_={re.escape(path)}: must be a subclass of .*an installed package"):
-        validate(changed(section, _target_=path), {"part": options})
+        validate(changed(section, _target_=path), {"part": Options})
     assert path.partition(".")[0] not in set(sys.modules) - before
 
 
@@ -87,12 +124,12 @@ def test_a_module_of_the_users_own_is_imported_and_checked(tmp_path: Path, monke
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own_models.py").write_text("from models.linear import LinearClassifier as Own\n")
     (tmp_path / "own_broken.py").write_text("raise RuntimeError('not today')\n")
-    checked = validate(changed("model", _target_="own_models.Own"), {"part": options})
+    checked = validate(changed("model", _target_="own_models.Own"), {"part": Options})
     assert checked["model"]["_target_"] == "own_models.Own"
     with pytest.raises(ConfigError, match=r"own_models\.Own: must be a subclass of erasure\.eraser\.Eraser$"):
-        validate(changed("eraser", _target_="own_models.Own"), {"part": options})
+        validate(changed("eraser", _target_="own_models.Own"), {"part": Options})
     with pytest.raises(ConfigError, match=r"own_broken\.Own: cannot be imported \(not today\)"):
-        validate(changed("model", _target_="own_broken.Own"), {"part": options})
+        validate(changed("model", _target_="own_broken.Own"), {"part": Options})
 
 
 def test_keyword_only_arguments_of_a_dataclass_and_unknown_keys() -> None:

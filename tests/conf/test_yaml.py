@@ -2,33 +2,27 @@
 
 import math
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import OmegaConf
 
+from conf.cli import Verb
+from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
-from conf.schema import TARGETS, Target, keyword_only, validate
+from conf.schema import TARGETS, Config, Target, keyword_only
+from conf.verbs import sections
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job
-from harness.logger import LoggerSettings
 from mdl.__main__ import VERB as MDL
-from mdl.chunks import ChunkSettings
 from models.classifier import Classifier
 from sample_info.__main__ import VERB as SAMPLE_INFO
-from sample_info.settings import SampleInfoSettings
 from train.__main__ import VERB as TRAIN
-from train.settings import TrainSettings
 
-SECTIONS: dict[str, Callable] = {
-    "train": TrainSettings,
-    "mdl": ChunkSettings,
-    "sample_info": SampleInfoSettings,
-    "logger": LoggerSettings,
-}
 EVERY_CHOICE = [(group, choice) for group in groups() if group != "experiment" for choice in choices(group)]
 MANDATORY = {
     "arrays": ["dataset.path=/nowhere.npz"],
@@ -38,11 +32,8 @@ MANDATORY = {
 }
 
 
-def composed(verb, *overrides: str) -> dict:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = OmegaConf.to_container(compose(verb.name, overrides=list(overrides)), resolve=True)
-    assert isinstance(config, dict)
-    return validate({str(key): value for key, value in config.items()}, verb.sections)
+def composed(verb: Verb, *overrides: str) -> Config:
+    return compose_checked(verb.name, overrides, verb.sections)
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
@@ -51,19 +42,28 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     config = composed(verb, f"{group}={choice}", *MANDATORY.get(choice, []))
     job = Job.from_config(verb.name, config)
     assert job.source.name
-    for section, settings in verb.sections.items():
-        assert isinstance(settings, str)
-        pkgutil.resolve_name(settings)(**config[section])
     Target(config["model"]).build(Classifier, (1, 8, 8), 10)
     assert Target(config["eraser"]).resolve(Eraser)
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
 def test_every_choice_lists_every_option(group: str, choice: str) -> None:
-    listed = set(keys(group, choice))
-    schema = Target(keys(group, choice)).schema if group in TARGETS else SECTIONS[group]
-    identifying = {"name", "_target_"} if group in TARGETS else set()
-    assert listed == set(keyword_only(schema)) | identifying
+    listed = keys(group, choice)
+    if group in TARGETS:
+        assert set(listed) == {"name", "_target_", *keyword_only(Target(listed).schema)}
+    else:
+        settings = sections()[group]
+        assert isinstance(settings, str)
+        assert_lists_all(listed, pkgutil.resolve_name(settings))
+
+
+def assert_lists_all(listed: Mapping[str, Any], settings: type) -> None:
+    options = keyword_only(settings)
+    assert set(listed) == set(options)
+    for key, kind in options.items():
+        if is_dataclass(kind):
+            assert isinstance(kind, type)
+            assert_lists_all(listed[key], kind)
 
 
 @pytest.mark.parametrize("verb", [MDL, TRAIN], ids=lambda verb: verb.name)
