@@ -1,12 +1,13 @@
-"""What benchmarks share: seconds, peak memory, the machine's matmul rate, tables and JSON."""
+"""The frame of the benchmarks: options, seconds, peak memory, floors, and a table of ours beside the alternatives."""
 
+import argparse
 import contextlib
 import datetime
 import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -32,23 +33,53 @@ class Cost:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a benchmark.
+    """One line of a benchmark. The first of several rows of the same work is what the others are compared with.
 
     Attributes:
         what: the work.
         who: whose code.
-        seconds: wall-clock time; None if it was not run.
-        ratio: how many times longer than ours.
+        cost: None if it was not run.
+        floor_seconds: what the FLOPs that the result needs would take at the rate of a plain product.
         note: anything a reader must know: estimated, left out and why, accuracy.
     """
 
     what: str
     who: str
-    seconds: float | None
-    ratio: float | None = None
-    peak_mib: float | None = None
+    cost: Cost | None
     floor_seconds: float | None = None
     note: str = ""
+
+
+def parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
+    """Of `python -m scripts.NAME`: an option of the type of every default, the device, and where rows are written."""
+    made = argparse.ArgumentParser(
+        f"python -m scripts.{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for key, value in (defaults | {"device": "cpu"}).items():
+        option = f"--{key.replace('_', '-')}"
+        made.add_argument(option, type=type(value), default=value, help="default: %(default)s")
+    made.add_argument("--json", type=Path, help="write the rows there, too")
+    return made
+
+
+def finish(options: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
+    """Print the table, and write the rows where the options say; exit code 0."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for name in ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor"):
+        table.add_column(name, justify="left" if name in ("work", "code") else "right", overflow="fold")
+    table.add_column("note", overflow="fold")
+    first = {row.what: row.cost.seconds for row in reversed(rows) if row.cost}
+    for row in rows:
+        seconds, peak = (row.cost.seconds, row.cost.peak_mib) if row.cost else (None, None)
+        floors = (row.floor_seconds, seconds / row.floor_seconds if seconds and row.floor_seconds else None)
+        cells = (seconds, seconds / first[row.what] if seconds else None, peak, *floors)
+        table.add_row(row.what, row.who, *(_number(cell) for cell in cells), row.note)
+    console(150).print(table)
+    if options.json:
+        about = {key: str(value) for key, value in vars(options).items()}
+        saved = {"title": title, "options": about, "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(saved, indent=1) + "\n")
+    return 0
 
 
 @contextlib.contextmanager
@@ -98,35 +129,11 @@ def matmul_rate(size: int, dtype: torch.dtype, device: torch.device) -> float:
     return 2 * size**3 / fastest(lambda: a @ a, device)
 
 
-def read_bandwidth(device: torch.device) -> float:
-    """Bytes per second when summing a tensor too large for caches."""
-    x = torch.ones(2**25, dtype=torch.float64, device=device)
-    return 8 * len(x) / fastest(x.sum, device)
-
-
 def machine(device: torch.device) -> str:
     """Hardware, threads, versions and date, for the line above a table."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{_cpu()}, {os.cpu_count()} cores"
     today = datetime.date.today().isoformat()
     return f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {today}"
-
-
-def show(title: str, rows: Sequence[Row]) -> None:
-    """Print the table."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor"):
-        table.add_column(name, justify="left" if name in ("work", "code") else "right", overflow="fold")
-    table.add_column("note", overflow="fold")
-    for row in rows:
-        share = row.seconds / row.floor_seconds if row.seconds and row.floor_seconds else None
-        cells = (row.seconds, row.ratio, row.peak_mib, row.floor_seconds, share)
-        table.add_row(row.what, row.who, *(_number(cell) for cell in cells), row.note)
-    console(150).print(table)
-
-
-def save(path: Path, described: Mapping[str, object], rows: Sequence[Row]) -> None:
-    """Write the rows as JSON."""
-    path.write_text(json.dumps({**described, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
 
 
 def _number(value: float | None) -> str:
@@ -163,8 +170,6 @@ def _status(name: str) -> float:
 
 
 def _cpu() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+    with contextlib.suppress(OSError, IndexError):
+        return Path("/proc/cpuinfo").read_text().split("model name\t: ")[1].splitlines()[0]
     return platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""Images with the covariances that erasers meet: CIFAR-10 as JPEG where it is at hand, else its spectrum."""
+"""The digits, and images with the covariances that erasers meet: CIFAR-10 as JPEG where at hand, else its spectrum."""
 
 import io
 import lzma
@@ -11,7 +11,22 @@ from PIL import Image
 from safetensors.torch import load
 from torch import Tensor
 
+from erasure.datasets.digits import Digits
+from erasure.source import splits
+
 CIFAR_JPEG = Path("../shared/data/cifar10-jpeg.safetensors.xz")
+
+DIGITS = Digits(name="digits", flip=False, validation_size=None, test_fraction=0.2, split_seed=0)
+
+
+def standardised_digits(side: int = 8, *, whole: bool = False) -> tuple[Tensor, Tensor]:
+    """The digits' training split, or all: images [n, 1, side, side] of mean 0 and variance 1, labels [n]."""
+    raw = DIGITS.load()
+    part = raw.train if whole else splits(DIGITS, raw)["train"]
+    images = part.images.float()
+    if side != images.shape[-1]:
+        images = F.interpolate(images, size=(side, side), mode="bilinear")
+    return (images - images.mean()) / images.std(), part.labels
 
 
 def side_of(dim: int) -> int:

@@ -9,22 +9,21 @@ matrix products and convolutions, as PyTorch counts them, at the rate of a squar
 
 import argparse
 import dataclasses
-import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from conf.compose import composed
 from conf.schema import Target
+from erasure.pipeline import ErasedDataset
+from erasure.source import LabelledImages, splits
 from mdl.__main__ import VERB
 from models.classifier import Classifier
-from scripts.benchmarks.benchmark import Row, fastest, machine, matmul_rate, measured, save, show, timed
-from scripts.benchmarks.train_data import dataset
+from scripts.benchmarks.benchmark import Cost, Row, fastest, finish, machine, matmul_rate, measured, parser, timed
+from scripts.benchmarks.data import DIGITS, labelled_images
 from scripts.benchmarks.train_peer import batches, train_one
-from train.early_stopping import MemberCurve
+from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.fit import fit
 from train.memory import keep_freed_memory
@@ -33,31 +32,36 @@ from train.settings import TrainSettings
 from train.stacking import Stacking, choose
 from train.training import Training
 
+_FOREVER = 10**9
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        "python -m scripts.benchmarks.train", description=__doc__, formatter_class=formatter
-    )
-    parser.add_argument("--model", default="mlp", help="of conf/model (default: %(default)s)")
-    parser.add_argument("--width", type=int, help="default: the model's")
-    parser.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
-    parser.add_argument("--samples", type=int, default=4000, help="CIFAR-size images (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=5, help="how many (default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=3, help="default: %(default)s")
-    parser.add_argument("--device", default="cpu", help="default: %(default)s")
-    parser.add_argument("--skip-peer", action="store_true", help="leave out the researcher's loop")
-    parser.add_argument("--json", type=Path, help="write the rows there, too")
-    options = parser.parse_args(arguments)
+    own = parser("benchmarks.train", __doc__, model="mlp", samples=4000, seeds=5, epochs=3)
+    own.add_argument("--width", type=int, help="default: the model's")
+    own.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
+    own.add_argument("--skip-peer", action="store_true", help="leave out the researcher's loop")
+    options = own.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
-        parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
+        own.error("--seeds and --epochs must be at least 1, --samples at least 100")
     bench = Bench(options)
-    rows = bench.compare(skip_peer=options.skip_peer) + bench.breakdown()
-    show(bench.title, rows)
-    if options.json:
-        described = {"title": bench.title, "model": options.model, "dataset": options.dataset, "seeds": options.seeds}
-        save(options.json, described, rows)
-    return 0
+    return finish(options, bench.title, [*bench.compare(skip_peer=options.skip_peer), *bench.breakdown()])
+
+
+def dataset(name: str, samples: int, device: torch.device) -> Mapping[str, DeviceImages]:
+    """Splits "train" and "validation" of the digits, or of `samples` images of CIFAR-10's size ("cifar")."""
+    if name == "digits":
+        raw = DIGITS.load()
+        parts, most = splits(DIGITS, raw), raw.max_value
+    else:
+        held_out, most = max(1, samples // 10), 255
+        images, labels, _ = labelled_images(32, samples + held_out, 10)
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).split([held_out, samples])
+        named = zip(("validation", "train"), order, strict=True)
+        parts = {split: LabelledImages(images[index], labels[index]) for split, index in named}
+    scaled = {split: LabelledImages(part.images.float() / most, part.labels) for split, part in parts.items()}
+    train = scaled["train"].images
+    erased = ErasedDataset(scaled, tuple(map(str, range(10))), {}, train.mean((0, 2, 3)), train.std((0, 2, 3)))
+    return to_device(erased, crop_padding=0.125, flip=name != "digits", device=device)
 
 
 class Bench:
@@ -66,131 +70,115 @@ class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         keep_freed_memory()
         self.device = torch.device(options.device)
-        self.data = dataset(options.dataset, options.samples, self.device)
+        data = dataset(options.dataset, options.samples, self.device)
+        self.train, self.validation = data["train"], data["validation"]
         self.seeds = list(range(options.seeds))
         overrides = [f"model={options.model}"] + ([f"model.width={options.width}"] if options.width else [])
         config = composed("mdl", overrides, VERB.sections)
-        epochs = {"max_epochs": options.epochs, "patience_steps": 10**9, "min_epoch_steps": 1}
+        epochs = {"max_epochs": options.epochs, "patience_steps": _FOREVER, "min_epoch_steps": 1}
         self.settings = TrainSettings(**{**config["train"], **epochs})
         self.model_section = config["model"]
-        total = len(self.data["train"])
-        self.subsets = torch.stack([permutation(seed, total) for seed in self.seeds]).to(self.device)
+        self.subsets = torch.stack([permutation(seed, len(self.train)) for seed in self.seeds]).to(self.device)
         precision = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         self.ensemble = Ensemble(self.model(), precision)
-        rate_of = matmul_rate(1024, precision, self.device)
-        self.floor = options.epochs * self._step_flops() * self._steps() / rate_of
+        rate, steps = matmul_rate(1024, precision, self.device), -(-len(self.train) // self.settings.batch_size)
+        self.floor = options.epochs * steps * self._step_flops(len(self.train) // steps) / rate
         described = ", ".join(f"{key} {value}" for key, value in self.model_section.items() if key != "_target_")
         self.title = (
-            f"{options.seeds} seeds of {described}\n{options.dataset}, {total:,} examples "
-            f"{list(self.data['train'].image_shape)}, {options.epochs} epochs of {self._steps()} steps\n"
-            f"{machine(self.device)}\nproduct of 1,024 x 1,024 {rate_of / 1e9:,.0f} GFLOP/s"
+            f"{options.seeds} seeds of {described}\n{options.dataset}, {len(self.train):,} examples "
+            f"{list(self.train.image_shape)}, {options.epochs} epochs of {steps} steps\n"
+            f"{machine(self.device)}\nproduct of 1,024 x 1,024 {rate / 1e9:,.0f} GFLOP/s"
         )
 
     def model(self) -> Classifier:
-        shape = self.data["train"].image_shape
-        return Target(self.model_section).build(Classifier, shape, 10).to(self.device)
+        return Target(self.model_section).build(Classifier, self.train.image_shape, 10).to(self.device)
 
     def compare(self, *, skip_peer: bool) -> list[Row]:
         """Ours, ours seed by seed, and the researcher's loop: seconds and mean validation loss."""
-        stacking = choose(self.ensemble, len(self.seeds), self.data["train"], self.settings)
-        ours, loss = self._ours(stacking)
-        rows = [self._row("ours", ours, ours, loss, f"; {stacking.how}: {stacking.why}")]
+        stacking = self._chosen(self.settings)
         others = {"one", "all"} - {stacking.setting} - (set() if self.ensemble.stacks else {"all"})
+        rows = [self._ours(stacking, f"; {stacking.how}: {stacking.why}")]
         for setting in sorted(others, reverse=True):
-            other = choose(self.ensemble, len(self.seeds), self.data["train"], self._with(stack=setting))
-            seconds, loss = self._ours(other)
-            rows.append(self._row(f"ours, {other.how}", seconds, ours, loss))
-        if not skip_peer:
-            with measured(self.device) as cost:
-                curves = [
-                    train_one(self.model(), self.data["train"], self.data["validation"], subset, seed, self.settings)
-                    for seed, subset in zip(self.seeds, self.subsets, strict=True)
-                ]
-            rows.append(self._row("DataLoader loop", cost.seconds, ours, sum(c[-1] for c in curves) / len(curves)))
-            with measured(self.device) as cost:
-                for _ in batches(self.data["train"], self.subsets[0], 0, self.settings):
-                    pass
-            rows.append(Row("  its loader alone", "", len(self.seeds) * self.settings.max_epochs * cost.seconds))
-        return rows
+            rows.append(self._ours(self._chosen(dataclasses.replace(self.settings, stack=setting))))
+        if skip_peer:
+            return rows
+        with measured(self.device) as cost:
+            losses = [
+                train_one(self.model(), self.train, self.validation, subset, seed, self.settings)
+                for seed, subset in zip(self.seeds, self.subsets, strict=True)
+            ]
+        loader = batches(self.train, self.subsets[0], 0, self.settings)
+        epochs = len(self.seeds) * self.settings.max_epochs
+        seconds = epochs * fastest(lambda: [None for _ in loader], self.device, repeats=1)
+        return [*rows, self._row("DataLoader loop", cost, losses), Row("training", "its loader alone", Cost(seconds))]
 
-    def _with(self, **settings: Any) -> TrainSettings:
-        return dataclasses.replace(self.settings, **settings)
+    def _chosen(self, settings: TrainSettings) -> Stacking:
+        return choose(self.ensemble, len(self.seeds), self.train, settings)
 
-    def _ours(self, stacking: Stacking) -> tuple[float, float]:
+    def _ours(self, stacking: Stacking, note: str = "") -> Row:
 
-        def run(settings: TrainSettings) -> Sequence[MemberCurve]:
-            splits = self.data["train"], self.data["validation"]
-            return fit(self.ensemble, self.seeds, self.subsets, *splits, settings, stack=stacking.stack).curves
+        def run(settings: TrainSettings) -> list[float]:
+            splits = self.train, self.validation
+            curves = fit(self.ensemble, self.seeds, self.subsets, *splits, settings, stack=stacking.stack).curves
+            return [curve.validation_loss_bits[-1] for curve in curves]
 
-        run(self._with(max_epochs=1))  # warms up
-        curves, cost = timed(run, lambda: self.settings, self.device)
-        return cost.seconds, sum(curve.validation_loss_bits[-1] for curve in curves) / len(curves)
+        run(dataclasses.replace(self.settings, max_epochs=1))  # warms up
+        losses, cost = timed(run, lambda: self.settings, self.device)
+        return self._row(f"ours, {stacking.how}", cost, losses, note)
 
-    def _row(self, who: str, seconds: float, ours: float, loss: float, note: str = "") -> Row:
-        examples = len(self.seeds) * self.settings.max_epochs * self.subsets.shape[1] / seconds
-        note = f"validation {loss:.3f} bits, {examples:,.0f} examples/s{note}"
-        return Row("training", who, seconds, seconds / ours, floor_seconds=self.floor, note=note)
+    def _row(self, who: str, cost: Cost, losses: Sequence[float], note: str = "") -> Row:
+        examples = len(self.seeds) * self.settings.max_epochs * len(self.train) / cost.seconds
+        loss = f"validation {sum(losses) / len(losses):.3f} bits, {examples:,.0f} examples/s"
+        return Row("training", who, cost, self.floor, loss + note)
 
     def breakdown(self) -> list[Row]:
         """Where a training's time goes, each part timed alone, and what is left."""
-        stack = choose(self.ensemble, len(self.seeds), self.data["train"], self.settings).stack
+        stack = self._chosen(self.settings).stack
+        settings = dataclasses.replace(self.settings, max_epochs=1000)
         training = Training(
-            self.ensemble, self.seeds[:stack], self.subsets[:stack], self.data["train"], self.data["validation"],
-            self.settings,
-        )  # fmt: skip
-        stacks = len(self.seeds) // stack
-        order, weights, train = training.order, training.optimizer.weights, self.data["train"]
-        positions, views = order.draw(training.active, self.device)
-        index = self.subsets[torch.arange(stack, device=self.device)[:, None, None], positions].transpose(0, 1)
+            self.ensemble, self.seeds[:stack], self.subsets[:stack], self.train, self.validation, settings
+        )
+        order, weights, device = training.order, training.optimizer.weights, self.device
+        positions, views = order.draw(training.active, device)
+        index = self.subsets[torch.arange(stack, device=device)[:, None, None], positions].transpose(0, 1)
         views = views.transpose(0, 1)
-        x, z = train.augmented(index[0], views[0])
+        x, z = self.train.augmented(index[0], views[0])
         _, gradients = self.ensemble.gradients(weights, x, z)
 
-        def forward() -> None:
-            with torch.no_grad(), self.ensemble.autocast(self.device):
-                self.ensemble.logits(weights, x)
-
-        steps = order.steps
-        per_epoch = {
-            "forward": steps * fastest(forward, self.device, repeats=20),
-            "forward, loss, backward": steps
-            * fastest(lambda: self.ensemble.gradients(weights, x, z), self.device, repeats=20),
-            "optimiser": steps * fastest(lambda: training.optimizer.step(gradients), self.device, repeats=20),
-            "drawing order and views": fastest(lambda: order.draw(training.active, self.device), self.device),
-            "gathering, crops, flips": fastest(
-                lambda: [train.augmented(index[s : s + 2], views[s : s + 2]) for s in range(0, steps, 2)], self.device
-            ),
-            "evaluation": fastest(training.evaluate, self.device),
-        }
-        training = Training(
-            self.ensemble, self.seeds[:stack], self.subsets[:stack], self.data["train"], self.data["validation"],
-            self._with(max_epochs=1000, patience_steps=10**9),
-        )  # fmt: skip
-        training.evaluate()
-        training.run_epoch()
-        times = []
-        for _ in range(3):
-            started = time.perf_counter()
+        def epoch() -> None:
             training.run_epoch()
             training.evaluate()
-            times.append(time.perf_counter() - started)
-        whole = min(times)
-        per_epoch["everything else"] = max(0.0, whole - sum(list(per_epoch.values())[1:]))
-        rows = [Row("an epoch", "ours", stacks * whole, floor_seconds=self.floor / self.settings.max_epochs)]
-        for name, seconds in per_epoch.items():
-            rows.append(Row(f"  {name}", "ours", stacks * seconds, note=f"{seconds / whole:.0%}"))
-        return rows
 
-    def _steps(self) -> int:
-        return -(-self.subsets.shape[1] // self.settings.batch_size)
+        def crops() -> None:
+            for step in range(0, order.steps, 2):
+                self.train.augmented(index[step : step + 2], views[step : step + 2])
 
-    def _step_flops(self) -> int:
+        step = {
+            "forward, loss, backward": lambda: self.ensemble.gradients(weights, x, z),
+            "optimiser": lambda: training.optimizer.step(gradients),
+        }
+        whole = {
+            "drawing order and views": lambda: order.draw(training.active, device),
+            "gathering, crops, flips": crops,
+            "evaluation": training.evaluate,
+        }
+        parts = {name: order.steps * fastest(work, device, repeats=20) for name, work in step.items()}
+        parts |= {name: fastest(work, device) for name, work in whole.items()}
+        total = fastest(epoch, device)
+        parts["everything else"] = max(0.0, total - sum(parts.values()))
+        stacks = len(self.seeds) // stack
+        rows = [Row("an epoch", "ours", Cost(stacks * total), self.floor / self.settings.max_epochs)]
+        return rows + [
+            Row(f"  {name}", "ours", Cost(stacks * seconds), note=f"{seconds / total:.0%}")
+            for name, seconds in parts.items()
+        ]
+
+    def _step_flops(self, batch_size: int) -> int:
         """FLOPs of one optimiser step of all seeds; products only."""
         weights = self.ensemble.initial_weights([generator(0, "flops")], self.device)
         leaves = {name: weight.requires_grad_() for name, weight in weights.items()}
-        batch = torch.arange(self.subsets.shape[1] // self._steps(), device=self.device)[None]
         with FlopCounterMode(display=False) as counter:
-            self.ensemble.gradients(leaves, *self.data["train"].plain(batch))
+            self.ensemble.gradients(leaves, *self.train.plain(torch.arange(batch_size, device=self.device)[None]))
         return len(self.seeds) * counter.get_total_flops()
 
 

@@ -1,6 +1,6 @@
 """The loop that a researcher would write: DataLoader, torchvision transforms, one seed after another."""
 
-from collections.abc import Mapping, Sequence
+import math
 
 import torch
 from schedulefree import AdamWScheduleFree
@@ -34,8 +34,7 @@ class Examples(Dataset):
 
 def batches(data: DeviceImages, subset: Tensor, seed: int, settings: TrainSettings) -> DataLoader:
     """Shuffled batches of one epoch, standardised, cropped and flipped one by one."""
-    side = data.image_shape[-2:]
-    channels = data.image_shape[0]
+    channels, *side = data.image_shape
     augment: list[nn.Module] = [v2.Normalize([0.0] * channels, [1.0] * channels)]  # standardised before: keeps values
     augment += [v2.RandomCrop(side, padding=data.padding)] if data.padding else []
     augment += [v2.RandomHorizontalFlip()] if data.flip else []
@@ -69,20 +68,18 @@ def textbook(model: Classifier) -> nn.Module:
 
 def train_one(
     model: Classifier, data: DeviceImages, validation: DeviceImages, subset: Tensor, seed: int, settings: TrainSettings
-) -> list[float]:
-    """Train one seed for `max_epochs` epochs of one pass each; validation losses in bits after every one."""
+) -> float:
+    """Train one seed for `max_epochs` epochs of one pass each; the validation loss in bits after the last."""
     device = data.images.device
     model.reset_parameters(generator(seed, len(subset), "init"))
     network = textbook(model)
-    loader = batches(data, subset, seed, settings)
-    optimizer = AdamWScheduleFree(
-        _groups(network, model.learning_rates(), settings),
-        lr=settings.lr,
-        betas=settings.betas,
-        warmup_steps=settings.warmup_steps,
-    )
-    everything = torch.arange(len(validation), device=device)
-    bits = []
+    parameters = [*zip(network.parameters(), model.learning_rates().values(), strict=True)]
+    groups = [
+        {"params": [p for p, own in parameters if own == factor], "lr": settings.lr * factor}
+        for factor in sorted({own for _, own in parameters})
+    ]
+    optimizer = AdamWScheduleFree(groups, lr=settings.lr, betas=settings.betas, warmup_steps=settings.warmup_steps)
+    loader, bits = batches(data, subset, seed, settings), math.nan
     for _ in range(settings.max_epochs):
         optimizer.train()
         for x, z in loader:
@@ -91,18 +88,10 @@ def train_one(
             optimizer.step()
         optimizer.eval()
         with torch.no_grad():
-            nats = [
-                F.cross_entropy(network(validation.images[part]), validation.labels[part], reduction="sum")
-                for part in everything.split(settings.eval_batch_size)
-            ]
-        bits.append(float(torch.stack(nats).sum()) / len(validation) / torch.tensor(2.0).log().item())
+            parts = torch.arange(len(validation), device=device).split(settings.eval_batch_size)
+            nats = sum(
+                float(F.cross_entropy(network(validation.images[part]), validation.labels[part], reduction="sum"))
+                for part in parts
+            )
+        bits = nats / len(validation) / math.log(2)
     return bits
-
-
-def _groups(network: nn.Module, factors: Mapping[str, float], settings: TrainSettings) -> Sequence[dict]:
-    """One group for each learning rate of the parametrisation; factors in the order of the parameters."""
-    parameters = list(zip(network.parameters(), factors.values(), strict=True))
-    return [
-        {"params": [p for p, own in parameters if own == factor], "lr": settings.lr * factor}
-        for factor in sorted(set(factors.values()))
-    ]

@@ -3,11 +3,9 @@
 python -m scripts.studies.coord_check --out docs/coord_check.png
 """
 
-import argparse
 import itertools
-import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -18,11 +16,13 @@ from rich import box
 from rich.table import Table
 from torch import Tensor, nn
 
-from erasure.progress import Display, console
+from erasure.progress import console
 from harness.style import STYLE
 from models.mup import Parametrization
-from scripts.benchmarks.scaling import COLOURS, PARAMETRIZATIONS, TITLES, Architecture, Steps, standardised_digits
+from scripts.benchmarks.data import standardised_digits
+from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, over_widths, parser
 
+COLOURS = {"mup": "#0072B2", "standard": "#D55E00"}
 WIDTHS = {
     "mlp": [64, 128, 256, 512, 1024, 2048],
     "lenet": [64, 128, 256, 512, 1024, 2048],
@@ -32,6 +32,9 @@ WIDTHS = {
 DEFAULT = ["mlp", "mlp:activation=gelu", "mlp:activation=swiglu", "lenet", "convnextv2:depth=1", "swinv2:depth=1"]
 _SKIPPED = 2  # of the first widths, too narrow for a limit to show, left out of the slope where enough remain
 
+Layers = dict[str, list[tuple[float, float]]]
+Results = Mapping[tuple[str, Parametrization], Mapping[int, Layers]]
+
 
 class Recorder:
     """Outputs of every linear and convolutional layer and of every residual block."""
@@ -39,8 +42,7 @@ class Recorder:
     def __init__(self, model: nn.Module) -> None:
         self.outputs: dict[str, Tensor] = {}
         for name, module in model.named_modules():
-            kind = type(module).__name__
-            if kind.endswith(("Linear", "Conv2d", "Block")):
+            if type(module).__name__.endswith(("Linear", "Conv2d", "Block")):
                 module.register_forward_hook(lambda _, __, out, name=name: self.outputs.update({name: out.detach()}))
 
 
@@ -52,37 +54,33 @@ def coordinates(
     lr: float,
     steps: int,
     seeds: Sequence[int] = (0,),
-) -> dict[str, list[tuple[float, float]]]:
+) -> Layers:
     """Per layer and number of steps 0..steps: root mean square of its output, and of the output's change since step 0.
 
     Measured on 128 digits that do not change, averaged over seeds.
     """
     data = standardised_digits()
-    probe = data[0][:128]
     collected: dict[str, list[Tensor]] = {}
     for seed in seeds:
-        model = architecture.at(width, parametrization, (1, 8, 8))
+        model = architecture.at(width, parametrization)
         training, recorder = Steps(model, [seed], data, lr), Recorder(model)
-        start: dict[str, Tensor] = {}
-        rows: dict[str, list[tuple[float, float]]] = {}
+        outputs: list[dict[str, Tensor]] = []
         for step in range(steps + 1):
             if step:
                 training.step()
             recorder.outputs.clear()
             with torch.no_grad():
-                training.ensemble.logits(training.weights, probe)
-            start = start or dict(recorder.outputs)
-            for name, output in recorder.outputs.items():
-                rows.setdefault(name, []).append((_rms(output), _rms(output - start[name])))
-        for name, row in rows.items():
-            if max(scale for scale, _ in row) == 0:  # says nothing: positions of 1×1 windows are zero
-                continue
-            collected.setdefault(name, []).append(torch.tensor(row))
+                training.ensemble.logits(training.weights, data[0][:128])
+            outputs.append(dict(recorder.outputs))
+        for name, start in outputs[0].items():
+            rows = torch.stack([torch.stack([_rms(at[name]), _rms(at[name] - start)]) for at in outputs])
+            if rows[:, 0].max() > 0:  # otherwise it says nothing: positions of 1×1 windows are zero
+                collected.setdefault(name, []).append(rows)
     return {name: [(a, b) for a, b in torch.stack(rows).mean(0).tolist()] for name, rows in collected.items()}
 
 
-def _rms(x: Tensor) -> float:
-    return x.square().mean().sqrt().item()
+def _rms(x: Tensor) -> Tensor:
+    return x.square().mean().sqrt()
 
 
 def slope(widths: Sequence[int], values: Sequence[float]) -> float:
@@ -92,55 +90,36 @@ def slope(widths: Sequence[int], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(widths), np.log(values), 1)[0])
 
 
-Measured = dict[int, dict[str, list[tuple[float, float]]]]  # by width
-
-
-def slopes(measured: Measured, step: int) -> dict[str, tuple[float, float]]:
+def slopes(measured: Mapping[int, Layers], step: int) -> dict[str, tuple[float, float]]:
     """Per layer, exponents of the output's scale and of the scale of its change, after `step` steps."""
     widths = sorted(measured)
     widths = widths[_SKIPPED:] if len(widths) >= 4 + _SKIPPED else widths
-    return {
-        layer: (_slope_of(measured, widths, layer, step, 0), _slope_of(measured, widths, layer, step, 1))
-        for layer in measured[widths[0]]
-    }
 
+    def of(layer: str, which: int) -> float:
+        return slope(widths, [measured[width][layer][step][which] for width in widths])
 
-def _slope_of(measured: Measured, widths: Sequence[int], layer: str, step: int, which: int) -> float:
-    return slope(widths, [measured[width][layer][step][which] for width in widths])
+    return {layer: (of(layer, 0), of(layer, 1)) for layer in measured[widths[0]]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.studies.coord_check", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument(
-        "--model", nargs="+", default=DEFAULT, help="such as mlp:activation=gelu (default: %(default)s)"
-    )
-    parser.add_argument("--widths", nargs="+", type=int, help="at least 4; default: an eightfold range or more")
-    parser.add_argument("--steps", type=int, default=5, help="optimiser steps, at least 1 (default: %(default)s)")
-    parser.add_argument("--lr", type=float, default=1e-3, help="at base size (default: %(default)s, the paper's)")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="default: 0 1 2")
-    parser.add_argument("--out", type=Path, default=Path("coord_check.png"), help="figure (default: %(default)s)")
-    options = parser.parse_args(arguments)
+    own = parser("coord_check", __doc__, DEFAULT)
+    own.add_argument("--widths", nargs="+", type=int, help="at least 4; default: an eightfold range or more")
+    own.add_argument("--steps", type=int, default=5, help="optimiser steps, at least 1 (default: %(default)s)")
+    own.add_argument("--lr", type=float, default=1e-3, help="at base size (default: %(default)s, the paper's)")
+    own.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="default: 0 1 2")
+    options = own.parse_args(arguments)
     if options.steps < 1:
-        parser.error(f"--steps={options.steps}: must be at least 1")
+        own.error(f"--steps={options.steps}: must be at least 1")
     if options.widths and len(set(options.widths)) < 4:
-        parser.error(f"--widths={options.widths}: needs at least 4 different widths")
+        own.error(f"--widths={options.widths}: needs at least 4 different widths")
     architectures = [Architecture.parse(text) for text in options.model]
-    results: dict[tuple[str, Parametrization], Measured] = {}
-    with Display("coordinate check") as display:
-        jobs: list[tuple[Architecture, Parametrization, int]] = [
-            (architecture, parametrization, width)
-            for architecture, parametrization in itertools.product(architectures, PARAMETRIZATIONS)
-            for width in sorted(set(options.widths or WIDTHS[architecture.name]))
-        ]
-        costs = np.cumsum([float(width) ** 1.5 if a.name in ("convnextv2", "swinv2") else 1.0 for a, _, width in jobs])
-        for (architecture, parametrization, width), done in zip(jobs, costs / costs[-1], strict=True):
-            measured = coordinates(
-                architecture, width, parametrization, lr=options.lr, steps=options.steps, seeds=options.seeds
-            )
-            results.setdefault((str(architecture), parametrization), {})[width] = measured
-            display.update(float(done), f"{architecture}, {parametrization}, width {width}")
+    how = {"lr": options.lr, "steps": options.steps, "seeds": options.seeds}
+    results = over_widths(
+        "coordinate check",
+        architectures,
+        lambda name: sorted(set(options.widths or WIDTHS[name])),
+        lambda *chosen: coordinates(*chosen, **how),
+    )
     for architecture in architectures:
         print_table(str(architecture), results, options.steps)
     draw([str(a) for a in architectures], results, options.steps, options.out)
@@ -148,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def print_table(name: str, results: dict[tuple[str, Parametrization], Measured], steps: int) -> None:
+def print_table(name: str, results: Results, steps: int) -> None:
     """Exponents per layer after the last step, under both parametrisations.
 
     While the readout is zero nothing before it has a gradient, so that hidden layers first change in step 2.
@@ -162,11 +141,11 @@ def print_table(name: str, results: dict[tuple[str, Parametrization], Measured],
     console().print(table)
 
 
-def draw(names: Sequence[str], results: dict[tuple[str, Parametrization], Measured], steps: int, path: Path) -> None:
+def draw(names: Sequence[str], results: Results, steps: int, path: Path) -> None:
     """A column per model, a row per parametrisation; a line per layer, the readout's thick."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(3.4 * len(names), 6.4), layout="constrained")
-        axes = figure.subplots(2, len(names), sharex="col", squeeze=False)
+        axes = figure.subplots(2, len(names), sharex="col", sharey="col", squeeze=False)
         for (row, parametrization), (column, name) in itertools.product(enumerate(PARAMETRIZATIONS), enumerate(names)):
             ax, measured = axes[row][column], results[name, parametrization]
             widths = sorted(measured)
@@ -174,20 +153,13 @@ def draw(names: Sequence[str], results: dict[tuple[str, Parametrization], Measur
                 changes = [measured[width][layer][steps][1] for width in widths]
                 style = {"linewidth": 2.4} if layer == "readout" else {"linewidth": 0.9, "alpha": 0.55}
                 ax.plot(widths, changes, marker="o", markersize=3, color=COLOURS[parametrization], **style)
-            ax.set(xscale="log", yscale="log", title=name if row == 0 else "")
+            ax.set(xscale="log", yscale="log", title="" if row else name, xlabel="width" if row else "")
             ax.set_xticks(widths, [str(width) for width in widths], fontsize=8)
             ax.minorticks_off()
-            if row:
-                ax.set_xlabel("width")
             if not column:
                 ax.set_ylabel(f"{TITLES[parametrization]}\nchange of outputs (RMS), {steps} steps")
-        for column in range(len(names)):
-            limits = [axes[row][column].get_ylim() for row in (0, 1)]
-            for row in (0, 1):
-                axes[row][column].set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         figure.savefig(path)
 
 
 if __name__ == "__main__":
-    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     raise SystemExit(main())

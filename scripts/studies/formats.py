@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import io
 import pickle
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,6 @@ from harness.run import Run, read_result
 from harness.state import State, state_of
 from mdl.__main__ import VERB, run
 from sample_info.report.run_scores import read_scores
-from scripts.benchmarks.report import write_run
 from scripts.report.read import read_run
 from scripts.sweep.relaunch import command
 from scripts.sweep.status import Found
@@ -108,8 +108,10 @@ def _write_part(place: Path) -> None:
     Run(place, _RUN).save_part("100", _PART)
 
 
-def _made_up(place: Path) -> Run:
-    return write_run(place, dataset="digits", seeds=(0, 1))
+def _finished(place: Path) -> Run:
+    result = run(composed("mdl", [*_TINY, f"runs_dir={place}", f"cache_dir={place}/cache"], VERB.sections), None)
+    shutil.rmtree(place / "cache")
+    return Run(place, result["run_id"])
 
 
 def _only(place: Path) -> Path:
@@ -144,7 +146,7 @@ def _state(place: Path) -> tuple[str, Any]:
 
 
 def _unfinished(place: Path) -> None:
-    run = _made_up(place)
+    run = _finished(place)
     (run.directory / "result.json").unlink()
     run.fail(RuntimeError("the loss is not finite at epoch 17"))
 
@@ -189,7 +191,7 @@ def _write_scores(place: Path) -> None:
 
 
 def _write_sweep(place: Path) -> None:
-    made = _made_up(place)
+    made = _finished(place)
     sweep = Sweep(place)
     sweep.plan([(["eraser=leace"], made.directory)])
     sweep.record(
@@ -288,14 +290,14 @@ def _whole_run(place: Path) -> tuple[str, Any]:
 
 FORMATS: Sequence[Format] = (
     Format("part-*.json", _write_part, "*/part-*.json", lambda place: ("", Run(place, _RUN).part("100"))),
-    Format("result.json in a table", _made_up, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
-    Format("result.json in the report", _made_up, "*/result.json", lambda p: ("", _reported(p))),
-    Format("result.json in the status", _made_up, "*/result.json", _state),
-    Format("result.json of a run", _made_up, "*/result.json", _continued),
+    Format("result.json in a table", _finished, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
+    Format("result.json in the report", _finished, "*/result.json", lambda p: ("", _reported(p))),
+    Format("result.json in the status", _finished, "*/result.json", _state),
+    Format("result.json of a run", _finished, "*/result.json", _continued),
     Format("state.json", _unfinished, "*/state.json", _state),
     Format("config.yaml in the report", _unfinished, "*/config.yaml", _described, own_data=True),
     Format("config.yaml for a relaunch", _interrupted, "*/config.yaml", _relaunched, own_data=True),
-    Format("a sweep's own files", _write_sweep, "*.json", _sweep),
+    Format("a sweep of one run", _write_sweep, "*.json", _sweep),
     Format("checkpoint", _write_checkpoints, "*/checkpoint-*.safetensors", _checkpoint),
     Format("cache entry", lambda place: _cached(place), "entry.safetensors", _cached),
     Format("scores.safetensors", _write_scores, "scores.safetensors", _scores),

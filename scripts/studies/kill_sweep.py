@@ -1,10 +1,10 @@
-"""Kill every task of a sweep once, at a random moment, and compare what comes out with an undisturbed sweep.
+"""Kill every task of a sweep at random moments, and compare what comes out with an undisturbed sweep.
 
-    python -m scripts.studies.kill_sweep                  # 64 runs
-    python -m scripts.studies.kill_sweep --runs 8 --seed 1
+    python -m scripts.studies.kill_sweep                            # 64 tiny runs, each killed once
+    python -m scripts.studies.kill_sweep --kills 10 eraser=leace    # one run with these overrides, killed ten times
 
 Each task is what an array task of a cluster runs: one run in a process of its own. The sweep is launched three times on
-the same directory: undisturbed elsewhere; with every task killed once (SIGKILL mostly, SIGTERM, SIGUSR1 and SIGUSR2), a
+the same directory: undisturbed elsewhere; with every task killed (SIGKILL mostly, SIGTERM, SIGUSR1 and SIGUSR2), a
 moment uniform over its undisturbed time; and then by two tasks per run at the same time, as an impatient user does.
 Prints the kills, and whether results are equal to the bit, whether any part was computed twice, and files left over.
 """
@@ -36,10 +36,8 @@ NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 # what a finished run consists of
 LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors"}
-_TINY = [
-    "train=quick", "train.max_epochs=15", "train.patience_steps=1000000", "train.stack=all",
-    "train.checkpoint_every_s=0.05", "mdl=quick", "logger.mode=disabled",
-]  # fmt: skip
+_TINY = ("train=quick", "train.max_epochs=15", "train.patience_steps=1000000", "mdl=quick")
+_ALL = ("train.stack=all", "train.checkpoint_every_s=0.05", "logger.mode=disabled")
 _VOID = "begun anew"
 _LATEST = 0.9  # moment of death, in undisturbed times
 
@@ -50,11 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "python -m scripts.studies.kill_sweep", description=__doc__, formatter_class=formatter
     )
     parser.add_argument("--runs", type=int, default=64, help="default: %(default)s")
+    parser.add_argument("--kills", type=int, default=1, help="of each run (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of signals and moments (default: %(default)s)")
     parser.add_argument("--at-once", type=int, default=2, help="tasks at the same time (default: %(default)s)")
+    parser.add_argument("overrides", nargs="*", help="of python -m mdl, for one run in place of the sweep")
     options = parser.parse_args(arguments)
     os.environ["OMP_NUM_THREADS"] = "1"  # sums of several threads are in no fixed order
-    tasks = list(itertools.islice(sweep(), options.runs))
+    tasks = [options.overrides] if options.overrides else list(itertools.islice(sweep(), options.runs))
     chance = random.Random(options.seed)
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -64,10 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         undisturbed, killed = Place(Path(scratch, "undisturbed")), Place(Path(scratch, "killed"))
         times = list(pool.map(undisturbed.finish, tasks))
         print(f"undisturbed: {len(tasks)} runs, {min(times):.1f} to {max(times):.1f} s each", flush=True)
-        deaths = [(chance.choice(SIGNALS), chance.uniform(0, _LATEST * seconds)) for seconds in times]
+        latest = _LATEST * min(1, 2 / options.kills)
+        deaths = [
+            [(chance.choice(SIGNALS), chance.uniform(0, latest * seconds)) for _ in range(options.kills)]
+            for seconds in times
+        ]
         kills = 0
-        for kills, line in enumerate(pool.map(killed.kill, tasks, *zip(*deaths, strict=True)), 1):
-            print(f"kill {kills:3}: {line}", flush=True)
+        for kills, lines in enumerate(pool.map(killed.kill, tasks, deaths), 1):
+            print(*(f"kill {kills:3}: {line}" for line in lines), sep="\n", flush=True)
         list(twice.map(killed.finish, [task for task in tasks for _ in range(2)]))
         return verdict(kills, undisturbed, killed)
 
@@ -81,7 +85,7 @@ def sweep() -> Iterator[list[str]]:
     """Overrides of one run after the other."""
     for seed in itertools.count():
         for eraser, model in itertools.product(("control", "leace"), ("linear", "mlp")):
-            yield [f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]"]
+            yield [f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]", *_TINY]
 
 
 class Place:
@@ -100,22 +104,32 @@ class Place:
             raise RuntimeError(f"{' '.join(task)} ended with {code}: {(self.diary.parent / 'tasks.log').read_text()}")
         return time.monotonic() - started
 
-    def kill(self, task: Sequence[str], number: signal.Signals, moment: float) -> str:
-        """Start a task and send it the signal after so many seconds; one that was faster is begun anew."""
-        while True:
-            pid = self._start(task)
-            code = _wait(pid, moment)
-            if code is None:
-                os.kill(pid, number)
-                code = _wait(pid)
-            own = [entry for entry in self.entries() if entry.pid == pid]
-            if code != 0:
+    def kill(self, task: Sequence[str], deaths: Sequence[tuple[signal.Signals, float]]) -> list[str]:
+        """Start a task and send it a signal after so many seconds, again and again; what was faster is begun anew."""
+        told: list[str] = []
+        for number, moment in deaths:
+            code, own = self._kill_once(task, number, moment)
+            while code == 0 and not told:
+                shutil.rmtree(self.runs / own[-1].run)
+                self.note(own[-1].run, _VOID)
+                moment /= 2
+                code, own = self._kill_once(task, number, moment)
+            if code == 0:  # the kill before has left it too little to do
                 break
-            shutil.rmtree(self.runs / own[-1].run)
-            self.note(own[-1].run, _VOID)
-            moment /= 2
-        done = own[-1].what if own else "nothing"
-        return f"{number.name:7} after {moment:5.2f} s, exit code {code:4}, last done {done}: {' '.join(task)}"
+            done = own[-1].what if own else "nothing"
+            told.append(f"{number.name:7} after {moment:5.2f} s, code {code:4}, last done {done}: {' '.join(task)}")
+        return told
+
+    def _kill_once(
+        self, task: Sequence[str], number: signal.Signals, moment: float
+    ) -> tuple[int | None, list["Entry"]]:
+        """Its exit code, and what it has done."""
+        pid = self._start(task)
+        code = _wait(pid, moment)
+        if code is None:
+            os.kill(pid, number)
+            code = _wait(pid)
+        return code, [entry for entry in self.entries() if entry.pid == pid]
 
     def note(self, run: str, what: str) -> None:
         """Write into the diary that this process did something."""
@@ -178,7 +192,7 @@ class Place:
         log = os.open(self.diary.parent / "tasks.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o666)
         for stream in (1, 2):
             os.dup2(log, stream)
-        sys.argv = ["mdl", *task, *_TINY, f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
+        sys.argv = ["mdl", *task, *_ALL, f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
         try:
             cli.main(replace(VERB, summarise=lambda *_: None))  # tables and figures are the driver's
         except SystemExit as end:
@@ -202,7 +216,7 @@ def verdict(kills: int, undisturbed: Place, killed: Place) -> int:
     times = Counter((entry.run, entry.what) for entry in killed.entries())
     twice = [f"{run} {what}" for (run, what), number in times.items() if number > 1]
     orphans = killed.orphans()
-    print(f"{kills} of {len(expected)} tasks killed once")
+    print(f"{kills} of {len(expected)} tasks killed")
     print(f"{len(equal)} of {len(expected)} results equal to the undisturbed sweep's to the bit")
     print(f"{len(times)} parts computed, {len(twice)} of them twice", *twice, sep="\n  ")
     print(f"{len(orphans)} files left over", *orphans, sep="\n  ")

@@ -3,9 +3,7 @@
 python -m scripts.studies.lr_transfer --out docs/lr_transfer.png
 """
 
-import argparse
 import itertools
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,45 +15,40 @@ from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table
 
-from erasure.progress import Display, console
+from erasure.progress import console
 from harness.style import STYLE
 from models.mup import Parametrization
-from scripts.benchmarks.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, standardised_digits
+from scripts.benchmarks.data import standardised_digits
+from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, over_widths, parser
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is trained for one model: widths over an eightfold range, and how long."""
+    """What is trained for one model: widths over an eightfold range, how long, and powers of 2 as learning rates."""
 
     widths: Sequence[int]
     steps: int
     seeds: Sequence[int]
-    learning_rates: Sequence[float]  # consecutive powers of 2 times one another, so that an optimum lies within
-
-
-def _powers(low: int, high: int) -> list[float]:
-    return [2.0**k for k in range(low, high + 1)]
+    learning_rates: Sequence[float]
 
 
 STUDIES: Mapping[str, Study] = {
-    "mlp": Study([128, 256, 512, 1024], 40, [0, 1, 2, 3], _powers(-12, -3)),
-    "convnextv2": Study([10, 20, 40, 80], 30, [0], _powers(-12, -6)),
+    "mlp": Study([128, 256, 512, 1024], 40, [0, 1, 2, 3], [2.0**k for k in range(-12, -2)]),
+    "convnextv2": Study([10, 20, 40, 80], 30, [0], [2.0**k for k in range(-12, -5)]),
 }
-DEFAULT = ["mlp", "convnextv2:depth=1"]
 
-Losses = dict[int, dict[float, float]]  # by width and learning rate, in bits
+Losses = Mapping[int, Mapping[float, float]]  # by width and learning rate, in bits
+Results = Mapping[tuple[str, Parametrization], Losses]
 
 
 def final_loss_bits(
     architecture: Architecture, width: int, parametrization: Parametrization, lr: float, study: Study
 ) -> float:
     """Loss on the training digits after the study's steps, averaged over its seeds; infinite where it diverged."""
-    data = standardised_digits()
-    model = architecture.at(width, parametrization, (1, 8, 8))
-    stacks = [study.seeds] if model.stackable else [[seed] for seed in study.seeds]
+    model = architecture.at(width, parametrization)
     losses: list[float] = []
-    for seeds in stacks:
-        training = Steps(model, seeds, data, lr, warmup_steps=study.steps // 5)
+    for seeds in [study.seeds] if model.stackable else [[seed] for seed in study.seeds]:
+        training = Steps(model, seeds, standardised_digits(), lr, warmup_steps=study.steps // 5)
         for _ in range(study.steps):
             training.step()
         losses += training.loss_bits()
@@ -81,84 +74,59 @@ def movement(losses: Losses) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.studies.lr_transfer", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--model", nargs="+", default=DEFAULT, help="such as mlp:depth=4 (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("lr_transfer.png"), help="figure (default: %(default)s)")
-    options = parser.parse_args(arguments)
+    own = parser("lr_transfer", __doc__, ["mlp", "convnextv2:depth=1"])
+    options = own.parse_args(arguments)
     architectures = [Architecture.parse(text) for text in options.model]
     for architecture in architectures:
         if architecture.name not in STUDIES:
-            parser.error(f"--model={architecture.name}: there is a study of {' and '.join(STUDIES)}")
-    jobs: list[tuple[Architecture, Parametrization, int, float]] = [
-        (architecture, parametrization, width, lr)
-        for architecture in architectures
-        for parametrization, width in itertools.product(PARAMETRIZATIONS, STUDIES[architecture.name].widths)
-        for lr in STUDIES[architecture.name].learning_rates
-    ]
-    costs = np.cumsum([_cost(architecture.name, width) for architecture, _, width, _ in jobs])
-    results: dict[tuple[str, Parametrization], Losses] = {}
-    with Display("learning-rate transfer") as display:
-        for (architecture, parametrization, width, lr), done in zip(jobs, costs / costs[-1], strict=True):
-            losses = results.setdefault((str(architecture), parametrization), {}).setdefault(width, {})
-            losses[lr] = final_loss_bits(architecture, width, parametrization, lr, STUDIES[architecture.name])
-            display.update(float(done), f"{architecture}, {parametrization}, width {width}, learning rate {lr:.1e}")
-    names = [str(architecture) for architecture in architectures]
+            own.error(f"--model={architecture.name}: there is a study of {' and '.join(STUDIES)}")
+
+    def losses(architecture: Architecture, width: int, parametrization: Parametrization) -> Mapping[float, float]:
+        study = STUDIES[architecture.name]
+        return {lr: final_loss_bits(architecture, width, parametrization, lr, study) for lr in study.learning_rates}
+
+    results = over_widths("learning-rate transfer", architectures, lambda name: STUDIES[name].widths, losses)
     print_table(results)
-    draw(names, results, options.out)
+    draw([str(architecture) for architecture in architectures], results, options.out)
     print(f"figure: {options.out}")
     return 0
 
 
-def _cost(name: str, width: int) -> float:
-    """Seconds for one learning rate, roughly, for the time left."""
-    return 0.3 + width / 1000 if name == "mlp" else 1.5 + width / 12
-
-
-def print_table(results: Mapping[tuple[str, Parametrization], Losses]) -> None:
+def print_table(results: Results) -> None:
     """The optimum at every width and how far it moves."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("model", "parametrisation", "best learning rate at each width", "moves by"):
-        table.add_column(heading)
+    headings = ("model", "parametrisation", "best learning rate at each width", "moves by")
+    table = Table(*headings, box=box.SIMPLE_HEAD)
     for (name, parametrization), losses in results.items():
         optima = "  ".join(f"{width}: {optimum(by_rate):.1e}" for width, by_rate in losses.items())
         table.add_row(name, TITLES[parametrization], optima, f"× {movement(losses):.2f}")
     console().print(table)
 
 
-def draw(names: Sequence[str], results: Mapping[tuple[str, Parametrization], Losses], path: Path) -> None:
+def draw(names: Sequence[str], results: Results, path: Path) -> None:
     """A row per model, a column per parametrisation; a curve per width, darker when wider, its optimum marked."""
-
-    def lowest(name: str) -> float:
-        """Bottom of a row's shared axis: the least loss of the model, with room for its mark."""
-        return 0.8 * min(min(by_rate.values()) for p in PARAMETRIZATIONS for by_rate in results[name, p].values())
-
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.4, 3.5 * len(names)), layout="constrained")
         axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
         for (row, name), (column, parametrization) in itertools.product(enumerate(names), enumerate(PARAMETRIZATIONS)):
             ax, losses = axes[row][column], results[name, parametrization]
             for shade, (width, by_rate) in zip(np.linspace(0.25, 1.0, len(losses)), losses.items(), strict=True):
-                colour = mpl.colormaps["viridis_r"](shade)
-                rates = sorted(by_rate)
-                ax.plot(
-                    rates, [by_rate[rate] for rate in rates], color=colour, marker="o", markersize=3, label=f"{width}"
-                )
-                ax.plot([optimum(by_rate)], [min(by_rate.values())], marker="v", markersize=9, color=colour)
+                colour, rates = mpl.colormaps["viridis_r"](shade), sorted(by_rate)
+                bits = [by_rate[rate] for rate in rates]
+                ax.plot(rates, bits, color=colour, marker="o", markersize=3, label=f"{width}")
+                ax.plot([optimum(by_rate)], [min(bits)], marker="v", markersize=9, color=colour)
             ax.axhline(math.log2(10), color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-            ax.set(xscale="log", title=f"{TITLES[parametrization]}: optimum moves × {movement(losses):.1f}")
-            ax.set_yscale("log")
-            ax.set_ylim(lowest(name), 2 * math.log2(10))
+            title = f"{TITLES[parametrization]}: optimum moves × {movement(losses):.1f}"
+            ax.set(xscale="log", yscale="log", title=title)
+            lowest = min(min(each.values()) for p in PARAMETRIZATIONS for each in results[name, p].values())
+            ax.set_ylim(0.8 * lowest, 2 * math.log2(10))
             if row == len(names) - 1:
                 ax.set_xlabel("learning rate at base width")
             if not column:
                 ax.set_ylabel(f"{name}\nloss (bits per label)")
-            if column:  # the same widths, beside the panels, where no curve is
+            else:  # the same widths, beside the panels, where no curve is
                 ax.legend(title="width", fontsize=9, loc="center left", bbox_to_anchor=(1.02, 0.5))
         figure.savefig(path)
 
 
 if __name__ == "__main__":
-    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     raise SystemExit(main())

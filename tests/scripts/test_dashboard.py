@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.benchmarks.report import write_run
 from scripts.dashboard import main
+from tests.runs import write_run
 
 SETTING = "train=paper, mdl=paper"
 

@@ -11,13 +11,12 @@ from PIL import Image
 from erasure.store.storage import read_json, write_json
 from sample_info.__main__ import VERB
 from sample_info.report.table import HEADINGS
-from scripts.benchmarks.report import write_run
-from scripts.benchmarks.report_information import write_information_run
 from scripts.report import information_figures
 from scripts.report.__main__ import main
 from scripts.report.information import read_information
 from scripts.report.information_sheets import sheets
 from scripts.report.read import read_runs
+from tests.runs import write_information_run, write_run
 
 OTHERS = {"groups": {}, "summaries": None}
 

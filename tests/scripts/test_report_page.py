@@ -1,12 +1,11 @@
 """The report's page in a real browser."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from scripts.benchmarks.report import write_run, write_runs
-from scripts.benchmarks.report_information import write_information_runs
 from scripts.report.__main__ import eraser_colours
 from scripts.report.groups import arrange
 from scripts.report.information import read_information
@@ -14,6 +13,7 @@ from scripts.report.information_figures import bring_figures
 from scripts.report.information_sheets import sheets
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
+from tests.runs import ERASERS, write_information_run, write_run
 from tests.scripts.chromium import (
     CHROMIUM,
     DRIVER,
@@ -32,9 +32,10 @@ pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=REASON)
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """120 runs, two rows of them incomplete, repeated in the page to 2,000 lines; 120 of sample_info."""
     root = tmp_path_factory.mktemp("report")
-    write_runs(root / "runs", 60)
-    write_runs(root / "runs", 60, verbs=["train"])
-    write_information_runs(root / "runs", 120)
+    for verb, width, depth, eraser in itertools.product(("mdl", "train"), (32, 64, 128), (1, 2, 4, 8), ERASERS):
+        write_run(root / "runs", verb, eraser=eraser, options={"width": width, "depth": depth}, lr=5e-3)
+    for subset_seed, width, eraser in itertools.product(range(8), (256, 512, 1024), ERASERS):
+        write_information_run(root / "runs", eraser, width=width, subset_seed=subset_seed)
     half = write_run(root / "runs", eraser="random", seeds=(0, 1), lr=5e-3)
     (half.directory / "result.json").unlink()
     reading = read_runs([root / "runs"])

@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from erasure import ClassMoments, QleaceEraser
-from scripts.benchmarks import erasers, peers
+from scripts.benchmarks import erasers
 from scripts.benchmarks.data import side_of, synthetic_images
-from scripts.studies import gradient_weights
 
 SMALL = ["--dim", "48", "--samples", "400", "--classes", "4", "--images", "/nowhere"]
 
 
 def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "installed", lambda _: False)
+    monkeypatch.setattr(erasers, "installed", lambda _: False)
     assert erasers.main([*SMALL, "--json", str(tmp_path / "rows.json")]) == 0
     printed = capsys.readouterr().out
     saved = json.loads((tmp_path / "rows.json").read_text())
@@ -27,10 +26,10 @@ def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monk
         assert work in printed
     assert "synthetic" in saved["title"]
     ours = [row for row in saved["rows"] if row["who"].startswith("ours")]
-    assert all(row["seconds"] > 0 for row in ours)
-    missing = [row for row in saved["rows"] if row["note"] == peers.MISSING]
-    assert all(row["seconds"] is None for row in missing)
-    assert {row["who"] for row in missing} == {"concept-erasure", "POT"}
+    assert all(row["cost"]["seconds"] > 0 for row in ours)
+    missing = [row for row in saved["rows"] if row["note"] == erasers.MISSING]
+    assert all(row["cost"] is None for row in missing)
+    assert {row["who"] for row in missing} == {"concept-erasure", "POT, barycenter only"}
 
 
 def test_gap_and_edit_from_moments_are_those_of_the_data() -> None:
@@ -38,14 +37,14 @@ def test_gap_and_edit_from_moments_are_those_of_the_data() -> None:
     x = images.flatten(1).double() / 255
     moments = ClassMoments.fit(x, z)
     eraser = QleaceEraser.from_moments(moments)
-    assert erasers._covariance_gap(moments, eraser.maps) < 1e-12
+    assert erasers.covariance_gap(moments, eraser.maps) < 1e-12
     identity = torch.eye(48, dtype=torch.float64).expand(4, -1, -1)
-    assert erasers._covariance_gap(moments, identity) > 0.01
-    assert erasers._edit(moments, identity) == 0
+    assert erasers.covariance_gap(moments, identity) > 0.01
+    assert erasers.edit_size(moments, identity) == 0
     centred = torch.stack([x[i] - moments.means[z[i]] for i in range(len(x))])
     mapped = torch.stack([centred[i] @ eraser.maps[z[i]] for i in range(len(x))])
     edit = (mapped - centred).square().sum(1).mean() / moments.total.trace()
-    assert erasers._edit(moments, eraser.maps) == pytest.approx(float(edit), rel=1e-9)
+    assert erasers.edit_size(moments, eraser.maps) == pytest.approx(float(edit), rel=1e-9)
 
 
 PEAK = """
@@ -73,15 +72,3 @@ def test_dimensions_that_are_no_images_are_refused(dim: int, capsys) -> None:
         erasers.main(["--dim", str(dim)])
     assert refused.value.code == 2
     assert "even side" in capsys.readouterr().err
-
-
-def test_gradient_weights_prints_falls_and_refuses_two_numbers(capsys) -> None:
-    small = ["--dim", "48", "--samples", "300", "--images", "/nowhere"]
-    assert gradient_weights.main([*small, "--iterations", "5", "--weights", "1,1,0"]) == 0
-    printed = capsys.readouterr().out
-    assert "gradient 1, 1, 0" in printed
-    assert "QLEACE" in printed
-    with pytest.raises(SystemExit) as refused:
-        gradient_weights.main(["--weights", "1,2"])
-    assert refused.value.code == 2
-    assert "three numbers with commas" in capsys.readouterr().err

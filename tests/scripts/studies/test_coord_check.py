@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.benchmarks.scaling import Architecture
 from scripts.studies import coord_check
 from scripts.studies.coord_check import coordinates, slope, slopes
+from scripts.studies.scaling import Architecture
 
 CASES = {
     "mlp": [256, 512, 1024, 2048],

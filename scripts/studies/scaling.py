@@ -1,0 +1,115 @@
+"""What the two proofs of μP share: models by name and width, training steps with the run's optimiser, the sweep."""
+
+import argparse
+import itertools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from conf.groups import keys
+from conf.schema import Target
+from erasure.progress import Display
+from models.classifier import Classifier
+from models.mup import Parametrization
+from train.ensemble import Ensemble, Weights
+from train.optimizer import ScheduleFree
+from train.randomness import generator
+
+T = TypeVar("T")
+PARAMETRIZATIONS: tuple[Parametrization, ...] = ("mup", "standard")
+TITLES = {"mup": "μP", "standard": "standard parametrisation"}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model of `conf/model`, with options that differ from its YAML."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, text: str) -> "Architecture":
+        """`convnextv2:depth=1`, `mlp:activation=gelu,depth=3`."""
+        name, _, options = text.partition(":")
+        pairs = (option.split("=", 1) for option in options.split(",") if option)
+        return cls(name, {key: int(value) if value.isdigit() else value for key, value in pairs})
+
+    def __str__(self) -> str:
+        return ", ".join([self.name, *(f"{key} {value}" for key, value in self.options.items())])
+
+    def at(self, width: int, parametrization: Parametrization) -> Classifier:
+        section = {**keys("model", self.name), **self.options, "width": width, "parametrization": parametrization}
+        return Target(section).build(Classifier, (1, 8, 8), 10)
+
+
+def parser(name: str, doc: str | None, models: Sequence[str]) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(f"python -m scripts.studies.{name}", description=(doc or "").split("\n")[0])
+    made.add_argument("--model", nargs="+", default=models, help="such as mlp:depth=4 (default: %(default)s)")
+    made.add_argument("--out", type=Path, default=Path(f"{name}.png"), help="figure (default: %(default)s)")
+    return made
+
+
+def over_widths(
+    title: str,
+    architectures: Sequence[Architecture],
+    widths: Callable[[str], Sequence[int]],
+    measure: Callable[[Architecture, int, Parametrization], T],
+) -> dict[tuple[str, Parametrization], dict[int, T]]:
+    """What `measure` says of every architecture under both parametrisations, by width."""
+    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
+    pairs = itertools.product(architectures, PARAMETRIZATIONS)
+    jobs: list[tuple[Architecture, Parametrization, int]] = [
+        (a, p, width) for a, p in pairs for width in widths(a.name)
+    ]
+    results: dict[tuple[str, Parametrization], dict[int, T]] = {}
+    with Display(title) as display:
+        for done, (architecture, parametrization, width) in enumerate(jobs):
+            display.update(done / len(jobs), f"{architecture}, {parametrization}, width {width}")
+            found = measure(architecture, width, parametrization)
+            results.setdefault((str(architecture), parametrization), {})[width] = found
+    return results
+
+
+class Steps:
+    """Training steps of one or more seeds of a model, on batches drawn by each seed's own generator.
+
+    Args:
+        model: the architecture.
+        seeds: one for a model that is not stackable.
+        data: images [n, C, H, W] and labels [n].
+        lr: learning rate at base width and depth.
+        warmup_steps: over which the learning rate rises from zero.
+    """
+
+    def __init__(
+        self, model: Classifier, seeds: Sequence[int], data: tuple[Tensor, Tensor], lr: float, warmup_steps: int = 0
+    ) -> None:
+        self.ensemble, self.data = Ensemble(model), data
+        initial = self.ensemble.initial_weights([generator(seed, "init") for seed in seeds], data[0].device)
+        self.optimizer = ScheduleFree(initial, model.learning_rates(), lr=lr, warmup_steps=warmup_steps)
+        self._batches = [generator(seed, "batches") for seed in seeds]
+
+    @property
+    def weights(self) -> Weights:
+        """Of all seeds, [S, ...] each."""
+        return self.optimizer.weights
+
+    def step(self) -> None:
+        """One step of every seed, each on a batch of 64 of its own."""
+        x, z = self.data
+        index = torch.stack([torch.randint(len(z), (64,), generator=source) for source in self._batches])
+        _, gradients = self.ensemble.gradients(self.weights, x[index], z[index])
+        self.optimizer.step(gradients)
+
+    def loss_bits(self) -> list[float]:
+        """Of the averaged weights, on all of the data, per seed."""
+        x, z = self.data
+        bits, _ = self.ensemble.score(
+            self.optimizer.averaged(), lambda index: (x[index], z[index]), torch.arange(len(z)), 2048
+        )
+        return cast(list[float], bits.tolist())
