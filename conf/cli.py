@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from conf.errors import explain
-from conf.groups import CONF
+from conf.groups import CONF, look_in
 from conf.help import help_text
 from conf.schema import Config, ConfigError, Section, validate
 from conf.sweep import Sweep
@@ -61,6 +61,8 @@ def main(verb: Verb) -> None:
     Exit codes: 0 finished, 1 a run failed, 2 a configuration that cannot be run, 130 interrupted.
     """
     Sweep.forget()
+    sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours
+    look_in(sys.argv[1:])
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("hydra").setLevel(logging.WARNING)
     # Hydra's parser wants its flags before the overrides; people type -m anywhere.

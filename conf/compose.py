@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
 from conf.cli import plain
-from conf.groups import CONF
+from conf.groups import CONF, search_path
 from conf.schema import Config, Section, validate
 
 
@@ -26,7 +26,7 @@ def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section
         HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
     """
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return validate(plain(compose(verb, list(overrides))), sections)
+        return validate(plain(compose(verb, [*search_path(), *overrides])), sections)
 
 
 class Composer:
@@ -36,8 +36,9 @@ class Composer:
     initialised; what a call returns holds until the next.
     """
 
-    def __init__(self, verb: str, loader: ConfigLoader) -> None:
+    def __init__(self, verb: str, loader: ConfigLoader, found_by: Sequence[str] = ()) -> None:
         self._verb = verb
+        self._found_by = found_by
         self._parser = OverridesParser.create(config_loader=loader)
         self._groups = set(loader.list_groups(""))
         self._composed: dict[tuple[str, ...], DictConfig] = {}
@@ -50,7 +51,7 @@ class Composer:
         # set in place: each of these is only ever used for jobs that set the same keys
         key = (*composed, *(value.key_or_group for value in values))
         if key not in self._composed:
-            self._composed[key] = compose(self._verb, composed)
+            self._composed[key] = compose(self._verb, [*self._found_by, *composed])
         config = self._composed[key]
         if any(isinstance(override.value(), dict) for override in values):  # these are merged
             config = copy.deepcopy(config)

@@ -7,11 +7,40 @@ from typing import Any
 from omegaconf import OmegaConf
 
 CONF = Path(__file__).parent
+_folders = [CONF]
+
+
+def look_in(words: Sequence[str]) -> list[str]:
+    """Offer what is in the folder of a command line's --config-dir, too; the words without it."""
+    words, own = list(words), []
+    for flag in [word for word in words if word.partition("=")[0] in ("--config-dir", "-cd")]:
+        at = words.index(flag)
+        own += [flag.partition("=")[2]] if "=" in flag else words[at + 1 : at + 2]
+        del words[at : at + (1 if "=" in flag else 2)]
+    _folders[1:] = [Path(folder).absolute() for folder in own]
+    return words
+
+
+def own_folders() -> list[Path]:
+    """The user's folders of YAML files."""
+    return _folders[1:]
+
+
+def search_path() -> list[str]:
+    """The override with which Hydra finds the user's choices where it was not given --config-dir."""
+    places = ",".join(f"'file://{folder}'" for folder in own_folders())
+    return [f"hydra.searchpath=[{places}]"] if places else []
 
 
 def choices(group: str) -> list[str]:
     """Names that `group=` accepts."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    return sorted({path.stem for folder in _folders for path in (folder / group).glob("*.yaml")})
+
+
+def file_of(group: str, choice: str) -> Path:
+    """A choice's file; this project's where the user has one of the same name."""
+    found = (path for folder in _folders if (path := folder / group / f"{choice}.yaml").exists())
+    return next(found, CONF / group / f"{choice}.yaml")
 
 
 def groups() -> list[str]:
@@ -21,7 +50,7 @@ def groups() -> list[str]:
 
 def keys(group: str, choice: str) -> dict[str, Any]:
     """A choice's keys and default values, those of the choices it builds on included."""
-    content = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{choice}.yaml"))
+    content = OmegaConf.to_container(OmegaConf.load(file_of(group, choice)))
     assert isinstance(content, dict)
     merged: dict[str, Any] = {}
     for entry in content.pop("defaults", []):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from conf.groups import CONF, choices, chosen
+from conf.groups import CONF, choices, chosen, file_of
 
 _UNSAID = {"defaults", "hydra", "name", "_target_"}  # keys that are not for the command line
 
@@ -43,16 +43,16 @@ def help_text(verb: str, purpose: str, overrides: Sequence[str] = ()) -> str:
 
 def _title(group: str, choice: str) -> str:
     """A YAML file's opening comment."""
-    lines = (CONF / group / f"{choice}.yaml").read_text().splitlines()
+    lines = file_of(group, choice).read_text().splitlines()
     comments = [line[2:] for line in lines if line.startswith("# ") and not line.startswith("# @")]
     return comments[0] if comments else ""
 
 
 def _options(group: str, choice: str) -> list[str]:
     """A choice's lines, with those of the choice it builds on."""
-    path = CONF / group / f"{choice}.yaml"
+    path = file_of(group, choice)
     defaults = [line[4:] for line in path.read_text().splitlines() if line.startswith("  - ") and "_self_" not in line]
-    parents = [CONF / group / f"{entry}.yaml" for entry in defaults if "@" not in entry]
+    parents = [file_of(group, entry) for entry in defaults if "@" not in entry]
     placed = [entry.partition("@")[2].partition(": ") for entry in defaults if "@" in entry]
     whole = [
         f"{place}.*: keys of {group}={choice}; another: {group}@{group}.{place}=CHOICE" for place, _, choice in placed

@@ -121,9 +121,8 @@ class Target:
         try:
             found = getattr(importlib.import_module(module), attribute)
         except Exception as error:  # a module of the user's may raise anything
-            raise ConfigError(
-                f"_target_={self.path}: cannot be imported ({' '.join(str(error).split())}){_hidden(module)}"
-            ) from error
+            reason = " ".join(str(error).split()) + _hidden(error)
+            raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
         if not (isinstance(found, type) and issubclass(found, kind)):
             raise ConfigError(refused)
         return found
@@ -147,13 +146,11 @@ class Target:
         return self.resolve(kind)(*args, **self.options)
 
 
-def _hidden(module: str) -> str:
-    """Where a user's package may have been meant, and this project's of that name stands in front of it."""
-    package = module.partition(".")[0]
+def _hidden(error: Exception) -> str:
+    """Where what was not found may be in a user's package that one of this project's, of the same name, hides."""
+    package = str(error.name).partition(".")[0] if isinstance(error, ImportError) and error.name else ""
     own = Path(__file__).parents[1] / package
-    return (
-        f"; {package} is {own}, whatever PYTHONPATH has of that name: call yours something else" if own.is_dir() else ""
-    )
+    return f"; {package} is {own}: a package of yours needs another name" if package and own.is_dir() else ""
 
 
 @functools.cache

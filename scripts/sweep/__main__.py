@@ -19,6 +19,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.errors import explain
+from conf.groups import look_in, own_folders
 from conf.verbs import verb_named, verbs
 from harness.device import pick_device
 from scripts.sweep.relaunch import command, launch
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     words, overrides = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = _options(words)
-    verb, overrides = _of_command(overrides)
+    verb, overrides = _of_command(look_in(overrides))
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         if overrides:
@@ -81,7 +82,7 @@ def _retry(left: Sequence[Found], runs_dir: Path, verb: str, overrides: Sequence
         print("nothing is left to do")
         return 0
     if any(override.startswith("hydra/launcher=") for override in overrides):
-        commands = [["python", "-m", verb, "-m", *overrides]]
+        commands = [["python", "-m", verb, "-m", *(f"--config-dir={folder}" for folder in own_folders()), *overrides]]
         print(f"{len(left)} jobs are left; the sweep's own command submits these and no others:")
     else:
         commands = []

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from conf.cli import Verb
 from conf.compose import composed
 from conf.errors import explain
-from conf.groups import CONF, choices
+from conf.groups import CONF, choices, own_folders, search_path
 from conf.schema import TARGETS, ConfigError, validate
 from conf.verbs import verb_named
 from scripts.sweep.status import Found
@@ -38,7 +38,8 @@ def command(run: Found, runs_dir: Path) -> list[str]:
     overrides = [override for override in overrides if not override.startswith("runs_dir=")]
     if any(override.startswith("+experiment=") for override in overrides):
         overrides.append("hydra.sweeper.params=null")  # this one of its runs
-    return ["python", "-m", verb, *overrides, *([] if str(runs_dir) == "runs" else [f"runs_dir={runs_dir}"])]
+    folders = [f"--config-dir={folder}" for folder in own_folders()]
+    return ["python", "-m", verb, *folders, *overrides, *([] if str(runs_dir) == "runs" else [f"runs_dir={runs_dir}"])]
 
 
 def launch(commands: Sequence[Sequence[str]]) -> int:
@@ -76,7 +77,7 @@ def _choice(part: str, section: Mapping[str, Any]) -> str:
 
 def _defaults(verb: Verb, overrides: Sequence[str]) -> dict[str, Any]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        defaults = OmegaConf.to_container(compose(verb.name, list(overrides)), resolve=True)
+        defaults = OmegaConf.to_container(compose(verb.name, [*search_path(), *overrides]), resolve=True)
     assert isinstance(defaults, dict)
     return {str(key): value for key, value in defaults.items()}
 

@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from conf.cli import Verb, checked_job
 from conf.compose import Composer
-from conf.groups import CONF
+from conf.groups import CONF, search_path
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,11 @@ def _directories(verb: Verb, overrides: Sequence[str]) -> Iterator[tuple[list[st
         loader = GlobalHydra.instance().config_loader()
         parser = OverridesParser.create(config_loader=loader)
         plain = [override for override in overrides if not parser.parse_override(override).is_sweep_override()]
-        parameters = compose(verb.name, plain, return_hydra_config=True).hydra.sweeper.get("params") or {}
+        parameters = (
+            compose(verb.name, [*search_path(), *plain], return_hydra_config=True).hydra.sweeper.get("params") or {}
+        )
         everything = parser.parse_overrides([*(f"{key}={value}" for key, value in parameters.items()), *overrides])
         (jobs,) = BasicSweeper.split_arguments(everything, None)
-        composed = Composer(verb.name, loader)
+        composed = Composer(verb.name, loader, search_path())
         for job in jobs:
             yield job, checked_job(verb, composed(job))
