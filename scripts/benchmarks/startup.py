@@ -24,18 +24,21 @@ def processor_seconds(*arguments: str) -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sweep = [*SWEEP, f"runs_dir={folder}/runs", f"cache_dir={folder}/cache"]
-        subprocess.run([sys.executable, *sweep], capture_output=True, check=True)
+        scores = ["-m", "sample_info", "logger.mode=disabled", *sweep[-2:]]
+        for finished in (sweep, scores):
+            subprocess.run([sys.executable, *finished], capture_output=True, check=True)
         commands = {
             "import torch": ["-c", "import torch"],
             "python -m mdl --help": ["-m", "mdl", "--help"],
             "python -m mdl model.widht=64": ["-m", "mdl", "model.widht=64"],
             "a finished sweep of two": sweep,
+            "a finished python -m sample_info": scores,
         }
         rounds = [{name: processor_seconds(*command) for name, command in commands.items()} for _ in range(3)]
     for name in commands:
         seconds = median(times[name] for times in rounds)
         ratio = median(times[name] / times["import torch"] for times in rounds)
-        print(f"{name:<30} {seconds:5.2f} s  {ratio:4.2f}")
+        print(f"{name:<33} {seconds:5.2f} s  {ratio:4.2f}")
 
 
 if __name__ == "__main__":
