@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from statistics import median
 
 QUICK = ["model.depth=1", "model.width=8", "train.max_epochs=2", "mdl.num_chunks=2", "logger.mode=disabled"]
-SWEEP = ["-m", "mdl", "-m", "eraser=control,leace", *QUICK]
 
 
 def processor_seconds(*arguments: str) -> float:
@@ -21,10 +21,12 @@ def processor_seconds(*arguments: str) -> float:
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
-def main() -> None:
+def multiples(rounds: int = 3) -> Mapping[str, tuple[float, float]]:
+    """Of every command its seconds and how many times as long as `import torch` it takes, medians."""
     with tempfile.TemporaryDirectory() as folder:
-        sweep = [*SWEEP, f"runs_dir={folder}/runs", f"cache_dir={folder}/cache"]
-        scores = ["-m", "sample_info", "logger.mode=disabled", *sweep[-2:]]
+        where = [f"runs_dir={folder}/runs", f"cache_dir={folder}/cache"]
+        sweep = ["-m", "mdl", "-m", "eraser=control,leace", *QUICK, *where]
+        scores = ["-m", "sample_info", "logger.mode=disabled", *where]
         for finished in (sweep, scores):
             subprocess.run([sys.executable, *finished], capture_output=True, check=True)
         commands = {
@@ -34,12 +36,13 @@ def main() -> None:
             "a finished sweep of two": sweep,
             "a finished python -m sample_info": scores,
         }
-        rounds = [{name: processor_seconds(*command) for name, command in commands.items()} for _ in range(3)]
-    for name in commands:
-        seconds = median(times[name] for times in rounds)
-        ratio = median(times[name] / times["import torch"] for times in rounds)
-        print(f"{name:<33} {seconds:5.2f} s  {ratio:4.2f}")
+        times = [{name: processor_seconds(*command) for name, command in commands.items()} for _ in range(rounds)]
+    return {
+        name: (median(each[name] for each in times), median(each[name] / each["import torch"] for each in times))
+        for name in commands
+    }
 
 
 if __name__ == "__main__":
-    main()
+    for name, (seconds, ratio) in multiples().items():
+        print(f"{name:<33} {seconds:5.2f} s  {ratio:4.2f}")

@@ -76,7 +76,7 @@ class Bench:
         overrides = [f"model={options.model}"] + ([f"model.width={options.width}"] if options.width else [])
         config = composed("mdl", overrides, VERB.sections)
         epochs = {"max_epochs": options.epochs, "patience_steps": _FOREVER, "min_epoch_steps": 1}
-        self.settings = TrainSettings(**{**config["train"], **epochs})
+        self.settings = dataclasses.replace(config.settings(TrainSettings), **epochs)
         self.model_section = config["model"]
         self.subsets = torch.stack([permutation(seed, len(self.train)) for seed in self.seeds]).to(self.device)
         precision = torch.bfloat16 if self.device.type == "cuda" else torch.float32

@@ -30,22 +30,15 @@ from sample_info.load import load
 from sample_info.references.comparison import auroc
 
 
-def label_suspicion(x: Tensor, z: Tensor, *, folds: int = 5, seed: int = 0) -> Tensor:
-    """How unlikely each label is to be right, [n] float64 in 0..1: 1 less cleanlab's label quality.
+def label_suspicion(x: Tensor, z: Tensor) -> Tensor:
+    """How unlikely each given label [n] is to be right, [n] float64 in 0..1: 1 less cleanlab's label quality.
 
-    Needs `uv sync --group bench`. Probabilities are those of logistic regressions on standardised inputs that have
-    not seen the example.
-
-    Args:
-        x: inputs, [n, ...].
-        z: given labels, [n], of classes 0..k-1 that all occur.
-        folds: of the cross-validation.
-        seed: of the folds.
+    Probabilities are those of logistic regressions on standardised inputs [n, ...] that have not seen the example.
     """
     from cleanlab.rank import get_label_quality_scores  # pyright: ignore[reportMissingImports]
 
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    splits = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    splits = StratifiedKFold(5, shuffle=True, random_state=0)
     inputs, labels = x.flatten(1).double().cpu().numpy(), z.cpu().numpy()
     probabilities = np.asarray(cross_val_predict(model, inputs, labels, cv=splits, method="predict_proba"))
     return 1 - torch.from_numpy(get_label_quality_scores(labels, probabilities)).double()
@@ -60,25 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = Table("dataset", "eraser", "model", "examples", "wrong", "F-SI", "SI", "cleanlab", box=box.SIMPLE_HEAD)
     for directory in parser.parse_args(arguments).runs:
         try:
-            cells = compare(directory)
+            table.add_row(*compare(directory))
         except ValueError as error:
             print(error, file=sys.stderr)
-            continue
-        if cells is None:
-            print(f"{directory}: no finished run of python -m {VERB.name} with label noise", file=sys.stderr)
-        else:
-            table.add_row(*cells)
     console(min_width=100).print(table)
     return 0 if table.row_count else 2
 
 
-def compare(directory: Path) -> list[str] | None:
-    """A line of the table; None for a directory that is nothing to compare."""
+def compare(directory: Path) -> list[str]:
+    """A line of the table.
+
+    Raises:
+        ValueError: nothing to compare, or a damaged result.
+    """
     path = directory / "result.json"
     result = read_result(path) if path.exists() else {}
     wrong = result.get("groups", {}).get("wrong label")
     if wrong is None:
-        return None
+        raise ValueError(f"{directory}: no finished run of python -m {VERB.name} with label noise")
     examples = load(job_of(result["config"]))
     suspicion = label_suspicion(examples.x, examples.given)
     found = auroc(suspicion, (examples.given != examples.labels).cpu())

@@ -34,6 +34,7 @@ from harness.run import Run, read_result
 from harness.state import State, state_of
 from mdl.__main__ import VERB, run
 from sample_info.report.run_scores import read_scores
+from scripts.report.read import Found as Read
 from scripts.report.read import read_run
 from scripts.sweep.relaunch import command
 from scripts.sweep.status import Found
@@ -109,7 +110,7 @@ def _write_part(place: Path) -> None:
 
 
 def _finished(place: Path) -> Run:
-    result = run(composed("mdl", [*_TINY, f"runs_dir={place}", f"cache_dir={place}/cache"], VERB.sections), None)
+    result = run(_config(f"runs_dir={place}", f"cache_dir={place}/cache"), None)
     shutil.rmtree(place / "cache")
     return Run(place, result["run_id"])
 
@@ -119,9 +120,9 @@ def _only(place: Path) -> Path:
     return directory
 
 
-def _reported(place: Path) -> Any:
+def _shown(place: Path) -> Read:
     try:
-        return read_run(_only(place)).result
+        return read_run(_only(place))
     except ValueError as error:
         raise ValueError(f"{_only(place)}: {error}") from error  # as the report shows it
 
@@ -152,15 +153,12 @@ def _unfinished(place: Path) -> None:
 
 
 def _interrupted(place: Path) -> None:
-    config = composed("mdl", [*_TINY, "train.lr=0.007"], VERB.sections)
+    config = dict(_config("train.lr=0.007"))
     Run(place, "mdl-digits-leace-linear-0123456789").start(yaml.safe_dump(config, sort_keys=False))
 
 
 def _described(place: Path) -> tuple[str, Any]:
-    try:
-        config = read_run(_only(place)).config
-    except ValueError as error:
-        raise ValueError(f"{_only(place)}: {error}") from error
+    config = _shown(place).config
     return fingerprint(config), config
 
 
@@ -272,9 +270,12 @@ def _write_npz(place: Path) -> None:
     np.savez(place / "a.npz", x=vectors["x"].numpy(), y=vectors["y"].numpy())
 
 
+def _config(*overrides: str) -> Config:
+    return composed("mdl", [*_TINY, *overrides], VERB.sections)
+
+
 def _run_config(place: Path) -> Config:
-    where = [f"runs_dir={place}/runs", f"cache_dir={place}/cache"]
-    return composed("mdl", [*_TINY, *where], VERB.sections)
+    return _config(f"runs_dir={place}/runs", f"cache_dir={place}/cache")
 
 
 def _write_stopped_run(place: Path) -> None:
@@ -291,7 +292,7 @@ def _whole_run(place: Path) -> tuple[str, Any]:
 FORMATS: Sequence[Format] = (
     Format("part-*.json", _write_part, "*/part-*.json", lambda place: ("", Run(place, _RUN).part("100"))),
     Format("result.json in a table", _finished, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
-    Format("result.json in the report", _finished, "*/result.json", lambda p: ("", _reported(p))),
+    Format("result.json in the report", _finished, "*/result.json", lambda p: ("", _shown(p).result)),
     Format("result.json in the status", _finished, "*/result.json", _state),
     Format("result.json of a run", _finished, "*/result.json", _continued),
     Format("state.json", _unfinished, "*/state.json", _state),

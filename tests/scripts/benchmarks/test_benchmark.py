@@ -1,0 +1,41 @@
+"""What the benchmarks' frame measures, and how it compares."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.benchmarks.benchmark import Cost, Row, finish, parser
+
+PEAK = """
+import torch
+from scripts.benchmarks.benchmark import measured
+with measured(torch.device("cpu")) as cost:
+    torch.ones(2**24, dtype=torch.float64).sum()
+print(cost.peak_mib)
+"""
+
+
+def test_peak_memory_is_seen() -> None:
+    """In a process of its own: one that has used much memory before may have kept it."""
+    peak = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True).stdout.strip()
+    if peak == "None":
+        pytest.skip("no /proc/self/clear_refs on this system")
+    assert 100 < float(peak) < 300  # 128 MiB and whatever the allocator adds
+
+
+def test_rows_of_the_same_work_are_compared_with_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = parser("benchmarks.x", "What it is.", size=3, out=tmp_path).parse_args(["--size", "5"])
+    assert (options.size, options.out, options.device, options.json) == (5, tmp_path, "cpu", None)
+    rows = [
+        Row("a", "ours", Cost(2.0), floor_seconds=0.5),
+        Row("b", "ours", Cost(1.0)),
+        Row("a", "theirs", Cost(7.0)),
+        Row("b", "theirs", None, note="left out"),
+    ]
+    assert finish(options, "title", rows) == 0
+    cells = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["a", "ours", "2", "1", "0.5", "4"] in cells
+    assert ["a", "theirs", "7", "3.5"] in cells
+    assert ["b", "theirs", "left", "out"] in cells
