@@ -16,7 +16,7 @@ AXES = {"information/*": "seed"}
 
 def run(config: Config, group: str | None) -> dict[str, Any]:
     from harness.job import carry_out
-    from sample_info.load import load
+    from sample_info.examples import load
     from sample_info.scoring import score
 
     return carry_out(job_of(config), load, score, axes=AXES, group=group)
@@ -29,15 +29,14 @@ def directory(config: Config) -> Path:
 def job_of(config: Mapping[str, Any]) -> "Job":
     """The job that a configuration describes, on the classes that it names."""
     from harness.job import Job
-    from sample_info.problem import restricted
+    from sample_info.examples import restricted
+    from sample_info.problem import checksum_of
     from sample_info.references.registry import require_known
-    from sample_info.settings import SampleInfoSettings
-    from sample_info.summaries.options import summary_model
-    from sample_info.trained_weights import checksum_of
+    from sample_info.settings import SampleInfoSettings, summary_model
 
     config = config if isinstance(config, Config) else validate(config, VERB.sections)  # a finished run's
     settings = config.settings(SampleInfoSettings)
-    require_known(settings.references)
+    require_known(settings.references.methods)
     summary_model(config)  # refuses what it does not have
     job = restricted(Job.from_config("sample_info", config), settings)
     if settings.initial_weights is None:
@@ -61,11 +60,10 @@ def headline(result: Mapping[str, Any]) -> str:
 def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from harness.compare import arrange
-    from sample_info.report.agreement import agreements, draw_agreements, few_enough
-    from sample_info.report.movement import draw_movements, movements
-    from sample_info.report.run_scores import read_scores_or_note
-    from sample_info.report.summaries import draw_sweep, summary_sections
-    from sample_info.report.table import print_tables, sections, write_tables
+    from harness.style import colour
+    from sample_info.report.comparison import agreements, few_enough, movements, read_scores_or_note
+    from sample_info.report.figures import agreement_figure, movement_figure, save, summaries_figure
+    from sample_info.report.table import panel, print_tables, sections, summarised, write_tables
 
     grid = arrange(results)
     runs_dir = Path(results[0]["config"]["runs_dir"])
@@ -73,7 +71,7 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     stored = {result["run_id"]: read_scores_or_note(runs_dir / result["run_id"], problems) for result in results}
     moved = movements(grid, lambda result: stored[result["run_id"]])
     alike, left_out = few_enough(agreements(grid, lambda result: stored[result["run_id"]]))
-    tables = [*sections(grid, moved, alike), *summary_sections(grid)]
+    tables = sections(grid, moved, alike)
     print_tables(tables)
     for line in [*problems, *left_out]:
         print(line)
@@ -81,12 +79,15 @@ def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
     for result in results:
         for name in ("scores.png", "summaries.png") if result["summaries"] else ("scores.png",):
             print(f"figure: {runs_dir / result['run_id'] / name}")
-    if alike:
-        print(f"figure: {draw_agreements(alike, directory / 'agreement.png')}")
-    if moved:
-        print(f"figure: {draw_movements(moved, grid, directory / 'movement.png')}")
-    if (drawn := draw_sweep(grid, directory / "summaries.png")) is not None:
-        print(f"figure: {drawn}")
+    panels = [panel(result["summaries"], result["config"], f"{row} · {one}") for row, one, result in summarised(grid)]
+    drawn = {
+        "agreement.png": alike and (lambda: agreement_figure(alike)),
+        "movement.png": moved and (lambda: movement_figure(moved, lambda eraser: colour(eraser, grid.columns))),
+        "summaries.png": len(panels) > 1 and (lambda: summaries_figure(panels)),
+    }
+    for name, make in drawn.items():
+        if make:
+            print(f"figure: {save(make, directory / name)}")
     print(f"scores: {', '.join(str(runs_dir / result['run_id'] / 'scores.csv') for result in results)}")
 
 

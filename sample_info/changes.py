@@ -1,17 +1,12 @@
-"""What leaving out one training example does to a network: what scores say, and references measure or estimate."""
+"""What leaving out one training example does to a network, what scores say of it, and how well two accounts agree."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import torch
 from torch import Tensor
-
-from sample_info.linearized.dynamics import LinearizedDynamics
-
-Weights = dict[str, Tensor]  # parameter name -> values
-Network = Callable[[Weights, Tensor], Tensor]  # f(w, x): inputs [n, ...] to outputs [n, k]
 
 
 @dataclass(frozen=True)
@@ -34,13 +29,13 @@ class LeaveOneOut:
         return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     @classmethod
-    def from_json(cls, lists: Mapping[str, Any] | None) -> Self:
+    def from_json(cls, lists: Mapping[str, Sequence[float]] | None) -> Self:
         """What `to_json` made; of None, no examples."""
         lists = lists or {field.name: [] for field in fields(cls)}
-        changes = (torch.tensor(lists[name], dtype=torch.float64) for name in ("weight_change", "prediction_change"))
-        return cls(torch.tensor(lists["examples"], dtype=torch.int64), *changes)
+        examples, *changes = (torch.tensor(lists[field.name], dtype=torch.float64) for field in fields(cls))
+        return cls(examples.long(), *changes)
 
-    def to_json(self) -> dict[str, list[Any]]:
+    def to_json(self) -> dict[str, list[float]]:
         """Lists by name, all digits kept."""
         return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
 
@@ -62,24 +57,6 @@ def examples_to_leave_out(n: int, count: int | None, seed: int = 0) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:count].sort().values
 
 
-def mean_square(change: Tensor) -> Tensor:
-    """Mean over inputs of squared norms of changes of outputs [m, inputs, k]: float64 [m] on the CPU."""
-    return change.double().square().sum(-1).mean(-1).cpu()
-
-
-def check_targets(x: Tensor, y: Tensor) -> None:
-    """Refuse targets that are not [n, k] floating.
-
-    Raises:
-        ValueError: says what they are.
-    """
-    if y.ndim != 2 or len(y) != len(x) or not y.is_floating_point():
-        raise ValueError(
-            f"targets {list(y.shape)} of type {y.dtype} for {len(x)} examples: need floating [{len(x)}, k], "
-            "k = 1 for two classes"
-        )
-
-
 @dataclass(frozen=True)
 class Changes:
     """What leaving each of n examples out of a training changes; NaN where it was not computed.
@@ -98,13 +75,6 @@ class Changes:
         weight, prediction = (torch.full((n,), math.nan, dtype=torch.float64) for _ in range(2))
         weight[found.examples], prediction[found.examples] = found.weight_change, found.prediction_change
         return cls(weight, prediction)
-
-
-def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:
-    """What leaving out each example changes in the linearised network, in column blocks that fit into memory."""
-    blocks = [dynamics.changes(block, held_out_kernel) for block in dynamics.blocks(memory_bytes)]
-    weight, prediction, _ = (torch.cat(parts) for parts in zip(*blocks, strict=True))
-    return Changes(weight, prediction)
 
 
 def functional_information(changes: Changes, sigma: float) -> Tensor:
@@ -128,3 +98,62 @@ def _positive(sigma: float) -> float:
     if not 0 < sigma < math.inf:
         raise ValueError(f"sigma={sigma}: the smoothing noise must be a positive number")
     return sigma
+
+
+def agreement(ours: Changes, theirs: Changes) -> dict[str, Any]:
+    """How well weight and prediction changes agree over the examples that both have.
+
+    Returns:
+        "weight" and "prediction", each with the correlations "pearson" and "spearman", and with "ratio": median, least
+        and largest of ours / theirs, which a correlation, led by a few large values, does not show; and "examples", how
+        many were compared.
+    """
+    both = ~(ours.weight.cpu().isnan() | theirs.weight.cpu().isnan())
+    found: dict[str, Any] = {"examples": int(both.sum())}
+    for name in ("weight", "prediction"):
+        a, b = (getattr(changes, name).cpu().double()[both] for changes in (ours, theirs))
+        found[name] = {"pearson": pearson(a, b), "spearman": spearman(a, b), "ratio": ratio(a, b)}
+    return found
+
+
+def agreements_of(ours: Changes, references: Mapping[str, Changes]) -> dict[str, Any]:
+    """Agreement of our scores with each reference, and of the others with it ("influence 10 with retraining")."""
+    found = {name: agreement(ours, reference) for name, reference in references.items()}
+    if (truth := references.get("retraining")) is not None:
+        others = {name: reference for name, reference in references.items() if name != "retraining"}
+        found |= {f"{name} with retraining": agreement(reference, truth) for name, reference in others.items()}
+    return found
+
+
+def ratio(a: Tensor, b: Tensor) -> dict[str, float] | None:
+    """Median, least and largest of a / b over the examples where b > 0; None where there are none."""
+    ratios = a[b > 0] / b[b > 0]
+    if not len(ratios):
+        return None
+    return {"median": float(ratios.median()), "least": float(ratios.min()), "largest": float(ratios.max())}
+
+
+def pearson(a: Tensor, b: Tensor) -> float | None:
+    """Linear correlation of two [n]; None where one of them does not vary, or n < 2."""
+    if len(a) < 2 or not (float(a.std()) > 0 and float(b.std()) > 0):
+        return None
+    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
+
+
+def spearman(a: Tensor, b: Tensor) -> float | None:
+    """Rank correlation of two [n]."""
+    return pearson(_ranks(a), _ranks(b))
+
+
+def auroc(scores: Tensor, positive: Tensor) -> float | None:
+    """Probability that a positive example [n, bool] scores above another; None where all are alike."""
+    p = int(positive.sum())
+    if p in (0, len(scores)):
+        return None
+    return float((_ranks(scores)[positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
+
+
+def _ranks(values: Tensor) -> Tensor:
+    from scipy.stats import rankdata  # imported where it is used: a launch that has nothing left to do is quick
+
+    return torch.from_numpy(rankdata(values.numpy()))

@@ -80,12 +80,12 @@ def resolved(
         return "refit" if refits and len(scored) * d**3 <= _REFITS else "scored"
     if wanted == "disjoint" and bool((counts - own < 2).any()):
         raise ValueError(
-            f"sample_info.eraser_fit=disjoint: scoring {len(scored)} of {len(labels)} training examples leaves a class "
-            "with fewer than two to fit the eraser on; lower sample_info.examples, or choose refit or scored"
+            f"sample_info.data.eraser_fit=disjoint: scoring {len(scored)} of {len(labels)} training examples leaves a "
+            "class with fewer than two to fit the eraser on; lower sample_info.examples, or choose refit or scored"
         )
     if wanted == "refit" and not refits:
         raise ValueError(
-            f"sample_info.eraser_fit=refit: {eraser.__name__} erases examples together, or references, summaries, "
+            f"sample_info.data.eraser_fit=refit: {eraser.__name__} erases examples together, or references, summaries, "
             "adversarial or sgd_batch_size need one kernel for all; choose disjoint or scored"
         )
     return wanted

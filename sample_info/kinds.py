@@ -1,6 +1,5 @@
 """Kinds of example beside their classes: merged classes, datasets of a mixture, wrong labels, adversarial examples."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from erasure.classes import ClassSubset
 from erasure.source import RawImages, Source
-from sample_info.changes import Network, Weights, check_targets
+from sample_info.kernel.jacobian import Network, Weights
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def capped(groups: Groups | None, most: Mapping[str, int], seed: int) -> Tensor 
     names = groups.names if groups is not None else ()
     if unknown := [name for name in most if name not in names]:
         known = ", ".join(names) or "none: merge classes, as in sample_info.classes=[[3,5],4], or mix datasets"
-        raise ValueError(f"sample_info.at_most: there is no group {unknown[0]}; there are {known}")
+        raise ValueError(f"sample_info.data.at_most: there is no group {unknown[0]}; there are {known}")
     assert groups is not None
     generator, kept = torch.Generator().manual_seed(seed), torch.ones(len(groups.of), dtype=torch.bool)
     for name, mask in groups.masks().items():
@@ -109,17 +108,11 @@ def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tupl
 
 
 def fast_gradient_sign(
-    network: Network,
-    weights: Weights,
-    x: Tensor,
-    y: Tensor,
-    *,
-    epsilon: float = 0.01,
-    low: float | Tensor = -math.inf,
-    high: float | Tensor = math.inf,
-    batch_size: int = 512,
+    network: Network, weights: Weights, x: Tensor, y: Tensor, *, epsilon: float, batch_size: int = 512
 ) -> Tensor:
-    """x + ε sign(∂ℓ/∂x), ℓ = ½‖f_w(x) - y‖², within the admissible range; same shape and dtype.
+    """x + ε sign(∂ℓ/∂x), ℓ = ½‖f_w(x) - y‖², values staying within the range of `x`; same shape and dtype.
+
+    Goodfellow et al. 2015.
 
     Args:
         network: f(w, x), to [n, k].
@@ -127,32 +120,24 @@ def fast_gradient_sign(
         x: inputs, [n, ...].
         y: targets, [n, k].
         epsilon: ε, on the scale of x (the paper: 0.01).
-        low: least admissible value, of all coordinates or of each.
-        high: largest admissible value, likewise.
         batch_size: inputs at a time.
-
-    Raises:
-        ValueError: an ε that is not positive, or targets that are not [n, k].
     """
-    check_targets(x, y)
-    if not 0 < epsilon < math.inf:
-        raise ValueError(f"epsilon={epsilon}: must be positive")
+    low, high = float(x.min()), float(x.max())
     parts = []
     for part, target in zip(x.split(batch_size), y.split(batch_size), strict=True):
         leaf = part.detach().clone().requires_grad_()
         outputs = network(weights, leaf)
         (slope,) = torch.autograd.grad(outputs, leaf, (outputs - target).detach())
-        moved = part + epsilon * slope.sign()
-        parts.append(torch.minimum(torch.maximum(moved, _like(low, part)), _like(high, part)))
+        parts.append((part + epsilon * slope.sign()).clamp(low, high))
     return torch.cat(parts)
 
 
-def fooled(before: Tensor, after: Tensor) -> Tensor:
-    """Which of [n] examples change their predicted class, from outputs [n, k]; of one column, the side of ½.
+def decisions(outputs: Tensor) -> Tensor:
+    """The classes [n] that outputs [n, k] decide for; of one column, the side of ½.
 
     Targets of one column are 0 and 1, as in the paper's released code.
     """
-    return _predicted(before) != _predicted(after)
+    return (outputs[:, 0] > 0.5).long() if outputs.shape[1] == 1 else outputs.argmax(1)
 
 
 def adversaries(
@@ -168,40 +153,26 @@ def adversaries(
 ) -> tuple[Tensor, Tensor]:
     """Inputs [n, ...] of which `count`, a random sample of those that can be, fool the network; which they are, [n].
 
-    Values stay within the range of `x`. Harutyunyan et al. 2021, appendix A.7.
+    Harutyunyan et al. 2021, appendix A.7.
 
     Args:
-        network: f(w, x), to [n, k].
-        weights: of a trained network, w.
-        x: inputs, [n, ...].
-        y: targets, [n, k].
+        network, weights, x, y, epsilon, batch_size: of `fast_gradient_sign`; w is that of a trained network.
         count: adversarial examples that there should be.
-        epsilon: ε, on the scale of x.
         seed: of the sample.
-        batch_size: inputs at a time.
 
     Raises:
         ValueError: fewer inputs fool the network at this ε.
     """
-    low, high = float(x.min()), float(x.max())
-    moved = fast_gradient_sign(network, weights, x, y, epsilon=epsilon, low=low, high=high, batch_size=batch_size)
+    moved = fast_gradient_sign(network, weights, x, y, epsilon=epsilon, batch_size=batch_size)
     with torch.no_grad():
         before, after = (torch.cat([network(weights, part) for part in v.split(batch_size)]) for v in (x, moved))
-    successful = fooled(before, after).nonzero().squeeze(1).cpu()
+    successful = (decisions(before) != decisions(after)).nonzero().squeeze(1).cpu()
     if len(successful) < count:
         raise ValueError(
-            f"sample_info.epsilon={epsilon:g}: {len(successful)} of {len(x)} examples fool the trained network "
-            f"at this distance, and {count} are asked for: raise it, or lower sample_info.adversarial"
+            f"sample_info.data.epsilon={epsilon:g}: {len(successful)} of {len(x)} examples fool the trained network "
+            f"at this distance, and {count} are asked for: raise it, or lower sample_info.data.adversarial"
         )
     chosen = successful[torch.randperm(len(successful), generator=torch.Generator().manual_seed(seed))[:count]]
     replaced = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     replaced[chosen.to(x.device)] = True
     return torch.where(replaced.view(-1, *[1] * (x.ndim - 1)), moved, x), replaced
-
-
-def _predicted(outputs: Tensor) -> Tensor:
-    return (outputs[:, 0] > 0.5).long() if outputs.shape[1] == 1 else outputs.argmax(1)
-
-
-def _like(end: float | Tensor, x: Tensor) -> Tensor:
-    return torch.as_tensor(end, dtype=x.dtype, device=x.device)

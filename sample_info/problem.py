@@ -1,31 +1,28 @@
-"""The learning problem that scores are about: examples, held-out inputs, a network at its initial weights."""
+"""One initialisation's training: weights that are drawn, or that `python -m train` ended with, and what to train on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from conf.schema import Target
-from erasure.classes import ClassSubset
-from erasure.pipeline import ErasedDataset
-from harness.job import Job
-from models.classifier import Classifier, count_parameters
+from erasure.store.storage import DamagedFileError, checksum, load_tensors
+from models.classifier import Classifier
 from models.layers import Linear
-from sample_info.eraser_fit import EraserFit, Refitting
-from sample_info.kinds import Groups
+from sample_info.kernel.jacobian import Weights
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.references.gradient_descent import GradientDescent
-from sample_info.settings import SampleInfoSettings
-from sample_info.trained_weights import TrainedWeights
+from sample_info.references.retraining import GradientDescent
 from train.randomness import generator
+from train.whole import WEIGHTS
+
+_REMEDY = "score with the model.* options of that python -m train run, on images of the same shape"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One initialisation's training: all that scores, and the references they are compared with, depend on.
+    """All that scores, and the references they are compared with, depend on.
 
     Attributes:
         model: in evaluation mode; its own parameters are w_0.
@@ -42,7 +39,7 @@ class Problem:
     """
 
     model: Classifier
-    weights: Mapping[str, Tensor]
+    weights: Weights
     x: Tensor
     y: Tensor
     held_out: Tensor
@@ -58,7 +55,7 @@ class Problem:
         """The network's own; the learning rate is of the mean loss here, and of the sum there."""
         return GradientDescent.of(
             self.model,
-            dict(self.weights),
+            self.weights,
             self.x,
             self.y.to(self.x.dtype),
             steps=int(self.descent.steps),
@@ -68,113 +65,112 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Examples:
-    """A job's examples, erased, on the device.
+class TrainedWeights:
+    """Weights of a finished run of `python -m train`, a member per seed.
 
     Attributes:
-        index: where each training example stands in the dataset's own images, [n].
-        labels: true ones in 0..k-1, [n].
-        given: labels that the network is trained on, [n]; wrong ones with label noise.
-        groups: kinds of example beside classes; None where all are alike.
-        x: inputs [n, C, H, W], standardised.
-        held_out: test inputs [m, C, H, W].
-        held_out_labels: [m].
-        trained: weights to start from; None for random ones.
-        eraser_fit: which examples the eraser is fitted on; None for the control.
-        refitting: where it is fitted again without each.
+        given: where they are, as the user wrote it.
+        seeds: of the members, [S].
+        stacked: [S, ...] by parameter name.
+        model: the model's section of that run; empty if it was not noted.
     """
 
-    job: Job
-    settings: SampleInfoSettings
-    dataset: ErasedDataset
-    index: Tensor
-    labels: Tensor
-    given: Tensor
-    groups: Groups | None
-    x: Tensor
-    held_out: Tensor
-    held_out_labels: Tensor
-    trained: TrainedWeights | None = None
-    eraser_fit: EraserFit | None = None
-    refitting: Refitting | None = None
+    given: str
+    seeds: Sequence[int]
+    stacked: Mapping[str, Tensor]
+    model: Mapping[str, Any]
 
-    @property
-    def num_outputs(self) -> int:
-        """One for two classes, else one per class."""
-        k = len(self.dataset.class_names)
-        return 1 if k == 2 else k
+    @classmethod
+    def read(cls, given: str) -> Self:
+        """Read a run's directory, or its file of weights, every checksum verified.
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """What result.json says of it."""
-        return {
-            "seeds": list(self.job.config["seeds"]),
-            "num_classes": len(self.dataset.class_names),
-            "train_size": len(self.x),
-            "held_out_size": len(self.held_out),
-            "eraser_fit": self.eraser_fit,
-            "parameters": count_parameters(self.model),
-        }
+        Raises:
+            ValueError: there are none, or they are damaged.
+        """
+        try:
+            tensors, metadata = load_tensors(_file(given))
+            return cls(given, metadata["seeds"], tensors, metadata.get("model", {}))
+        except (DamagedFileError, KeyError) as error:
+            raise _unreadable(given, error) from error
 
-    @cached_property
-    def model(self) -> Classifier:
-        """The architecture, with as many outputs as needed."""
-        shape = tuple(self.x.shape[1:])
-        return Target(self.job.config["model"]).build(Classifier, shape, self.num_outputs).to(self.x.device).eval()
+    def require(self, model: Classifier, section: Mapping[str, Any], seeds: Sequence[int], *, readout: bool) -> None:
+        """Make sure that a model can start from these weights.
 
-    def standardised(self, x: Tensor) -> Tensor:
-        """Images as they are stored [n, C, H, W] to what networks see."""
-        return (x - self._channels(self.dataset.channel_mean)) / self._channels(self.dataset.channel_std)
+        Args:
+            model: what is scored.
+            section: its options.
+            seeds: of the members that are wanted.
+            readout: whether their readout is wanted, too.
 
-    def stored(self, x: Tensor) -> Tensor:
-        """The inverse."""
-        return x * self._channels(self.dataset.channel_std) + self._channels(self.dataset.channel_mean)
+        Raises:
+            ValueError: a seed that was not trained, a parameter that differs in name or shape, another architecture.
+        """
+        if missing := [seed for seed in seeds if seed not in self.seeds]:
+            raise _error(
+                self.given, f"seed {missing[0]} was not trained, only {list(self.seeds)}: choose seeds among these"
+            )
+        wanted = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+        there = {name: tuple(tensor.shape[1:]) for name, tensor in self.stacked.items()}
+        for name in [*wanted, *there]:
+            if wanted.get(name) != there.get(name) and (readout or not _of_readout(name)):
+                draw = "draw a new one with sample_info.training.readout_gain=1"
+                raise _error(
+                    self.given,
+                    f"{name} is {_shape(there, name)} there, {_shape(wanted, name)} in this model: "
+                    + (draw if _of_readout(name) else _REMEDY),
+                )
+        for option in [name for name in self.model if self.model[name] != section.get(name)]:
+            raise _error(
+                self.given, f"model.{option}={self.model[option]} there, {section.get(option)} here: {_REMEDY}"
+            )
 
-    def _channels(self, statistic: Tensor) -> Tensor:
-        return statistic.to(self.x)[:, None, None]
+    @torch.no_grad()
+    def copy_to(self, model: Classifier, seed: int, *, readout: bool) -> None:
+        """Give a model the weights of a seed's member, those of the readout only if wanted."""
+        member = list(self.seeds).index(seed)
+        for name, parameter in model.named_parameters():
+            if readout or not _of_readout(name):
+                parameter.copy_(self.stacked[name][member])
 
-    def targets(self, labels: Tensor) -> Tensor:
-        """What outputs should be, [n, k] float64."""
-        if self.num_outputs == 1:
-            return labels.double()[:, None]  # as in the paper's released code
-        return torch.nn.functional.one_hot(labels, self.num_outputs).double()
 
-    def decisions(self, outputs: Tensor) -> Tensor:
-        """The labels [n] that outputs [n, k] decide for."""
-        return (outputs[:, 0] > 0.5).long() if self.num_outputs == 1 else outputs.argmax(1)
+def checksum_of(given: str) -> str:
+    """What identifies the weights in a run's directory, or in a file, wherever they lie.
 
-    def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
-        """Share of outputs [n, k] that decide for the right label."""
-        return float((self.decisions(outputs) == labels).double().mean())
+    Raises:
+        ValueError: there are none, or they are damaged.
+    """
+    try:
+        return checksum(_file(given))
+    except DamagedFileError as error:
+        raise _unreadable(given, error) from error
 
-    def problem(self, seed: int, purpose: str = "init") -> Problem:
-        """The training from one initialisation; another one for another purpose."""
-        return Problem(
-            model=self.model,
-            weights=initial_weights(self.model, seed, self.settings.readout_gain, self.trained, purpose),
-            x=self.x,
-            y=self.targets(self.given),
-            held_out=self.held_out,
-            descent=self.settings.descent,
-            seed=seed,
-            batch_size=self.settings.batch_size,
-            memory_bytes=self.settings.memory_bytes,
-            left_out=self.settings.reference_examples,
-            influence_damping=self.settings.influence_damping,
+
+def _file(given: str) -> Path:
+    path = Path(given).expanduser()
+    path = path / WEIGHTS if path.is_dir() else path
+    if not path.is_file():
+        raise _error(
+            given, f"there is no {path}: give the directory of a finished python -m train run, or its {WEIGHTS}"
         )
-
-    def without(self, problem: Problem, i: int) -> Problem:
-        """The same training on data whose eraser has not seen example i."""
-        assert self.refitting is not None
-        x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
-        return replace(problem, x=x, held_out=held_out)
+    return path
 
 
-def restricted(job: Job, settings: SampleInfoSettings) -> Job:
-    """The job on the classes that are asked for."""
-    if settings.classes == "all":
-        return job
-    return replace(job, source=ClassSubset.of(job.source, settings.classes))
+def _unreadable(given: str, error: Exception) -> ValueError:
+    return _error(
+        given, f"not a whole {WEIGHTS} as python -m train keeps it ({error}): train again in another runs_dir"
+    )
+
+
+def _error(given: str, what: str) -> ValueError:
+    return ValueError(f"sample_info.initial_weights={given}: {what}")
+
+
+def _of_readout(name: str) -> bool:
+    return name.startswith("readout.")
+
+
+def _shape(shapes: Mapping[str, Sequence[int]], name: str) -> str:
+    return "×".join(map(str, shapes[name])) or "a number" if name in shapes else "missing"
 
 
 def initial_weights(
@@ -183,7 +179,7 @@ def initial_weights(
     readout_gain: float | None,
     trained: TrainedWeights | None = None,
     purpose: str = "init",
-) -> dict[str, Tensor]:
+) -> Weights:
     """w_0, drawn from the seed and the purpose, or as trained from that seed.
 
     Networks here start with a readout of zeros, at which no other layer has a gradient: a readout of some size makes
@@ -200,8 +196,8 @@ def initial_weights(
         readout = getattr(model, "readout", None)
         if not isinstance(readout, Linear):
             raise ValueError(
-                f"sample_info.readout_gain={readout_gain}: {type(model).__name__} has no linear readout; "
-                "set sample_info.readout_gain=null"
+                f"sample_info.training.readout_gain={readout_gain}: {type(model).__name__} has no linear readout; "
+                "set sample_info.training.readout_gain=null"
             )
         readout.reset_parameters(draws, gain=readout_gain)
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}

@@ -14,18 +14,18 @@ from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
 from harness.logger import Logger
 from harness.run import Run
 from models.classifier import count_parameters
-from sample_info.changes import Changes, functional_information, weight_information
-from sample_info.kernel.jacobian import Kind, network_outputs
+from sample_info.changes import Changes, agreements_of, functional_information, weight_information
+from sample_info.examples import Examples
+from sample_info.kernel.jacobian import Projection, network_outputs
 from sample_info.kernel.ntk import Kernels, fully_connected, ntk
+from sample_info.kinds import decisions
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.sgd import at_minimum, sgd_information
-from sample_info.problem import Examples, Problem
-from sample_info.references.comparison import agreements_of
+from sample_info.problem import Problem
 from sample_info.references.registry import REFERENCES
 from sample_info.report.records import Scored, log_scores, save_scores, scores_result
 from sample_info.settings import SampleInfoSettings
-from sample_info.summaries.accuracy import part_of, require_possible, try_summaries
-from sample_info.summaries.subsets import Subsets
+from sample_info.summaries.accuracy import Subsets, part_of, require_possible, try_summaries
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> dict[str, Any]:
 
 def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[float, str], None]) -> Scored:
     settings = examples.settings
-    scoring = 0.1 if settings.summaries and settings.summary_network == "trained" else 0.9  # of the time
+    scoring = 0.1 if settings.summaries.trained else 0.9  # of the time
     everything, show = show, part_of(show, 0, scoring)
     show(0.0, "kernel")
     network = _Linearized.of(problem, _kernels(examples, problem, run))
@@ -85,7 +85,9 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         sgd, floored = sgd_information(at_minimum(dynamics), settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
         scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
-    references = {name: found for key in settings.references for name, found in REFERENCES[key](problem, run).items()}
+    references = {
+        name: found for key in settings.references.methods for name, found in REFERENCES[key](problem, run).items()
+    }
     subsets = Subsets(kernels, initial - problem.y, initial_held_out, problem.descent)
     summaries = try_summaries(examples, problem, subsets, scores["f_si_nats"], run, part_of(everything, scoring, 1))
     return Scored(
@@ -95,7 +97,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Callable[[
         references=references,
         agreement=agreements_of(changes, references),
         how=how,
-        left_out_correct=examples.decisions(without) == examples.given.cpu(),
+        left_out_correct=decisions(without) == examples.given.cpu(),
         train_accuracy=examples.accuracy(trained, examples.given),
         test_accuracy=examples.accuracy(predicted, examples.held_out_labels),
         summaries=summaries,
@@ -120,21 +122,13 @@ def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
 
 
 def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
-    kind = _kind(problem) if settings.projection == "auto" else settings.projection
-    return ntk(
-        problem.model,
-        problem.weights,
-        problem.x,
-        problem.held_out,
-        projection=settings.projection_of(kind, problem.seed),
-        batch_size=problem.batch_size,
-        memory_bytes=problem.memory_bytes,
-    )
-
-
-def _kind(problem: Problem) -> Kind:
-    cheap = fully_connected(problem.model, problem.weights, problem.x) is not None
-    return "exact" if cheap or count_parameters(problem.model) <= _FEW_PARAMETERS else "coordinates"
+    network, kind = (problem.model, problem.weights, problem.x), settings.kernel.projection
+    if kind == "auto":
+        cheap = fully_connected(*network) is not None or count_parameters(problem.model) <= _FEW_PARAMETERS
+        kind = "exact" if cheap else "coordinates"
+    projection = Projection(kind, settings.kernel.size, problem.seed)
+    sizes = {"batch_size": problem.batch_size, "memory_bytes": problem.memory_bytes}
+    return ntk(*network, problem.held_out, projection=projection, **sizes)
 
 
 @dataclass(frozen=True)

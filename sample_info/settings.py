@@ -1,162 +1,81 @@
-"""What is scored, and how: the options of `conf/sample_info`."""
+"""What is scored, and how: the options of `conf/sample_info`, a class for each of its groups."""
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from conf.schema import unhashed
+from conf.schema import Target, check_target, keyword_only, unhashed
 from sample_info.eraser_fit import EraserFit
-from sample_info.kernel.jacobian import Kind, Projection
+from sample_info.kernel.jacobian import Kind
 from sample_info.linearized.training import LeftOutLoss, LinearizedDescent, Time
-from sample_info.summaries.options import SummaryNetwork, SummaryOptions
+
+ORDERS = ("bottom", "bottom_iterative", "top", "random")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleInfoSettings:
-    """Options of sample information.
+class DataSettings:
+    """Which examples there are beside the plain ones, `sample_info.data`.
 
     Args:
-        classes: labels that are kept, several in a list of their own being one class; or "all".
-        examples: n, training examples to score, at most; a stratified sample of the training split.
         at_most: NAME:COUNT, examples that there are at most of a group: a class that was merged, a part of a mixture.
-        held_out: test examples on which predictions are compared, at most.
-        eraser_fit: which examples the eraser is fitted on, see `sample_info.eraser_fit`.
-        subset_seed: of that sample, and of wrong labels; seeds of runs are initialisations.
-        steps: t, or "converged" for its limit.
-        learning_rate: η, of the mean loss.
-        weight_decay: λ towards the initial weights, on the scale of the summed loss.
-        time: "discrete" or "continuous".
-        left_out_loss: "sum" or "mean", see `LinearizedDescent`.
-        sigma: standard deviation of the smoothing noise.
-        sgd_batch_size: b of the SGD whose steady state smooths the third score; None leaves that score out.
         label_noise: fraction of the examples that get a wrong label.
         adversarial: fraction of the examples that are replaced by adversarial ones, see `adversaries`.
         epsilon: how far those are from the originals, in every pixel, on the scale 0..1.
-        initial_weights: directory or weights.safetensors of a finished `python -m train` run whose weights, of the same
-            seed, are w_0; None draws them.
-        readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws, or
-            what `initial_weights` has.
-        projection: of gradients, see `Projection`; "auto" is exact where that is cheap.
-        projection_size: numbers kept per layer.
-        references: names of what to compare with.
-        reference_examples: how many examples retraining leaves out, a random sample; None for all.
-        influence_damping: of influence functions, one comparison for each; added to the curvature of the mean loss.
-        summaries: orders in which examples are dropped, see `sample_info.summaries.orders`.
-        removed: fractions of the examples that are dropped.
-        summary_network: whose accuracy is measured on what is left, "linearized" or "trained".
-        summary_model: options of the trained network that differ from the scored one's.
-        random_draws: of the order "random", averaged.
-        batch_size: examples per backward pass.
-        memory_gib: for intermediate results.
-
-    Raises:
-        ValueError: a value outside its range.
+        eraser_fit: which examples the eraser is fitted on, see `sample_info.eraser_fit`.
+        seed: of the sample of examples, and of wrong labels; seeds of runs are initialisations.
     """
 
-    classes: list[int | list[int]] | Literal["all"]
-    examples: int
     at_most: list[str]
-    held_out: int
-    eraser_fit: Literal["auto"] | EraserFit
-    subset_seed: int
-    steps: float | Literal["converged"]
-    learning_rate: float
-    weight_decay: float
-    time: Time
-    left_out_loss: LeftOutLoss
-    sigma: float
-    sgd_batch_size: int | None
     label_noise: float
     adversarial: float
     epsilon: float
-    initial_weights: str | None
-    readout_gain: float | None
-    projection: Literal["auto", "exact", "coordinates", "random"]
-    projection_size: int
-    references: list[str]
-    reference_examples: int | None
-    influence_damping: list[float]
-    summaries: list[str]
-    removed: list[float]
-    summary_network: SummaryNetwork
-    summary_model: dict[str, Any] | None
-    random_draws: int
-    batch_size: int = unhashed(64)
-    memory_gib: float = unhashed(1.0)
+    eraser_fit: Literal["auto"] | EraserFit
+    seed: int
 
     def __post_init__(self) -> None:
-        for name, least in (("examples", 2), ("held_out", 1), ("batch_size", 1), ("projection_size", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"sample_info.{name}={getattr(self, name)}: must be at least {least}")
-        if self.reference_examples is not None and self.reference_examples < 2:
-            raise ValueError(
-                f"sample_info.reference_examples={self.reference_examples}: must be at least 2, or null for all"
-            )
-        if not self.influence_damping or not all(0 < d < math.inf for d in self.influence_damping):
-            raise ValueError(
-                f"sample_info.influence_damping={self.influence_damping}: must be one or more positive "
-                "numbers, as in [10], the paper's"
-            )
-        for name, none in (("references", "[]"), ("adversarial", "0")):
-            if value := getattr(self, name):
-                self._require_steps(f"sample_info.{name}={value}", f"{name}={none}")
-        self._check_summaries()
-        for name in ("sigma", "memory_gib", "epsilon"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"sample_info.{name}={getattr(self, name)}: must be a positive number")
+        _require_positive("data.epsilon", self.epsilon)
         for name in ("label_noise", "adversarial"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"sample_info.{name}={getattr(self, name)}: must be a fraction, from 0 to less than 1")
+                raise _refused(f"data.{name}", getattr(self, name), "must be a fraction, from 0 to less than 1")
         if odd := [cap for cap in self.at_most if not re.fullmatch(r".+:[1-9]\d*", cap)]:
-            raise ValueError(f"sample_info.at_most={self.at_most}: {odd[0]} is not NAME:COUNT, as in [cat:50,dog:400]")
-        if self.readout_gain is not None and not 0 < self.readout_gain < math.inf:
-            raise ValueError(
-                f"sample_info.readout_gain={self.readout_gain}: must be positive, or null for what the model draws"
-            )
-        if self.sgd_batch_size is not None and (self.sgd_batch_size < 1 or not self.weight_decay):
-            raise ValueError(
-                f"sample_info.sgd_batch_size={self.sgd_batch_size}: must be at least 1, and needs a positive "
-                "sample_info.weight_decay, without which gradients vanish at the minimum and SGD has no noise"
-            )
-        try:
-            self.descent  # noqa: B018
-        except ValueError as error:
-            raise ValueError(f"sample_info.{error}") from None
-
-    def _require_steps(self, what: str, instead: str) -> None:
-        if self.steps == "converged" or self.time != "discrete":
-            raise ValueError(
-                f"{what}: networks are trained for it step by step, which sample_info.steps={self.steps}, "
-                f"sample_info.time={self.time} are not: choose a number of steps and time=discrete, or {instead}"
-            )
-
-    def _check_summaries(self) -> None:
-        self.summary.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
-        if self.summaries and self.summary_network == "trained":
-            self._require_steps("sample_info.summary_network=trained", "summary_network=linearized")
-        elif self.summary_model is not None:
-            raise ValueError(
-                f"sample_info.summary_model={self.summary_model}: is trained on summaries, so needs "
-                "sample_info.summaries and sample_info.summary_network=trained"
-            )
-
-    @property
-    def needs_one_kernel(self) -> bool:
-        """Whether something is computed for which all examples must come from one and the same erased data."""
-        return bool(self.references or self.summaries or self.adversarial or self.sgd_batch_size)
-
-    @property
-    def summary(self) -> SummaryOptions:
-        """Which summaries are tried."""
-        return SummaryOptions(
-            orders=self.summaries, removed=self.removed, network=self.summary_network, draws=self.random_draws
-        )
+            raise _refused("data.at_most", self.at_most, f"{odd[0]} is not NAME:COUNT, as in [cat:50,dog:400]")
 
     @property
     def caps(self) -> dict[str, int]:
         """`at_most` by name."""
         return {name: int(most) for name, _, most in (cap.rpartition(":") for cap in self.at_most)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """The training whose outcome is compared, `sample_info.training`.
+
+    Args:
+        steps: t, or "converged" for its limit.
+        learning_rate: η, of the mean loss.
+        weight_decay: λ towards the initial weights, on the scale of the summed loss.
+        time: "discrete" or "continuous".
+        left_out_loss: "sum" or "mean", see `LinearizedDescent`.
+        readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws, or
+            what `sample_info.initial_weights` has.
+    """
+
+    steps: float | Literal["converged"]
+    learning_rate: float
+    weight_decay: float
+    time: Time
+    left_out_loss: LeftOutLoss
+    readout_gain: float | None
+
+    def __post_init__(self) -> None:
+        if self.readout_gain is not None:
+            _require_positive("training.readout_gain", self.readout_gain, ", or null for what the model draws")
+        try:
+            self.descent  # noqa: B018
+        except ValueError as error:
+            raise ValueError(f"sample_info.training.{error}") from None
 
     @property
     def descent(self) -> LinearizedDescent:
@@ -169,11 +88,201 @@ class SampleInfoSettings:
             left_out_loss=self.left_out_loss,
         )
 
+    def require_steps(self, what: str, instead: str) -> None:
+        """Refuse `what`, for which networks are trained step by step, where there are no steps."""
+        if self.steps == "converged" or self.time != "discrete":
+            raise ValueError(
+                f"sample_info.{what}: networks are trained for it step by step, which training.steps={self.steps}, "
+                f"training.time={self.time} are not: choose a number of steps and time=discrete, or {instead}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceSettings:
+    """What scores are compared with, `sample_info.references`.
+
+    Args:
+        methods: names, see `sample_info.references.registry`.
+        examples: how many retraining leaves out, a random sample; None for all.
+        influence_damping: of influence functions, one comparison for each; added to the curvature of the mean loss.
+    """
+
+    methods: list[str]
+    examples: int | None
+    influence_damping: list[float]
+
+    def __post_init__(self) -> None:
+        if self.examples is not None and self.examples < 2:
+            raise _refused("references.examples", self.examples, "must be at least 2, or null for all")
+        if not self.influence_damping or not all(0 < d < math.inf for d in self.influence_damping):
+            complaint = "must be one or more positive numbers, as in [10], the paper's"
+            raise _refused("references.influence_damping", self.influence_damping, complaint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummarySettings:
+    """Orders in which examples are dropped, and whose accuracy is measured on what is left, `sample_info.summaries`.
+
+    Args:
+        orders: some of `ORDERS`; none for no summaries.
+        removed: fractions of the examples that are dropped.
+        network: "linearized", in closed form, or "trained" by gradient descent.
+        model: options of the trained network that differ from the scored one's.
+        draws: seeded draws of the order "random", per initialisation.
+    """
+
+    orders: list[str]
+    removed: list[float]
+    network: Literal["linearized", "trained"]
+    model: dict[str, Any] | None
+    draws: int
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.orders if name not in ORDERS]:
+            raise _refused(
+                "summaries.orders", self.orders, f"there is no {unknown[0]}; choose from {', '.join(ORDERS)}"
+            )
+        if len(set(self.orders)) < len(self.orders):
+            raise _refused("summaries.orders", self.orders, "an order is named twice; name it once")
+        if not self.removed or not all(0 <= fraction < 1 for fraction in self.removed):
+            raise _refused("summaries.removed", self.removed, "need fractions of the examples, from 0 to less than 1")
+        if sorted(set(self.removed)) != self.removed:
+            raise _refused("summaries.removed", self.removed, "must increase from one to the next")
+        if self.draws < 1:
+            raise _refused("summaries.draws", self.draws, "must be at least 1")
+        if self.model is not None and not self.trained:
+            complaint = "is trained on summaries, so needs summaries.orders and summaries.network=trained"
+            raise _refused("summaries.model", self.model, complaint)
+
+    @property
+    def trained(self) -> bool:
+        """Whether networks are trained on summaries."""
+        return bool(self.orders) and self.network == "trained"
+
+    def require_examples(self, n: int, num_classes: int) -> None:
+        """Refuse fractions that leave fewer than two examples of n, or some class without any, whatever the order.
+
+        Raises:
+            ValueError: names the fraction, and the largest that is possible.
+        """
+        least = max(2, num_classes)
+        left = n - round(self.removed[-1] * n)
+        if self.orders and left < least:
+            raise _refused(
+                "summaries.removed",
+                f"{self.removed[-1]:g}",
+                f"leaves {left} of {n} examples, and {num_classes} classes need {least} at least; remove "
+                f"{max(0, n - least) / n:.2g} at most, or raise sample_info.examples",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSettings:
+    """How the kernel is computed, `sample_info.kernel`.
+
+    Args:
+        projection: of gradients, see `Projection`; "auto" is exact where that is cheap.
+        size: numbers kept per layer.
+    """
+
+    projection: Literal["auto"] | Kind
+    size: int
+
+    def __post_init__(self) -> None:
+        _require_at_least(1, "kernel.size", self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleInfoSettings:
+    """Options of sample information.
+
+    Args:
+        classes: labels that are kept, several in a list of their own being one class; or "all".
+        examples: n, training examples to score, at most; a stratified sample of the training split.
+        held_out: test examples on which predictions are compared, at most.
+        initial_weights: directory or weights.safetensors of a finished `python -m train` run whose weights, of the same
+            seed, are w_0; None draws them.
+        sigma: standard deviation of the smoothing noise.
+        sgd_batch_size: b of the SGD whose steady state smooths the third score; None leaves that score out.
+        data, training, references, summaries, kernel: groups of options.
+        batch_size: examples per backward pass.
+        memory_gib: for intermediate results.
+
+    Raises:
+        ValueError: a value outside its range, or that does not go with another.
+    """
+
+    classes: list[int | list[int]] | Literal["all"]
+    examples: int
+    held_out: int
+    initial_weights: str | None
+    sigma: float
+    sgd_batch_size: int | None
+    data: DataSettings
+    training: TrainingSettings
+    references: ReferenceSettings
+    summaries: SummarySettings
+    kernel: KernelSettings
+    batch_size: int = unhashed(64)
+    memory_gib: float = unhashed(1.0)
+
+    def __post_init__(self) -> None:
+        _require_at_least(2, "examples", self.examples)
+        _require_at_least(1, "held_out", self.held_out)
+        _require_at_least(1, "batch_size", self.batch_size)
+        _require_positive("sigma", self.sigma)
+        _require_positive("memory_gib", self.memory_gib)
+        self.summaries.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
+        if methods := self.references.methods:
+            self.training.require_steps(f"references.methods={methods}", "references.methods=[]")
+        if adversarial := self.data.adversarial:
+            self.training.require_steps(f"data.adversarial={adversarial}", "data.adversarial=0")
+        if self.summaries.trained:
+            self.training.require_steps("summaries.network=trained", "summaries.network=linearized")
+        if self.sgd_batch_size is not None and (self.sgd_batch_size < 1 or not self.training.weight_decay):
+            raise _refused(
+                "sgd_batch_size",
+                self.sgd_batch_size,
+                "must be at least 1, and needs a positive sample_info.training.weight_decay, without which gradients "
+                "vanish at the minimum and SGD has no noise",
+            )
+
+    @property
+    def needs_one_kernel(self) -> bool:
+        """Whether something is computed for which all examples must come from one and the same erased data."""
+        return bool(self.references.methods or self.summaries.orders or self.data.adversarial or self.sgd_batch_size)
+
     @property
     def memory_bytes(self) -> float:
         """`memory_gib` in bytes."""
         return self.memory_gib * 2**30
 
-    def projection_of(self, kind: Kind, seed: int) -> Projection:
-        """The projection, "auto" being decided."""
-        return Projection(kind, self.projection_size, seed)
+
+def summary_model(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The section of the network that is trained on summaries: the run's model with `summaries.model`'s options.
+
+    Another `_target_` takes those of the run's options that it knows.
+
+    Raises:
+        ConfigError: an option that the architecture does not have.
+    """
+    own = config["sample_info"]["summaries"]["model"] or {}
+    base = config["model"]
+    if "_target_" in own:
+        accepted = {"name", *keyword_only(Target(own).schema)}
+        base = {key: value for key, value in base.items() if key in accepted}
+    return check_target("sample_info.summaries.model", {**base, **own}, "model")
+
+
+def _refused(option: str, value: object, complaint: str) -> ValueError:
+    return ValueError(f"sample_info.{option}={value}: {complaint}")
+
+
+def _require_at_least(least: int, option: str, value: int) -> None:
+    if value < least:
+        raise _refused(option, value, f"must be at least {least}")
+
+
+def _require_positive(option: str, value: float, otherwise: str = "") -> None:
+    if not 0 < value < math.inf:
+        raise _refused(option, value, f"must be a positive number{otherwise}")

@@ -4,7 +4,7 @@ Everything is computed in float64, so that neither the batch size nor the order 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +15,8 @@ from torch.func import functional_call, jacrev, vmap
 from train.randomness import generator
 
 Kind = Literal["exact", "coordinates", "random"]
-Weights = Mapping[str, Tensor]
+Weights = dict[str, Tensor]  # parameter name -> values
+Network = Callable[[Weights, Tensor], Tensor]  # f(w, x): inputs [n, ...] to outputs [n, k]
 
 
 @dataclass(frozen=True)

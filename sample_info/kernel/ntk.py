@@ -1,8 +1,8 @@
 """The tangent kernel in float64: by products of layers where the network is fully connected, else by Jacobians."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,22 +23,26 @@ def fully_connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[st
     owned = {f"{name}.{key}" for name, m in layers.items() for key, _ in m.named_parameters(recurse=False)}
     if owned != set(weights):
         return None
-    seen: dict[str, list[tuple[int, ...]]] = {name: [] for name in layers}
-    handles = [m.register_forward_hook(_recorder(seen[name])) for name, m in layers.items()]
+    with torch.no_grad(), _calls(layers.values()) as calls:
+        functional_call(model, in_double(model, weights), (x[:1].double(),))
+    once = sorted(map(id, layers.values())) == sorted(id(layer) for layer, _, _ in calls)
+    return layers if once and all(h.ndim == 2 for _, h, _ in calls) else None
+
+
+@contextmanager
+def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
+    """Whatever calls these layers meanwhile: the layer, its input and its output."""
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        calls.append((layer, inputs[0], output))
+
+    handles = [layer.register_forward_hook(note) for layer in layers]
     try:
-        with torch.no_grad():
-            functional_call(model, in_double(model, weights), (x[:1].double(),))
+        yield calls
     finally:
         for handle in handles:
             handle.remove()
-    return layers if all(len(shapes) == 1 and len(shapes[0]) == 2 for shapes in seen.values()) else None
-
-
-def _recorder(shapes: list[tuple[int, ...]]):
-    def record(_: nn.Module, inputs: tuple[Tensor, ...], __: Any) -> None:
-        shapes.append(tuple(inputs[0].shape))
-
-    return record
 
 
 def inputs_and_slopes(
@@ -48,24 +52,15 @@ def inputs_and_slopes(
     parameters = {
         name: value.requires_grad_(value.is_floating_point()) for name, value in in_double(model, weights).items()
     }
-    caught: list[tuple[Tensor, Tensor]] = []
-
-    def catch(_: nn.Module, inputs: Any, output: Any) -> None:
-        caught.append((inputs[0], output))
-
-    handle = layer.register_forward_hook(catch)
     h, slopes = [], []
-    try:
-        for batch in x.split(batch_size):
-            caught.clear()
+    for batch in x.split(batch_size):
+        with _calls([layer]) as calls:
             outputs = functional_call(model, parameters, (batch.double(),))
-            ((h_batch, u),) = caught
-            # examples do not mix: the gradient of a sum over the batch holds each example's own
-            parts = [torch.autograd.grad(f, u, retain_graph=True)[0] for f in outputs.sum(0)]
-            h.append(h_batch.detach())
-            slopes.append(torch.stack(parts, 1))
-    finally:
-        handle.remove()
+        ((_, h_batch, u),) = calls
+        # examples do not mix: the gradient of a sum over the batch holds each example's own
+        parts = [torch.autograd.grad(f, u, retain_graph=True)[0] for f in outputs.sum(0)]
+        h.append(h_batch.detach())
+        slopes.append(torch.stack(parts, 1))
     return torch.cat(h), torch.cat(slopes)
 
 
@@ -146,22 +141,23 @@ def ntk(
 
 
 def _from_products(model, layers, weights: Weights, x: Tensor, n: int, batch_size: int, memory: float) -> Tensor:
-    kernel: Tensor | None = None
+    k = _outputs(model, x)
+    kernel = x.new_zeros(len(x) * k, n * k, dtype=torch.float64)
     for layer in layers.values():
         h, slopes = inputs_and_slopes(model, layer, weights, x, batch_size=batch_size)
-        k = slopes.shape[1]
-        if kernel is None:
-            kernel = slopes.new_zeros(len(x) * k, n * k)
         add_layer(kernel, h, slopes, n, bias=getattr(layer, "bias", None) is not None, memory_bytes=memory)
-    assert kernel is not None
     return kernel
+
+
+@torch.no_grad()
+def _outputs(model: nn.Module, x: Tensor) -> int:
+    return model(x[:1].to(next(model.parameters()))).shape[1]
 
 
 def _from_jacobians(
     model: nn.Module, weights: Weights, x: Tensor, n: int, projection: Projection, batch_size: int, memory: float
 ) -> tuple[Tensor, str]:
-    with torch.no_grad():
-        k = model(x[:1].to(next(model.parameters()))).shape[1]
+    k = _outputs(model, x)
     layers = layers_of(weights, projection)
     kernel = x.new_zeros(len(x) * k, n * k, dtype=torch.float64)
     for group in _groups(layers, max(1, int(memory // (8 * k * len(x))))):

@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from sample_info.changes import Changes
 from sample_info.linearized.resolvent import ContourRule, Elimination, Resolvent, spectral_bound
 from sample_info.linearized.series import ChebyshevSeries, MaskedSeries
 from sample_info.linearized.training import LinearizedDescent
@@ -123,6 +124,13 @@ class LinearizedDynamics:
         rule = ContourRule.fit(filter_, low, low + self.largest, tolerance)
         self.how, self.filter_error = f"resolvents at {len(rule.nodes)} nodes", rule.error
         return Resolvent(self.kernel, self.residual, low, rule)
+
+
+def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:
+    """What leaving out each example changes in the linearised network, in column blocks that fit into memory."""
+    blocks = [dynamics.changes(block, held_out_kernel) for block in dynamics.blocks(memory_bytes)]
+    weight, prediction, _ = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+    return Changes(weight, prediction)
 
 
 def changes_by(

@@ -83,7 +83,12 @@ class MaskedSeries:
         self._kernel, self._shape = kernel, residual.shape
         self._scale = 2 / (series.high - series.low)  # Θ + λI is mapped to scale · Θ - I
         self._coefficients = series.coefficients
-        self._terms = self._full_terms(residual)
+        now, before = residual.reshape(-1, 1).clone(), None
+        terms = [now.squeeze(1).clone()]
+        for _ in range(series.degree):
+            now, before = self._step(now, before), now
+            terms.append(now.squeeze(1).clone())
+        self._terms = torch.stack(terms)  # T_j(A) r, [degree + 1, n k]
         self.full = series.coefficients.to(kernel) @ self._terms  # f(A) r, [n k]
 
     @property
@@ -98,17 +103,13 @@ class MaskedSeries:
         them the masked term is zero, and e_j is the full one. So nothing is subtracted that nearly cancels.
         """
         columns = torch.arange(len(examples), device=examples.device)
-
-        def unmask(term: Tensor, j: int) -> Tensor:
-            term.view(*self._shape, -1)[examples, :, columns] = self._terms[j].view(self._shape)[examples]
-            return term
-
-        now, before = unmask(self._kernel.new_zeros(len(self._kernel), len(examples)), 0), None
-        weights = self._coefficients.tolist()
-        total = weights[0] * now
-        for j in range(1, len(weights)):
-            now, before = unmask(self._step(now, before), j), now
-            total.add_(now, alpha=weights[j])
+        now, before = self._kernel.new_zeros(len(self._kernel), len(examples)), None
+        total = torch.zeros_like(now)
+        for j, weight in enumerate(self._coefficients.tolist()):
+            if j:
+                now, before = self._step(now, before), now
+            now.view(*self._shape, -1)[examples, :, columns] = self._terms[j].view(self._shape)[examples]
+            total.add_(now, alpha=weight)
         return total
 
     def _step(self, now: Tensor, before: Tensor | None) -> Tensor:
@@ -116,12 +117,3 @@ class MaskedSeries:
         if before is None:
             return torch.addmm(now, self._kernel, now, beta=-1, alpha=self._scale)
         return before.addmm_(self._kernel, now, beta=-1, alpha=2 * self._scale).sub_(now, alpha=2)
-
-    def _full_terms(self, residual: Tensor) -> Tensor:
-        """T_j(A) r for every term, [degree + 1, n k]."""
-        now, before = residual.reshape(-1, 1).clone(), None
-        terms = [now.squeeze(1).clone()]
-        for _ in range(len(self._coefficients) - 1):
-            now, before = self._step(now, before), now
-            terms.append(now.squeeze(1).clone())
-        return torch.stack(terms)

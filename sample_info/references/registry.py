@@ -91,4 +91,4 @@ def require_known(names: list[str]) -> None:
     """
     if unknown := [name for name in names if name not in REFERENCES]:
         known = ", ".join(sorted(REFERENCES))
-        raise ValueError(f"sample_info.references={names}: there is no {unknown[0]}; choose from {known}")
+        raise ValueError(f"sample_info.references.methods={names}: there is no {unknown[0]}; choose from {known}")

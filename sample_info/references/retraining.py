@@ -3,33 +3,169 @@
 Harutyunyan et al. 2021, table 1 ("brute force"): n trainings to find out what n examples did.
 """
 
-import time
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.func import functional_call, vmap
 
 from erasure.progress import Display
-from sample_info.changes import LeaveOneOut, Weights, mean_square
-from sample_info.references.gradient_descent import GradientDescent
+from models.classifier import Classifier
+from sample_info.changes import LeaveOneOut
+from sample_info.kernel.jacobian import Network, Weights
 from train.memory import keep_freed_memory
 
-_SHOW_EVERY_S = 0.2
 _CACHED_BYTES = 2**26  # on the CPU larger stacks fall out of caches between steps, and gain nothing
 
 
-def retrain_without_each(
-    descent: GradientDescent,
-    x_test: Tensor,
-    examples: Tensor | None = None,
-    **options: Any,
-) -> LeaveOneOut:
-    """Train once with all examples, and once without each of `examples`, from the same weights; compare.
+class DivergedError(ValueError):
+    """A training whose weights are not finite."""
 
-    All that `retrained_stacks` yields, joined; options and errors are its own.
+
+@dataclass(frozen=True, kw_only=True)
+class GradientDescent:
+    """w ← w - η ∇L(w) for `steps` steps from `initial`, L(w) = Σ_i c_i ½‖f_w(x_i) - y_i‖² + λ/2 ‖w - w_0‖².
+
+    The loss of Harutyunyan et al. 2021: a *sum* over examples, and weight decay towards w_0. Where η is meant for
+    the mean loss, as in the paper's tables and released code, give η/n and nλ. Targets are the caller's choice; the
+    released code has y = 0 and 1 in one column for two classes.
+
+    Members differ in their example weights c alone, and run side by side: parameters have a leading axis [S, ...].
+    What is stored and updated is w - w_0, so that rounding is relative to how far a training has come, which
+    for a change by one example in a thousand is what counts.
+
+    Attributes:
+        network: f(w, x), to [n, k].
+        initial: w_0.
+        x: training inputs, [n, ...].
+        y: targets, [n, k].
+        steps: t.
+        learning_rate: η, of the summed loss.
+        weight_decay: λ.
+        stackable: `network` also takes weights with a leading axis [S, ...] and gives [S, n, k], as stackable
+            classifiers do; others are vectorised by `torch.func.vmap`.
+
+    Raises:
+        ValueError: targets that are not [n, k], or a number out of range.
     """
+
+    network: Network
+    initial: Weights
+    x: Tensor
+    y: Tensor
+    steps: int
+    learning_rate: float
+    weight_decay: float = 0.0
+    stackable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.y.ndim != 2 or len(self.y) != len(self.x) or not self.y.is_floating_point():
+            raise ValueError(
+                f"targets {list(self.y.shape)} of type {self.y.dtype} for {len(self.x)} examples: need floating "
+                f"[{len(self.x)}, k], k = 1 for two classes"
+            )
+        if self.steps < 1 or not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
+            raise ValueError(
+                f"steps={self.steps}, learning_rate={self.learning_rate}, weight_decay={self.weight_decay}: "
+                "need at least one step, a positive learning rate and no negative weight decay"
+            )
+
+    @classmethod
+    def of(cls, model: Classifier, initial: Weights, x: Tensor, y: Tensor, **options: Any) -> Self:
+        """Of one of our architectures, from weights `initial` (its own may be anything); options are those above.
+
+        Raises:
+            ValueError: an example's outputs depend on the others of its batch.
+        """
+        if model.mixes_examples:
+            raise ValueError(f"{type(model).__name__} mixes examples (model.batch_norm=batch): set it to frozen")
+
+        def network(weights: Weights, x: Tensor) -> Tensor:
+            return functional_call(model, weights, (x,))
+
+        return cls(network=network, initial=initial, x=x, y=y, stackable=model.stackable, **options)
+
+    def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
+        """How far S trainings move, w - w_0 with a leading axis [S, ...].
+
+        Args:
+            example_weights: c, [S, n]; 0 leaves an example out.
+            progress: called with the number of steps done.
+
+        Raises:
+            DivergedError: the learning rate is too large.
+        """
+        c = example_weights.to(self.y)[:, :, None]
+        initial = {name: weight.detach() for name, weight in self.initial.items()}
+        change = {name: weight.new_zeros(len(c), *weight.shape) for name, weight in initial.items()}
+        weights = {name: (moved + initial[name]).requires_grad_() for name, moved in change.items()}
+        for step in range(self.steps):
+            outputs = self.outputs(weights, self.x)
+            slope = (outputs.detach() - self.y).mul_(c)  # ∂L/∂f: cheaper written down than derived
+            gradients = torch.autograd.grad(outputs, list(weights.values()), slope)
+            with torch.no_grad():
+                for (name, moved), gradient in zip(change.items(), gradients, strict=True):
+                    moved.mul_(1 - self.learning_rate * self.weight_decay).sub_(gradient, alpha=self.learning_rate)
+                    torch.add(initial[name], moved, out=weights[name])
+            progress(step + 1)
+        if not all(moved.isfinite().all() for moved in change.values()):
+            raise DivergedError(
+                f"gradient descent diverged within {self.steps} steps: lower the learning rate, "
+                f"{self.learning_rate:g} of the summed loss"
+            )
+        return change
+
+    def trained(self) -> Weights:
+        """Weights at the end of the training with all examples."""
+        change = self.train(torch.ones(1, len(self.x)))
+        return {name: self.initial[name] + moved[0] for name, moved in change.items()}
+
+    def outputs(self, weights: Weights, x: Tensor) -> Tensor:
+        """Outputs [S, n, k] of members with weights [S, ...] on inputs that they share."""
+        return self.network(weights, x) if self.stackable else vmap(self.network, (0, None))(weights, x)
+
+    @torch.no_grad()
+    def predictions(self, change: Weights, x: Tensor) -> Tensor:
+        """Outputs [S, m, k] of members that have moved from the initial weights by `change` [S, ...]."""
+        weights = {name: self.initial[name] + moved for name, moved in change.items()}
+        return torch.cat([self.outputs(weights, part) for part in x.split(len(self.x))], dim=1)
+
+    def bytes_per_member(self) -> int:
+        """Memory that each member of a stack takes while it is trained: w - w_0, w, gradient, saved activations."""
+        saved = 0
+
+        def count(tensor: Tensor) -> Tensor:
+            nonlocal saved
+            saved += tensor.numel() * tensor.element_size()
+            return tensor
+
+        weights = {name: weight.detach()[None].clone().requires_grad_() for name, weight in self.initial.items()}
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            self.outputs(weights, self.x)
+        return saved + 4 * sum(weight.numel() for weight in self.initial.values()) * self.y.element_size()
+
+    def members_at_once(self, memory_bytes: int) -> int:
+        """Trainings in a stack: what memory holds; on the CPU no more than caches do, but several of small ones.
+
+        Raises:
+            ValueError: not even one.
+        """
+        each = self.bytes_per_member()
+        if each > memory_bytes:
+            raise ValueError(
+                f"memory_bytes={memory_bytes:,}: one training needs {each:,}; allow more, or use fewer examples"
+            )
+        usable = min(memory_bytes, _CACHED_BYTES) if self.x.device.type == "cpu" else memory_bytes
+        return max(1, usable // each)
+
+
+def retrain_without_each(
+    descent: GradientDescent, x_test: Tensor, examples: Tensor | None = None, **options: Any
+) -> LeaveOneOut:
+    """All that `retrained_stacks` yields, joined; options and errors are its own."""
     return LeaveOneOut.joined([*retrained_stacks(descent, x_test, examples, **options)])
 
 
@@ -59,62 +195,20 @@ def retrained_stacks(
     examples = torch.arange(n) if examples is None else examples.cpu()
     if len(examples) and not 0 <= int(examples.min()) <= int(examples.max()) < n:
         raise ValueError(f"examples from {int(examples.min())} to {int(examples.max())}: there are 0 to {n - 1}")
-    members = members_at_once(descent, memory_bytes)
+    members = descent.members_at_once(memory_bytes)
     reduced = replace(descent, learning_rate=descent.learning_rate * n / (effective_n or n))
     with Display("retraining") as display:
-        progress = _Progress(display, descent.steps * (1 + len(examples)))
-        everything = descent.train(torch.ones(1, n), progress.of(1))
-        predicted = predictions(descent, everything, x_test)
-        for left_out in examples.split(members):
+
+        def progress(before: int, members: int) -> Callable[[int], None]:
+            whole, detail = descent.steps * (1 + len(examples)), f"{members} trainings at once"
+            return lambda step: display.update((before * descent.steps + members * step) / whole, detail)
+
+        everything = descent.train(torch.ones(1, n), progress(0, 1))
+        predicted = descent.predictions(everything, x_test)
+        for i, left_out in enumerate(examples.split(members)):
             c = torch.ones(len(left_out), n)
             c[torch.arange(len(left_out)), left_out] = 0
-            change = reduced.train(c, progress.of(len(left_out)))
-            weight_change = torch.stack([_squares(change[name] - everything[name]) for name in change]).sum(0)
-            yield LeaveOneOut(left_out, weight_change, mean_square(predictions(descent, change, x_test) - predicted))
-
-
-def members_at_once(descent: GradientDescent, memory_bytes: int) -> int:
-    """Trainings in a stack: what memory holds; on the CPU no more than caches do, but several of small ones.
-
-    Raises:
-        ValueError: not even one.
-    """
-    each = descent.bytes_per_member()
-    if each > memory_bytes:
-        raise ValueError(
-            f"memory_bytes={memory_bytes:,}: one training needs {each:,}; allow more, or use fewer examples"
-        )
-    usable = min(memory_bytes, _CACHED_BYTES) if descent.x.device.type == "cpu" else memory_bytes
-    return max(1, usable // each)
-
-
-@torch.no_grad()
-def predictions(descent: GradientDescent, change: Weights, x: Tensor) -> Tensor:
-    """Outputs [S, m, k] of members that have moved from the initial weights by `change` [S, ...]."""
-    weights = {name: descent.initial[name] + moved for name, moved in change.items()}
-    return torch.cat([descent.outputs(weights, part) for part in x.split(len(descent.x))], dim=1)
-
-
-def _squares(change: Tensor) -> Tensor:
-    return change.flatten(1).double().square().sum(1).cpu()
-
-
-class _Progress:
-    """Steps of stacks, one after another, as a share of all trainings' steps."""
-
-    def __init__(self, display: Display, total: int) -> None:
-        self._display, self._total, self._before, self._shown = display, total, 0, 0.0
-
-    def of(self, members: int) -> Callable[[int], None]:
-        """What a stack of so many members calls with the number of steps that it has done."""
-        before = self._before
-
-        def done(step: int) -> None:
-            self._before = before + members * step
-            now = time.monotonic()
-            if now - self._shown > _SHOW_EVERY_S:
-                self._shown = now
-                detail = f"step {step}, {members} trainings at once"
-                self._display.update(self._before / self._total, detail)
-
-        return done
+            change = reduced.train(c, progress(1 + i * members, len(left_out)))
+            moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
+            outputs = (descent.predictions(change, x_test) - predicted).double().square().sum(-1).mean(-1)
+            yield LeaveOneOut(left_out, torch.stack(moved).sum(0).cpu(), outputs.cpu())

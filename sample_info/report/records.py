@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from erasure.store.storage import save_tensors, write_text
 from harness.logger import Logger
-from sample_info.changes import Changes, bits
-from sample_info.problem import Examples
-from sample_info.references.comparison import auroc, pearson
-from sample_info.report.figure import draw_run
-from sample_info.report.summaries import log_summaries, summaries_result
+from sample_info.changes import Changes, auroc, bits, pearson
+from sample_info.examples import Examples
+from sample_info.report.figures import run_figure, save, summaries_figure, title_of
+from sample_info.report.table import panel
+from sample_info.settings import SummarySettings
 from sample_info.summaries.accuracy import Summaries
 
 
@@ -81,12 +81,11 @@ def _rows(examples: Examples, one: Scored, names: Sequence[str]) -> Iterator[lis
 
 def log_scores(directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored]) -> None:
     """Draw the run's figure; log it and every score to W&B."""
-    figure = draw_run(examples, mean_scores(scored), directory / "scores.png")
+    figure = save(lambda: run_figure(examples, mean_scores(scored)), directory / "scores.png", dpi=120)
     names = list(columns(scored[0]))
     logger.table("scores", _HEADER + names, [row for one in scored for row in _rows(examples, one, names)])
     logger.figure("scores/figure", figure)
-    if examples.settings.summaries:
-        log_summaries(directory, logger, examples, [one.summaries for one in scored])
+    _log_summaries(directory, logger, examples, [one.summaries for one in scored])
     for one in scored:
         logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores["f_si_nats"].mean())})
     means = {f"information.{name}.mean": float(s.mean()) for name, s in mean_scores(scored).items()}
@@ -112,7 +111,7 @@ def scores_result(examples: Examples, scored: Sequence[Scored]) -> dict[str, Any
         "how": [dict(one.how) for one in scored],
         "groups": _groups(examples, scored),
         "between_seeds": _between_seeds([one.scores["f_si_nats"] for one in scored]),
-        "summaries": summaries_result(examples.settings.summary, [one.summaries for one in scored]),
+        "summaries": summaries_result(examples.settings.summaries, [one.summaries for one in scored]),
     }
 
 
@@ -155,3 +154,43 @@ def _summary_of(scores: Tensor, examples: Examples) -> dict[str, Any]:
         "most_informative": examples.index[order[:10]].tolist(),
         "least_informative": examples.index[order[-10:].flip(0)].tolist(),
     }
+
+
+def summaries_result(options: SummarySettings, found: Sequence[Summaries]) -> dict[str, Any] | None:
+    """What result.json says: lists have an entry per seed, in it an entry per fraction removed.
+
+    Returns:
+        "network", "removed", "accuracy" and "classes_left" by order: averages and minima over draws of the random
+        order, whose accuracies are "random_draws", per seed, draw and fraction. None where no summaries are asked for.
+    """
+    if not options.orders:
+        return None
+    result: dict[str, Any] = {
+        "network": options.network,
+        "removed": options.removed,
+        "accuracy": {order: [_over_draws(mean, one.accuracy[order]) for one in found] for order in options.orders},
+        "classes_left": {
+            order: [_over_draws(min, one.classes_left[order]) for one in found] for order in options.orders
+        },
+    }
+    if "random" in options.orders:
+        result["random_draws"] = [one.accuracy["random"] for one in found]
+    return result
+
+
+def _over_draws(combine: Callable[[Sequence[Any]], Any], draws: Sequence[Sequence[Any]]) -> list[Any]:
+    return [combine(values) for values in zip(*draws, strict=True)]
+
+
+def _log_summaries(directory: Path, logger: Logger, examples: Examples, found: Sequence[Summaries]) -> None:
+    """Draw summaries.png; log it and every accuracy to W&B."""
+    summaries = summaries_result(examples.settings.summaries, found)
+    if summaries is None:
+        return
+    rows = []
+    for order, curves in summaries["accuracy"].items():
+        for seed, curve in zip(examples.described["seeds"], curves, strict=True):
+            rows += [[order, seed, removed, value] for removed, value in zip(summaries["removed"], curve, strict=True)]
+    drawn = panel(summaries, examples.job.config, title_of(examples))
+    logger.figure("summaries/figure", save(lambda: summaries_figure([drawn]), directory / "summaries.png", dpi=110))
+    logger.table("summaries/accuracy", ["order", "seed", "removed", "accuracy"], rows)

@@ -1,7 +1,7 @@
-"""The tables that `python -m sample_info` shows: runs, groups of examples, movements, agreement."""
+"""The tables that `python -m sample_info` shows: runs, groups of examples, movements, agreement, summaries."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -11,25 +11,14 @@ from rich.table import Table
 
 from erasure.progress import console
 from erasure.store.storage import write_text
-from harness.compare import Grid, Spread
-from sample_info.report.agreement import Agreement
-from sample_info.report.movement import Movement
-
-Result = Mapping[str, Any]
+from harness.compare import Grid, Result, Spread
+from sample_info.report.comparison import Agreement, Movement
+from sample_info.report.figures import Panel
 
 HEADINGS = (
-    "dataset · model",
-    "eraser",
-    "classes",
-    "n",
-    "F-SI, mean",
-    "median",
-    "top tenth",
-    "SI, mean",
-    "accuracy",
-    "left out",
-    "notes",
-)
+    "dataset · model", "eraser", "classes", "n", "F-SI, mean", "median", "top tenth", "SI, mean", "accuracy",
+    "left out", "notes"
+)  # fmt: skip
 CAPTION = (
     "F-SI: what an example tells the network's predictions that the others do not, SI: what it tells the weights, in "
     "nats at noise sigma, mean over examples (± standard deviation over seeds); top tenth: the share of all F-SI that "
@@ -42,17 +31,9 @@ GROUP_CAPTION = (
     "above one of the others; 0.5 is chance."
 )
 REFERENCE_HEADINGS = (
-    "dataset · model",
-    "eraser",
-    "compared",
-    "examples",
-    "weights",
-    "predictions",
-    "rank, weights",
-    "rank, predictions",
-    "ratio, weights",
-    "ratio, predictions",
-)
+    "dataset · model", "eraser", "compared", "examples", "weights", "predictions", "rank, weights",
+    "rank, predictions", "ratio, weights", "ratio, predictions"
+)  # fmt: skip
 REFERENCE_CAPTION = (
     "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
     "predictions (± standard deviation over seeds), and the median of their ratios, with the least and the largest. "
@@ -67,6 +48,10 @@ AGREEMENT_HEADINGS = ("eraser", "run", "another run", "correlation")
 AGREEMENT_CAPTION = (
     "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; of a run with itself: "
     "between its seeds."
+)
+_SUMMARY_CAPTION = (
+    "Test accuracy (%) after a fraction of the training examples is removed in order of F-SI: mean over seeds (± "
+    "standard deviation over seeds and, for the random order, draws); *: in some summary a class has no example left."
 )
 _CHANGES = ("weight", "prediction")
 _FITS = {
@@ -87,7 +72,7 @@ class Section:
 
 
 def sections(grid: Grid, movements: Sequence[Movement], agreements: Sequence[Agreement]) -> list[Section]:
-    """One line per run; then, if any, one per group, reference, pair of erasers, run that is compared with others."""
+    """One line per run; then, if any, one per group, reference, pair of erasers; matrices of agreement; summaries."""
     found = [
         Section(HEADINGS, run_lines(grid), CAPTION),
         Section(GROUP_HEADINGS, group_lines(grid), GROUP_CAPTION),
@@ -97,7 +82,57 @@ def sections(grid: Grid, movements: Sequence[Movement], agreements: Sequence[Agr
     for agreement in agreements:
         headings = ["", agreement.eraser, *(str(j + 1) for j in range(len(agreement.names)))]
         found.append(Section(headings, agreement_lines(agreement), AGREEMENT_CAPTION))
+    summaries = [_summary_section(f"{row} · {column}", result) for row, column, result in summarised(grid)]
+    found += [*summaries[:-1], *(replace(last, caption=_SUMMARY_CAPTION) for last in summaries[-1:])]
     return [section for section in found if section.lines]
+
+
+def summarised(grid: Grid) -> list[tuple[str, str, Result]]:
+    """Runs that have summaries."""
+    return [run for run in grid.runs() if run[2]["summaries"] is not None]
+
+
+def _summary_section(name: str, result: Result) -> Section:
+    found = result["summaries"]
+    lines = [[f"{fraction:.0%}"] for fraction in found["removed"]]
+    for order, accuracy in spreads(found).items():
+        fewest = [min(seeds) for seeds in zip(*found["classes_left"][order], strict=True)]
+        for line, spread, classes in zip(lines, accuracy, fewest, strict=True):
+            line.append(percent(spread) + ("" if classes == result["num_classes"] else " *"))
+    headings = ["removed", *(order.replace("_", " ") for order in found["accuracy"])]
+    return Section(headings, lines, title=f"{name}: summaries, accuracy {network_of(result['config'])}")
+
+
+def spreads(summaries: Mapping[str, Any]) -> dict[str, list[Spread]]:
+    """Accuracy by order, for every fraction removed: over seeds, and over draws of the random order."""
+    trials = dict(summaries["accuracy"])
+    if "random" in trials:
+        trials["random"] = [draw for draws in summaries["random_draws"] for draw in draws]
+    return {order: [Spread.of(values) for values in zip(*curves, strict=True)] for order, curves in trials.items()}
+
+
+def network_of(config: Mapping[str, Any]) -> str:
+    """Whose accuracy a run's summaries are about, in words."""
+    section = config["sample_info"]
+    if isinstance(section["summaries"], Mapping):
+        network, model = section["summaries"]["network"], section["summaries"]["model"]
+    else:  # before options were grouped
+        network, model = section["summary_network"], section["summary_model"]
+    if network == "linearized":
+        return "of the linearised network"
+    changed = ", ".join(f"{key}={value}" for key, value in (model or {}).items())
+    return f"of the network trained again{f' ({changed})' if changed else ''}"
+
+
+def panel(summaries: Mapping[str, Any], config: Mapping[str, Any], title: str) -> Panel:
+    """How a run's summaries are drawn."""
+    return Panel(title, network_of(config), summaries["removed"], spreads(summaries))
+
+
+def percent(accuracy: Spread) -> str:
+    """Of a share between 0 and 1."""
+    std = None if accuracy.std is None else 100 * accuracy.std
+    return f"{Spread(100 * accuracy.mean, std):.1f}"
 
 
 def print_tables(shown: Sequence[Section]) -> None:
@@ -121,8 +156,14 @@ def write_tables(shown: Sequence[Section], path: Path) -> Path:
 def movement_cells(movement: Movement) -> list[str]:
     """One line of the table of movements."""
     rank = "" if movement.spearman is None else f"{movement.spearman:.3f}"
-    names = [movement.row, movement.before, movement.after]
-    return [*names, rank, f"{movement.median_ratio:.3g}", f"{movement.overlap:.0%}"]
+    return [
+        movement.row,
+        movement.before,
+        movement.after,
+        rank,
+        f"{movement.median_ratio:.3g}",
+        f"{movement.overlap:.0%}",
+    ]
 
 
 def agreement_lines(agreement: Agreement) -> list[list[str]]:
@@ -137,14 +178,8 @@ def agreement_lines(agreement: Agreement) -> list[list[str]]:
 def group_lines(grid: Grid) -> list[list[str]]:
     """A line per run and group."""
     return [
-        [
-            row,
-            column,
-            name,
-            f"{group['examples']:,}",
-            f"{Spread.of(group['mean_nats']):.2e}",
-            *(_mean(group[key]) for key in ("auroc", "auroc_si")),
-        ]
+        [row, column, name, f"{group['examples']:,}", f"{Spread.of(group['mean_nats']):.2e}"]
+        + [_mean(group[key]) for key in ("auroc", "auroc_si")]
         for row, column, result in grid.runs()
         for name, group in result["groups"].items()
     ]
@@ -153,14 +188,9 @@ def group_lines(grid: Grid) -> list[list[str]]:
 def reference_lines(grid: Grid) -> list[list[str]]:
     """A line per run and comparison."""
     return [
-        [
-            row,
-            column,
-            name,
-            f"{agreements[0]['examples']:,}",
-            *(_mean(a[kind][how] for a in agreements) for how in ("pearson", "spearman") for kind in _CHANGES),
-            *(_ratios([a[kind].get("ratio") for a in agreements]) for kind in _CHANGES),
-        ]
+        [row, column, name, f"{agreements[0]['examples']:,}"]
+        + [_mean(a[kind][how] for a in agreements) for how in ("pearson", "spearman") for kind in _CHANGES]
+        + [_ratios([a[kind].get("ratio") for a in agreements]) for kind in _CHANGES]
         for row, column, result in grid.runs()
         for name, agreements in result["references"].items()
     ]

@@ -11,13 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conf.schema import Target
 from harness.run import Run
-from models.classifier import Classifier
-from sample_info.problem import Examples, Problem, initial_weights
-from sample_info.summaries.options import summary_model
+from sample_info.changes import functional_information
+from sample_info.examples import Examples
+from sample_info.kernel.ntk import Kernels
+from sample_info.linearized.dynamics import LinearizedDynamics, Method, leave_one_out
+from sample_info.linearized.training import LinearizedDescent
+from sample_info.problem import Problem, initial_weights
+from sample_info.settings import summary_model
 from sample_info.summaries.orders import bottom, bottom_iterative, kept, random, top
-from sample_info.summaries.subsets import Subsets, train_on_each
+from train.memory import keep_freed_memory
 
 Show = Callable[[float, str], None]  # the share that is done, and what is being done
 
@@ -35,6 +38,85 @@ class Summaries:
     classes_left: Mapping[str, Sequence[Sequence[int]]]
 
 
+def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
+    """Outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
+
+    The loss is the mean over a part, as in `Subsets`.
+
+    Args:
+        problem: the training on all n.
+        left: which examples each part has, as many in each; [S, n] bool.
+        progress: called with the share that is done.
+
+    Raises:
+        ValueError: parts of different sizes, or less memory than one training needs.
+        DivergedError: the learning rate is too large.
+    """
+    sizes = left.sum(1).unique().tolist()
+    if len(sizes) != 1:
+        raise ValueError(f"parts of {sizes} examples: those that are trained together must be of one size")
+    keep_freed_memory()
+    descent = replace(problem.training, learning_rate=problem.descent.learning_rate / sizes[0])
+    outputs: list[Tensor] = []
+    for some in left.to(problem.x.device).split(descent.members_at_once(int(problem.memory_bytes))):
+        begun = sum(map(len, outputs))
+
+        def done(step: int, begun: int = begun, members: int = len(some)) -> None:
+            progress((begun + members * step / descent.steps) / len(left))
+
+        used = some.any(0)  # examples that are in none of the parts need not be seen
+        change = replace(descent, x=descent.x[used], y=descent.y[used]).train(some[:, used], done)
+        outputs.append(descent.predictions(change, problem.held_out))
+    return torch.cat(outputs)
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """Trainings of the linearised network on parts of a training set, each a training set of its own.
+
+    The loss is the mean over the examples that are left (and λ/m of the weight decay), as in the paper's released
+    code: with the same learning rate and steps, each of fewer examples weighs more. A kernel entry does not depend
+    on other examples, so that a part's kernel is a part of the kernel.
+
+    Attributes:
+        kernels: of all n examples and the held-out inputs.
+        residual: f_0(X) - Y, [n, k].
+        initial_held_out: f_0 of the held-out inputs, [m, k].
+        descent: the training.
+    """
+
+    kernels: Kernels
+    residual: Tensor
+    initial_held_out: Tensor
+    descent: LinearizedDescent
+
+    def predictions(self, left: Tensor) -> Tensor:
+        """Outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone.
+
+        Raises:
+            ValueError: as `LinearizedDynamics`.
+        """
+        dynamics, held_out = self._training(left, "series")  # products with one vector: no eigendecomposition pays
+        return dynamics.predictions(self.initial_held_out, held_out)
+
+    def functional_information(self, left: Tensor, sigma: float, *, memory_bytes: float = 2**30) -> Tensor:
+        """F-SI in nats of the examples at positions `left` [l] among themselves, [l].
+
+        Raises:
+            ValueError: as `LinearizedDynamics`.
+        """
+        dynamics, held_out = self._training(left, "auto")
+        return functional_information(leave_one_out(dynamics, held_out, memory_bytes=memory_bytes), sigma)
+
+    def _training(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
+        """The training, and the kernel of the held-out inputs with what is left."""
+        left, k = left.to(self.residual.device), self.residual.shape[1]
+        rows = (left[:, None] * k + torch.arange(k, device=left.device)).flatten()
+        kernel = self.kernels.train[rows[:, None], rows]
+        dynamics = LinearizedDynamics(kernel, self.residual[left], self.descent, method=method)
+        return dynamics, self.kernels.held_out[:, rows]
+
+
 def part_of(show: Show, begin: float, end: float) -> Show:
     """Progress of a part of the work, from 0 to 1, as progress of the whole."""
     return lambda done, what: show(begin + (end - begin) * done, what)
@@ -46,14 +128,12 @@ def require_possible(examples: Examples) -> None:
     Raises:
         ValueError: says which option to change.
     """
-    settings = examples.settings
-    if not settings.summaries:
-        return
-    settings.summary.require_examples(len(examples.x), len(examples.dataset.class_names))
-    if settings.summary_network == "trained" and (model := _architecture(examples)).mixes_examples:
+    options = examples.settings.summaries
+    options.require_examples(len(examples.x), len(examples.dataset.class_names))
+    if options.trained and (model := examples.built(summary_model(examples.job.config))).mixes_examples:
         raise ValueError(
-            f"sample_info.summary_network=trained: {type(model).__name__} mixes examples (batch_norm=batch); "
-            "set it to frozen, or summary_network=linearized"
+            f"sample_info.summaries.network=trained: {type(model).__name__} mixes examples (batch_norm=batch); "
+            "set it to frozen, or summaries.network=linearized"
         )
 
 
@@ -73,9 +153,9 @@ def try_summaries(
     Raises:
         ValueError: a training that diverges on what is left.
     """
-    if not examples.settings.summaries:
+    if not examples.settings.summaries.orders:
         return Summaries({}, {})
-    fractions = examples.settings.removed
+    fractions = examples.settings.summaries.removed
     show(0.0, "orders in which examples are dropped")
     orders = _orders(examples, problem, subsets, scores, run)
     network = _network(examples, problem)
@@ -85,27 +165,33 @@ def try_summaries(
         def progress(done: float, j: int = j, fraction: float = fraction) -> None:
             show((j + done) / len(fractions), f"summaries, {fraction:.0%} removed")
 
-        left = torch.stack([_left(order, fraction) for _, order in orders])
-        with _named(f"sample_info.removed={fraction:g}"):
+        left = torch.stack([kept(order, fraction) for _, order in orders])
+        with _named(f"sample_info.summaries.removed={fraction:g}"):
             accuracy.append(_accuracies(examples, network, subsets, left, run, progress))
         classes.append([len(examples.given.cpu()[mask].unique()) for mask in left])
     names = [name for name, _ in orders]
     return Summaries(_by_order(names, accuracy), _by_order(names, classes))
 
 
+def _by_order(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[list[Any]]]:
+    """From a row for every fraction, with an entry for every draw of every order."""
+    curves: dict[str, list[list[Any]]] = {name: [] for name in names}
+    for name, curve in zip(names, zip(*rows, strict=True), strict=True):
+        curves[name].append(list(curve))
+    return curves
+
+
 def _orders(
     examples: Examples, problem: Problem, subsets: Subsets, scores: Tensor, run: Run
 ) -> list[tuple[str, Tensor]]:
     """Names and orders [n]; the random one as often as it is drawn."""
-    options, n = examples.settings.summary, len(scores)
+    settings, options, n = examples.settings, examples.settings.summaries, len(scores)
+
+    def score(left: Tensor) -> Tensor:
+        with _named(f"sample_info.summaries.orders=bottom_iterative, {len(left)} examples left"):
+            return subsets.functional_information(left, settings.sigma, memory_bytes=settings.memory_bytes)
 
     def iterative() -> list[int]:
-        def score(left: Tensor) -> Tensor:
-            with _named(f"sample_info.summaries=bottom_iterative, {len(left)} examples left"):
-                return subsets.functional_information(
-                    left, examples.settings.sigma, memory_bytes=examples.settings.memory_bytes
-                )
-
         return bottom_iterative(score, n, until=options.removed[-1]).tolist()
 
     make: dict[str, Callable[[], list[Tensor]]] = {
@@ -117,13 +203,6 @@ def _orders(
     return [(name, order) for name in options.orders for order in make[name]()]
 
 
-def _left(order: Tensor, removed: float) -> Tensor:
-    """Which examples are left, [n] bool."""
-    left = torch.zeros(len(order), dtype=torch.bool)
-    left[kept(order, removed)] = True
-    return left
-
-
 def _accuracies(
     examples: Examples, network: Problem, subsets: Subsets, left: Tensor, run: Run, progress: Callable[[float], None]
 ) -> list[float]:
@@ -132,7 +211,7 @@ def _accuracies(
 
     def measure() -> list[float]:
         progress(0.0)
-        if examples.settings.summary_network == "trained":
+        if examples.settings.summaries.trained:
             outputs = train_on_each(network, parts, progress)
         else:
             outputs = torch.stack([subsets.predictions(part.nonzero().squeeze(1)) for part in parts])
@@ -144,25 +223,11 @@ def _accuracies(
 
 def _network(examples: Examples, problem: Problem) -> Problem:
     """The problem of the network that is trained on summaries: the scored one, or another architecture's."""
-    settings = examples.settings
-    if settings.summary_model is None:
+    if examples.settings.summaries.model is None:
         return problem
-    model = _architecture(examples)
-    return replace(problem, model=model, weights=initial_weights(model, problem.seed, settings.readout_gain))
-
-
-def _architecture(examples: Examples) -> Classifier:
-    section = summary_model(examples.job.config)
-    model = Target(section).build(Classifier, tuple(examples.x.shape[1:]), examples.num_outputs)
-    return model.to(examples.x.device).eval()
-
-
-def _by_order(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[list[Any]]]:
-    """From a row for every fraction, with an entry for every draw of every order."""
-    curves: dict[str, list[list[Any]]] = {name: [] for name in names}
-    for name, curve in zip(names, zip(*rows, strict=True), strict=True):
-        curves[name].append(list(curve))
-    return curves
+    model = examples.built(summary_model(examples.job.config))
+    gain = examples.settings.training.readout_gain
+    return replace(problem, model=model, weights=initial_weights(model, problem.seed, gain))
 
 
 def _remembered(run: Run, name: str, compute: Callable[[], list[Any]]) -> list[Any]:

@@ -36,31 +36,18 @@ def bottom_iterative(
         n: number of examples.
         fraction: of the n examples that is dropped between two computations (the paper: 5 %).
         until: fraction of the n examples whose order is wanted; the rest follow by position, never scored again.
-
-    Raises:
-        ValueError: a fraction outside (0, 1], or not one score for each example left.
     """
-    if not 0 < fraction <= 1:
-        raise ValueError(f"fraction={fraction}: must lie in (0, 1]")
     at_once = max(1, round(fraction * n))
     left, dropped = torch.arange(n), []
     while len(left) > n - round(until * n):
-        scores = score(left).cpu()
-        if scores.shape != left.shape:
-            raise ValueError(f"scores of shape {list(scores.shape)} for {len(left)} examples: need one for each")
-        order = bottom(scores)
+        order = bottom(score(left).cpu())
         dropped.append(left[order[:at_once]])
         left = left[order[at_once:].sort().values]
     return torch.cat([*dropped, left])
 
 
 def kept(order: Tensor, removed: float) -> Tensor:
-    """Positions, ascending, that are left when a fraction `removed` of the examples is dropped in this order.
-
-    Raises:
-        ValueError: a fraction that leaves nothing.
-    """
-    count = round(removed * len(order))
-    if not 0 <= count < len(order):
-        raise ValueError(f"removed={removed}: must lie in [0, 1) and leave at least one of {len(order)} examples")
-    return order[count:].sort().values
+    """Which examples are left, [n] bool, when a fraction `removed` of them is dropped in this order."""
+    left = torch.ones(len(order), dtype=torch.bool)
+    left[order[: round(removed * len(order))]] = False
+    return left

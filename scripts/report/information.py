@@ -4,9 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.compare import Grid, arrange
-from sample_info.report.agreement import Agreement, agreements, few_enough
-from sample_info.report.movement import Movement, movements
-from sample_info.report.run_scores import read_scores_or_note
+from sample_info.report.comparison import (
+    Agreement,
+    Movement,
+    agreements,
+    few_enough,
+    movements,
+    read_scores_or_note,
+)
 from scripts.report.check import INFORMATION
 from scripts.report.groups import comparable
 from scripts.report.read import Found, Reading

@@ -7,9 +7,8 @@ from matplotlib.figure import Figure
 
 from erasure.store.storage import replacing
 from harness.compare import Result
-from sample_info.report.agreement import agreement_figure
-from sample_info.report.movement import movement_figure
-from sample_info.report.summaries import panel, summaries_figure
+from sample_info.report.figures import agreement_figure, movement_figure, summaries_figure
+from sample_info.report.table import panel
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.information import Information
 

@@ -7,7 +7,6 @@ from statistics import mean
 from typing import Any
 
 from harness.compare import Grid, Result, Spread
-from sample_info.report.summaries import network_of, percent, spreads
 from sample_info.report.table import (
     AGREEMENT_CAPTION,
     AGREEMENT_HEADINGS,
@@ -21,8 +20,11 @@ from sample_info.report.table import (
     REFERENCE_HEADINGS,
     group_lines,
     movement_cells,
+    network_of,
+    percent,
     reference_lines,
     run_lines,
+    spreads,
 )
 from scripts.report.information import Information
 from scripts.report.tables import Table

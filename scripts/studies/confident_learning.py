@@ -1,6 +1,6 @@
 """How well information finds wrong labels, beside confident learning (Northcutt et al. 2021, by cleanlab).
 
-    python -m sample_info sample_info.label_noise=0.1
+    python -m sample_info sample_info.data.label_noise=0.1
     uv run --group bench python -m scripts.studies.confident_learning runs/sample_info-*
 
 For every finished run with label noise: the probability (AUROC) that a wrong label looks more suspicious than a right
@@ -26,8 +26,8 @@ from torch import Tensor
 from erasure.progress import console
 from harness.run import read_result
 from sample_info.__main__ import VERB, job_of
-from sample_info.load import load
-from sample_info.references.comparison import auroc
+from sample_info.changes import auroc
+from sample_info.examples import load
 
 
 def label_suspicion(x: Tensor, z: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ from erasure.store.storage import digest, fingerprint, save_tensors, sealed
 from harness.run import Run, read_result
 from harness.state import State, state_of
 from mdl.__main__ import VERB, run
-from sample_info.report.run_scores import read_scores
+from sample_info.report.comparison import read_scores
 from scripts.report.read import Found as Read
 from scripts.report.read import read_run
 from scripts.sweep.relaunch import command

@@ -79,7 +79,7 @@ def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:
     assert (config["model"]["width"], config["model"]["depth"]) == (1024, 1)
     assert "train" not in config
     text = help_text(SAMPLE_INFO.name, SAMPLE_INFO.purpose)
-    for line in ("* control", "* wide_mlp", "model.width: 1024", "sample_info.steps: 2000", "seeds: [0]"):
+    for line in ("* control", "* wide_mlp", "model.width: 1024", "sample_info.training.steps: 2000", "seeds: [0]"):
         assert line in text
 
 

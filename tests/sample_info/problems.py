@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from models.mlp import MLP
-from sample_info.changes import Weights
-from sample_info.references.gradient_descent import GradientDescent
+from sample_info.kernel.jacobian import Weights
+from sample_info.references.retraining import GradientDescent
 
 
 def draws(*shape: int, seed: int) -> Tensor:

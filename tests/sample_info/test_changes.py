@@ -7,10 +7,10 @@ import torch
 from scipy.linalg import solve_continuous_lyapunov
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
-from sample_info.changes import bits, functional_information, leave_one_out, weight_information
+from sample_info.changes import bits, functional_information, weight_information
 from sample_info.kernel.jacobian import jacobian, network_outputs
 from sample_info.kernel.ntk import ntk
-from sample_info.linearized.dynamics import LinearizedDynamics
+from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.sgd import at_minimum, sgd_information, steady_state
 from sample_info.linearized.training import LinearizedDescent
 from tests.sample_info.networks import small_mlp

@@ -12,13 +12,13 @@ from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, read_json
 from sample_info.__main__ import VERB, job_of
 from sample_info.eraser_fit import resolved
+from sample_info.examples import load
 from sample_info.kernel.jacobian import network_outputs
 from sample_info.kernel.ntk import ntk
-from sample_info.load import load
 from tests.sample_info import reference_dynamics
 
-QUICK = ["eraser=qleace", "model.width=64", "sample_info.steps=1000", "logger.mode=disabled"]
-WHOLE = ["model.width=1024", "sample_info.steps=2000"]
+QUICK = ["eraser=qleace", "model.width=64", "sample_info.training.steps=1000", "logger.mode=disabled"]
+WHOLE = ["model.width=1024", "sample_info.training.steps=2000"]
 LABELS = torch.tensor([0] * 12 + [1] * 12)
 
 
@@ -37,14 +37,14 @@ def test_all_digits_are_left_out_of_the_eraser_too_and_not_taken_for_the_other_c
     assert result["network"]["left_out_accuracy"][0] > 0.6
     assert sum("QLEACE" in record.message for record in caplog.records) <= 1  # not once for each example
     assert "eraser refitted without each" in result["table"]
-    leaking = outcome_of(command, "scored", *WHOLE, "sample_info.eraser_fit=scored")
+    leaking = outcome_of(command, "scored", *WHOLE, "sample_info.data.eraser_fit=scored")
     assert leaking["network"]["left_out_accuracy"][0] < 0.4  # the control
     assert "leaks" in leaking["table"]
 
 
 def test_a_score_is_what_leaving_one_out_of_eraser_and_training_changes(command) -> None:
     outcome = command(
-        VERB, *QUICK, "sample_info.examples=24", "sample_info.eraser_fit=refit", "sample_info.label_noise=0.1"
+        VERB, *QUICK, "sample_info.examples=24", "sample_info.data.eraser_fit=refit", "sample_info.data.label_noise=0.1"
     )
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/scores.safetensors")
@@ -71,7 +71,7 @@ def test_a_score_is_what_leaving_one_out_of_eraser_and_training_changes(command)
 
 
 def test_an_interrupted_refit_continues(command, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = [*QUICK, "sample_info.examples=40", "sample_info.eraser_fit=refit"]
+    options = [*QUICK, "sample_info.examples=40", "sample_info.data.eraser_fit=refit"]
     fit, calls = QleaceEraser.fit, []
 
     def counted(*arguments, **options):
@@ -124,9 +124,12 @@ def test_auto_takes_the_first_that_can_be() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["sample_info.eraser_fit=disjoint"], "eraser_fit=disjoint: scoring 261 of 261"),
-        (["sample_info.eraser_fit=refit", "sample_info.references=[influence]"], "need one kernel for all"),
-        (["sample_info.eraser_fit=refit", "eraser=gradient"], "GradientEraser erases examples together"),
+        (["sample_info.data.eraser_fit=disjoint"], "eraser_fit=disjoint: scoring 261 of 261"),
+        (
+            ["sample_info.data.eraser_fit=refit", "sample_info.references.methods=[influence]"],
+            "need one kernel for all",
+        ),
+        (["sample_info.data.eraser_fit=refit", "eraser=gradient"], "GradientEraser erases examples together"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_erased(command, options: list[str], said: str) -> None:

@@ -6,8 +6,7 @@ import torch
 from conf.compose import composed
 from harness.job import Job
 from sample_info.__main__ import VERB
-from sample_info.load import load
-from sample_info.problem import Examples
+from sample_info.examples import Examples, load
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from erasure.store.storage import load_tensors, read_json, save_tensors
 from models.mlp import MLP
 from sample_info import scoring
 from sample_info.__main__ import VERB
+from sample_info.examples import Examples
 from sample_info.kernel.jacobian import network_outputs
-from sample_info.problem import Examples, initial_weights
-from sample_info.trained_weights import TrainedWeights
+from sample_info.problem import TrainedWeights, initial_weights
 from tests.conftest import Outcome
 from train.__main__ import VERB as TRAIN
 
@@ -22,8 +22,8 @@ SCORE = [
     *MODEL,
     "sample_info.examples=30",
     "sample_info.held_out=20",
-    "sample_info.steps=50",
-    "sample_info.learning_rate=1e-4",
+    "sample_info.training.steps=50",
+    "sample_info.training.learning_rate=1e-4",
 ]
 Command = Callable[..., Outcome]
 
@@ -90,8 +90,10 @@ def test_scores_differ_and_a_run_knows_its_weights_wherever_they_lie(command, tr
 
 def test_a_readout_that_fits_may_be_kept(command, trained) -> None:
     overrides = ["sample_info.classes=all", f"sample_info.initial_weights={trained}", "seeds=[1]"]
-    kept = scored(command, *overrides, "sample_info.readout_gain=null", "sample_info.learning_rate=1e-9")
-    redrawn = scored(command, *overrides, "sample_info.learning_rate=1e-9")
+    kept = scored(
+        command, *overrides, "sample_info.training.readout_gain=null", "sample_info.training.learning_rate=1e-9"
+    )
+    redrawn = scored(command, *overrides, "sample_info.training.learning_rate=1e-9")
     accuracy = [read_json(path / "result.json")["network"]["train_accuracy"][0] for path in (kept, redrawn)]
     assert accuracy[0] > 0.5 > accuracy[1]  # the trained network's own, and chance
 
@@ -117,7 +119,10 @@ def test_copied_weights_give_the_trained_networks_outputs(trained) -> None:
         (["model.width=8"], "hidden.0.weight is 16×64 there, 8×64 in this model: score with the model.* options"),
         (["model.depth=2"], "hidden.1.weight is missing there, 16×16 in this model"),
         (["model.activation=gelu"], "model.activation=relu there, gelu here"),
-        (["sample_info.readout_gain=null"], "readout.weight is 10×16 there, 1×16 in this model: draw a new one"),
+        (
+            ["sample_info.training.readout_gain=null"],
+            "readout.weight is 10×16 there, 1×16 in this model: draw a new one",
+        ),
     ],
 )
 def test_weights_that_do_not_fit_are_one_line(command, trained, overrides, said) -> None:

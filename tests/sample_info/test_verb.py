@@ -14,15 +14,16 @@ from erasure.store.storage import load_tensors, read_json
 from sample_info import scoring
 from sample_info.__main__ import VERB, job_of
 from sample_info.changes import Changes
+from sample_info.examples import load
 from sample_info.kernel.jacobian import jacobian, network_outputs
 from sample_info.kernel.ntk import ntk
+from sample_info.kinds import decisions
 from sample_info.linearized.dynamics import LinearizedDynamics
-from sample_info.load import load
 from sample_info.references import registry
 from tests.sample_info.reference_dynamics import coefficients
 from tests.wandb_file import only_run
 
-SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.steps=500"]
+SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.training.steps=500"]
 
 
 def the_run() -> tuple[Path, dict]:
@@ -78,7 +79,7 @@ def left_out_correct(config: Mapping[str, Any], seed: int) -> list[int]:
     for i in range(len(initial)):
         kept = torch.arange(len(initial)) != i
         without = coefficients(kernel[kept][:, kept], (initial - problem.y)[kept], problem.descent, len(initial))
-        found.append(int(examples.decisions(initial[[i]] + kernel[i, kept] @ without) == examples.given[i]))
+        found.append(int(decisions(initial[[i]] + kernel[i, kept] @ without) == examples.given[i]))
     return found
 
 
@@ -142,7 +143,12 @@ def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
 
 
 def test_wrong_labels_are_more_informative(command) -> None:
-    options = ["model.width=256", "sample_info.label_noise=0.1", "sample_info.examples=200", "logger.mode=disabled"]
+    options = [
+        "model.width=256",
+        "sample_info.data.label_noise=0.1",
+        "sample_info.examples=200",
+        "logger.mode=disabled",
+    ]
     outcome = command(VERB, *options)
     assert outcome.code == 0, outcome.err
     _, result = the_run()
@@ -154,7 +160,7 @@ def test_wrong_labels_are_more_informative(command) -> None:
 
 def test_a_rare_subclass_is_more_informative(command) -> None:
     options = ["model.width=256", "sample_info.examples=200", "logger.mode=disabled", "seeds=[0,1]"]
-    outcome = command(VERB, *options, "sample_info.classes=[[3,5],4]", "sample_info.at_most=[3:10]")
+    outcome = command(VERB, *options, "sample_info.classes=[[3,5],4]", "sample_info.data.at_most=[3:10]")
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
     groups = result["groups"]
@@ -174,8 +180,13 @@ def test_a_rare_subclass_is_more_informative(command) -> None:
 
 
 def test_adversarial_examples_are_a_group(command) -> None:
-    options = [*SMALL, "sample_info.learning_rate=0.02", "sample_info.epsilon=0.3", "logger.mode=disabled"]
-    outcome = command(VERB, *options, "sample_info.adversarial=0.1")
+    options = [
+        *SMALL,
+        "sample_info.training.learning_rate=0.02",
+        "sample_info.data.epsilon=0.3",
+        "logger.mode=disabled",
+    ]
+    outcome = command(VERB, *options, "sample_info.data.adversarial=0.1")
     assert outcome.code == 0, outcome.err
     _, result = the_run()
     assert {name: group["examples"] for name, group in result["groups"].items()} == {"original": 54, "adversarial": 6}
@@ -216,9 +227,9 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         return {"descent": Changes(moved.square().sum(1), (moved @ j_held_out.T).square().mean(1))}
 
     monkeypatch.setitem(registry.REFERENCES, "descent", by_descent)
-    options = ["model.width=16", "sample_info.examples=20", "sample_info.steps=50", "logger.mode=disabled"]
-    options += ["sample_info.weight_decay=1.0", "sample_info.sgd_batch_size=5"]
-    outcome = command(VERB, *options, "sample_info.references=[descent]")
+    options = ["model.width=16", "sample_info.examples=20", "sample_info.training.steps=50", "logger.mode=disabled"]
+    options += ["sample_info.training.weight_decay=1.0", "sample_info.sgd_batch_size=5"]
+    outcome = command(VERB, *options, "sample_info.references.methods=[descent]")
     assert outcome.code == 0, outcome.err
     _, result = the_run()
     for kind in ("weight", "prediction"):
@@ -234,19 +245,19 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         ("sample_info.classes=[4]", "at least two classes"),
         ("sample_info.classes=[4,11]", "classes 0 to 9"),
         ("sample_info.classes=some", "sample_info.classes"),
-        ("sample_info.steps=0", "sample_info.steps=0"),
-        ("sample_info.steps=2.5", "whole steps"),
-        ("sample_info.learning_rate=10", "diverges on this kernel"),
-        ("sample_info.label_noise=1.5", "sample_info.label_noise=1.5"),
-        ("sample_info.at_most=[cat]", "is not NAME:COUNT"),
-        ("sample_info.at_most=[cat:4]", "there is no group cat"),
+        ("sample_info.training.steps=0", "sample_info.training.steps=0"),
+        ("sample_info.training.steps=2.5", "whole steps"),
+        ("sample_info.training.learning_rate=10", "diverges on this kernel"),
+        ("sample_info.data.label_noise=1.5", "sample_info.data.label_noise=1.5"),
+        ("sample_info.data.at_most=[cat]", "is not NAME:COUNT"),
+        ("sample_info.data.at_most=[cat:4]", "there is no group cat"),
         ("sample_info.classes=[[4,9],9]", "all different"),
-        ("sample_info.epsilon=0", "sample_info.epsilon=0"),
+        ("sample_info.data.epsilon=0", "sample_info.data.epsilon=0"),
         ("+sample_info={adversarial: 0.5, epsilon: 1e-9}", "0 of 60 examples fool"),
         ("+sample_info={adversarial: 0.5, steps: converged}", "adversarial=0.5"),
-        ("sample_info.sgd_batch_size=4", "positive sample_info.weight_decay"),
-        ("sample_info.references=[tracin]", "there is no tracin"),
-        ("sample_info.influence_damping=[0]", "sample_info.influence_damping=[0"),
+        ("sample_info.sgd_batch_size=4", "positive sample_info.training.weight_decay"),
+        ("sample_info.references.methods=[tracin]", "there is no tracin"),
+        ("sample_info.references.influence_damping=[0]", "sample_info.references.influence_damping=[0"),
         ("sample_info.step=1", "did you mean steps"),
     ],
 )

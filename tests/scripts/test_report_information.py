@@ -43,7 +43,7 @@ def records(out: Path, name: str) -> list[dict[str, str]]:
 
 
 def test_real_runs_of_the_verb_are_shown_as_the_verb_shows_them(command, tmp_path: Path) -> None:
-    options = ["model.width=32", "sample_info.examples=60", "sample_info.steps=200", "logger.mode=disabled"]
+    options = ["model.width=32", "sample_info.examples=60", "sample_info.training.steps=200", "logger.mode=disabled"]
     outcome = command(VERB, "-m", "eraser=control,leace", *options)
     assert outcome.code == 0, outcome.err
     out, problems = report(tmp_path / "runs")

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from erasure.store.storage import load_tensors, read_json
 from sample_info.__main__ import VERB
-from sample_info.references.gradient_descent import GradientDescent
+from sample_info.references.retraining import GradientDescent
 
-SMALL = ["model.width=256", "sample_info.examples=40", "sample_info.held_out=50", "sample_info.steps=300"]
-TINY = ["model.width=16", "sample_info.examples=20", "sample_info.held_out=20", "sample_info.steps=30"]
+SMALL = ["model.width=256", "sample_info.examples=40", "sample_info.held_out=50", "sample_info.training.steps=300"]
+TINY = ["model.width=16", "sample_info.examples=20", "sample_info.held_out=20", "sample_info.training.steps=30"]
 
 
 def test_scores_agree_with_retraining_and_better_than_influence_functions(command) -> None:
-    outcome = command(VERB, *SMALL, "sample_info.references=[retraining,influence]", "logger.mode=disabled")
+    outcome = command(VERB, *SMALL, "sample_info.references.methods=[retraining,influence]", "logger.mode=disabled")
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
     found = read_json(path)["references"]
@@ -39,7 +39,11 @@ def test_scores_agree_with_retraining_and_better_than_influence_functions(comman
 
 
 def test_a_sample_of_examples_may_be_left_out(command) -> None:
-    options = ["sample_info.references=[retraining]", "sample_info.reference_examples=5", "logger.mode=disabled"]
+    options = [
+        "sample_info.references.methods=[retraining]",
+        "sample_info.references.examples=5",
+        "logger.mode=disabled",
+    ]
     outcome = command(VERB, *SMALL, *options)
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
@@ -48,10 +52,19 @@ def test_a_sample_of_examples_may_be_left_out(command) -> None:
 
 def test_both_conventions_agree_with_a_retraining_of_their_own(command) -> None:
     """With few examples the sum's score is no score of the mean's training: η n / (n - 1) is another learning rate."""
-    options = ["model.width=256", "sample_info.examples=12", "sample_info.held_out=50", "sample_info.steps=300"]
-    options += ["sample_info.references=[retraining]", "sample_info.weight_decay=1.0", "logger.mode=disabled"]
+    options = [
+        "model.width=256",
+        "sample_info.examples=12",
+        "sample_info.held_out=50",
+        "sample_info.training.steps=300",
+    ]
+    options += [
+        "sample_info.references.methods=[retraining]",
+        "sample_info.training.weight_decay=1.0",
+        "logger.mode=disabled",
+    ]
     for name in ("sum", "mean"):
-        assert command(VERB, *options, f"sample_info.left_out_loss={name}", f"runs_dir={name}").code == 0
+        assert command(VERB, *options, f"sample_info.training.left_out_loss={name}", f"runs_dir={name}").code == 0
         (path,) = Path(name).glob("*/result.json")
         found = read_json(path)["references"]["retraining"][0]
         for kind in ("weight", "prediction"):
@@ -62,9 +75,9 @@ def test_both_conventions_agree_with_a_retraining_of_their_own(command) -> None:
     assert float((ratio - 1).abs().max()) > 0.05
 
 
-@pytest.mark.parametrize("override", ["sample_info.steps=converged", "sample_info.time=continuous"])
+@pytest.mark.parametrize("override", ["sample_info.training.steps=converged", "sample_info.training.time=continuous"])
 def test_training_that_is_no_number_of_steps_has_no_reference(command, override: str) -> None:
-    outcome = command(VERB, *SMALL, override, "sample_info.references=[influence]")
+    outcome = command(VERB, *SMALL, override, "sample_info.references.methods=[influence]")
     assert outcome.code == 2
     assert "trained for it step by step" in outcome.err
     assert not Path("runs").exists()
@@ -81,7 +94,12 @@ def test_an_interrupted_reference_loses_one_stack_at_most(command, monkeypatch: 
 
     def launched(directory: str, *more: str) -> tuple[int, list[int]]:
         stacks.clear()
-        options = [*TINY, "sample_info.references=[retraining]", "logger.mode=disabled", f"runs_dir={directory}"]
+        options = [
+            *TINY,
+            "sample_info.references.methods=[retraining]",
+            "logger.mode=disabled",
+            f"runs_dir={directory}",
+        ]
         return command(VERB, *options, *more).code, stacks.copy()
 
     monkeypatch.setattr(GradientDescent, "train", counted)

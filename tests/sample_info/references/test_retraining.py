@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from sample_info.changes import examples_to_leave_out
-from sample_info.references.gradient_descent import DivergedError, GradientDescent
-from sample_info.references.input_layer import ByCoordinates, ByExamples, Inputs
-from sample_info.references.retraining import members_at_once, retrain_without_each
+from sample_info.references.retraining import DivergedError, GradientDescent, retrain_without_each
 from tests.models.every_model import EVERY
 from tests.sample_info.problems import draws, linear_problem, mlp_problem
 
@@ -42,13 +40,8 @@ def one_after_another(descent: GradientDescent, x_test: Tensor) -> tuple[Tensor,
 
 
 @pytest.mark.parametrize(("depth", "k", "weight_decay"), [(1, 1, 0.0), (1, 3, 0.3), (2, 1, 0.3)])
-@pytest.mark.parametrize("follows", [None, ByExamples, ByCoordinates])
-def test_it_equals_one_training_after_another(depth: int, k: int, weight_decay: float, follows: Any) -> None:
+def test_it_equals_one_training_after_another(depth: int, k: int, weight_decay: float) -> None:
     descent, x_test = mlp_problem(n=9, depth=depth, k=k, weight_decay=weight_decay)
-    if follows is None:
-        descent = dataclasses.replace(descent, input_layer=None)
-    else:
-        descent.inputs.__dict__["shorter"] = follows  # what is cached there, whichever is shorter
     found = retrain_without_each(descent, x_test)
     weight_change, prediction_change = one_after_another(descent, x_test)
     assert found.examples.tolist() == list(range(9))
@@ -73,7 +66,7 @@ def test_a_weight_of_zero_is_the_example_deleted_and_no_other_weight_is() -> Non
 def test_results_do_not_depend_on_how_many_are_trained_at_once() -> None:
     descent, x_test = mlp_problem()
     one = descent.bytes_per_member()
-    assert [members_at_once(descent, m * one) for m in (1, 3, 7)] == [1, 3, 7]
+    assert [descent.members_at_once(m * one) for m in (1, 3, 7)] == [1, 3, 7]
     expected = retrain_without_each(descent, x_test)
     for members in (1, 3, 7):
         found = retrain_without_each(descent, x_test, memory_bytes=members * one)
@@ -84,7 +77,7 @@ def test_results_do_not_depend_on_how_many_are_trained_at_once() -> None:
 def test_a_network_that_takes_no_stack_is_vectorised() -> None:
     descent, x_test = mlp_problem()
     expected = retrain_without_each(descent, x_test)
-    found = retrain_without_each(dataclasses.replace(descent, stackable=False, input_layer=None), x_test)
+    found = retrain_without_each(dataclasses.replace(descent, stackable=False), x_test)
     torch.testing.assert_close(found.weight_change, expected.weight_change, **EXACT)
 
 
@@ -117,17 +110,6 @@ def test_some_examples_are_the_same_as_of_all() -> None:
     assert len(some.unique()) == 6
     everything, found = (retrain_without_each(descent, x_test, examples) for examples in (None, some))
     torch.testing.assert_close(found.weight_change, everything.weight_change[some], **EXACT)
-
-
-@pytest.mark.parametrize(("n", "d", "rank"), [(6, 10, 6), (30, 10, 4), (30, 10, 10), (15, 10, 10)])
-def test_a_span_holds_its_inputs_exactly_and_the_shorter_way_is_taken(n: int, d: int, rank: int) -> None:
-    x = draws(n, rank, seed=0) @ draws(rank, d, seed=1)
-    inputs = Inputs(x)
-    coordinates, basis = inputs.span
-    assert basis.shape == (rank, d)
-    torch.testing.assert_close(coordinates @ basis, x)
-    torch.testing.assert_close(basis @ basis.T, torch.eye(rank, dtype=torch.float64))
-    assert inputs.shorter is (ByExamples if n * n < 2 * n * rank else ByCoordinates)
 
 
 def test_single_precision_finds_small_changes() -> None:

@@ -10,24 +10,28 @@ from torch import Tensor
 
 from erasure.store.storage import read_json
 from sample_info.__main__ import VERB
-from sample_info.changes import functional_information, leave_one_out
+from sample_info.changes import functional_information
 from sample_info.kernel.jacobian import network_outputs
 from sample_info.kernel.ntk import ntk
-from sample_info.linearized.dynamics import LinearizedDynamics
+from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem
-from sample_info.references.gradient_descent import DivergedError
-from sample_info.summaries import accuracy, subsets
-from sample_info.summaries.subsets import Subsets, train_on_each
+from sample_info.references.retraining import DivergedError
+from sample_info.summaries import accuracy
+from sample_info.summaries.accuracy import Subsets, train_on_each
 from tests.sample_info.networks import Linearization, small_mlp
 from tests.wandb_file import only_run
 
 DESCENT = LinearizedDescent(learning_rate=0.05, steps=60, weight_decay=0.4)
 LEFT = torch.tensor([0, 3, 4, 8, 11])  # of 12
-SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.steps=300"]
-TRY = [*SMALL, "sample_info.summaries=[bottom,bottom_iterative,top,random]", "sample_info.removed=[0.0,0.5,0.9]"]
+SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.training.steps=300"]
+TRY = [
+    *SMALL,
+    "sample_info.summaries.orders=[bottom,bottom_iterative,top,random]",
+    "sample_info.summaries.removed=[0.0,0.5,0.9]",
+]
 QUIET = "logger.mode=disabled"
-TRAINED = ["sample_info.summary_network=trained", "sample_info.random_draws=2", "sample_info.steps=40"]
+TRAINED = ["sample_info.summaries.network=trained", "sample_info.summaries.draws=2", "sample_info.training.steps=40"]
 
 
 def subsets_of(net: Linearization) -> Subsets:
@@ -131,7 +135,11 @@ def test_the_verb_says_what_is_lost(command) -> None:
 
 
 def test_all_ten_classes_and_another_architecture(command) -> None:
-    options = ["sample_info.classes=all", "sample_info.removed=[0.0,0.8]", "sample_info.summary_model={depth: 2}"]
+    options = [
+        "sample_info.classes=all",
+        "sample_info.summaries.removed=[0.0,0.8]",
+        "sample_info.summaries.model={depth: 2}",
+    ]
     outcome = command(VERB, *TRY, *TRAINED, *options, QUIET)
     assert outcome.code == 0, outcome.err
     _, result = the_run()
@@ -146,7 +154,7 @@ def test_all_ten_classes_and_another_architecture(command) -> None:
 def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None:
     options = [*TRY, *TRAINED, QUIET, "seeds=[0,1]"]
     assert command(VERB, *options, "runs_dir=whole").code == 0
-    train, sizes = subsets.train_on_each, []
+    train, sizes = accuracy.train_on_each, []
 
     def interrupted(problem, left, progress):
         if len(sizes) == 4:
@@ -174,15 +182,21 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("sample_info.summaries=[botom]", "there is no botom; choose from bottom, bottom_iterative, top, random"),
-        ("sample_info.summaries=[top,top]", "an order is named twice"),
-        ("sample_info.removed=[0.5,1.0]", "sample_info.removed=[0.5, 1.0]: need fractions"),
-        ("sample_info.removed=[-0.1]", "sample_info.removed=[-0.1]: need fractions"),
-        ("sample_info.removed=[0.5,0.2]", "must increase"),
-        ("sample_info.removed=[0.99]", "leaves 1 of 60 examples"),
-        ("sample_info.random_draws=0", "sample_info.random_draws=0: must be at least 1"),
-        ("sample_info.summary_network=pruned", "sample_info.summary_network=pruned"),
-        ("sample_info.summary_model={depth: 2}", "needs sample_info.summaries and sample_info.summary_network=trained"),
+        (
+            "sample_info.summaries.orders=[botom]",
+            "there is no botom; choose from bottom, bottom_iterative, top, random",
+        ),
+        ("sample_info.summaries.orders=[top,top]", "an order is named twice"),
+        ("sample_info.summaries.removed=[0.5,1.0]", "sample_info.summaries.removed=[0.5, 1.0]: need fractions"),
+        ("sample_info.summaries.removed=[-0.1]", "sample_info.summaries.removed=[-0.1]: need fractions"),
+        ("sample_info.summaries.removed=[0.5,0.2]", "must increase"),
+        ("sample_info.summaries.removed=[0.99]", "leaves 1 of 60 examples"),
+        ("sample_info.summaries.draws=0", "sample_info.summaries.draws=0: must be at least 1"),
+        ("sample_info.summaries.network=pruned", "sample_info.summaries.network=pruned"),
+        (
+            "sample_info.summaries.model={depth: 2}",
+            "needs sample_info.summaries.orders and sample_info.summaries.network=trained",
+        ),
     ],
 )
 def test_bad_input_is_one_line_before_anything_is_loaded(command, override, said) -> None:
@@ -197,12 +211,15 @@ def test_bad_input_is_one_line_before_anything_is_loaded(command, override, said
     ("overrides", "said"),
     [
         (
-            ["sample_info.steps=converged"],
-            "sample_info.summary_network=trained: networks are trained for it step by step",
+            ["sample_info.training.steps=converged"],
+            "sample_info.summaries.network=trained: networks are trained for it step by step",
         ),
-        (["sample_info.summary_model={dept: 2}"], "unknown key sample_info.summary_model.dept: did you mean depth?"),
-        (["sample_info.summary_model={depth: two}"], "sample_info.summary_model.depth=two"),
-        (["sample_info.summary_model={_target_: models.mlp.MPL}"], "_target_=models.mlp.MPL: cannot be imported"),
+        (
+            ["sample_info.summaries.model={dept: 2}"],
+            "unknown key sample_info.summaries.model.dept: did you mean depth?",
+        ),
+        (["sample_info.summaries.model={depth: two}"], "sample_info.summaries.model.depth=two"),
+        (["sample_info.summaries.model={_target_: models.mlp.MPL}"], "_target_=models.mlp.MPL: cannot be imported"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_likewise(command, overrides, said) -> None:
@@ -216,10 +233,16 @@ def test_what_cannot_be_trained_is_refused_likewise(command, overrides, said) ->
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["sample_info.classes=all"], "sample_info.removed=0.9: leaves 6 of 60 examples, and 10 classes need 10"),
         (
-            ["sample_info.summaries=[top]", "sample_info.learning_rate=0.0365"],  # stable on all of them
-            "sample_info.removed=0.5: learning_rate=0.0365: gradient descent diverges on this kernel from 0.0363",
+            ["sample_info.classes=all"],
+            "sample_info.summaries.removed=0.9: leaves 6 of 60 examples, and 10 classes need 10",
+        ),
+        (
+            [
+                "sample_info.summaries.orders=[top]",
+                "sample_info.training.learning_rate=0.0365",
+            ],  # stable on all of them
+            "sample_info.summaries.removed=0.5: learning_rate=0.0365: gradient descent diverges on this kernel from",
         ),
     ],
 )

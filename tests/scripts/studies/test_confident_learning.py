@@ -27,7 +27,7 @@ def test_it_finds_wrong_labels_of_digits(digits: tuple[Tensor, Tensor]) -> None:
 def test_it_stands_beside_a_runs_scores(command, capsys) -> None:
     pytest.importorskip("cleanlab", reason="of the bench group: uv sync --group bench")
     options = ["model.width=64", "sample_info.examples=100", "logger.mode=disabled"]
-    assert command(VERB, *options, "sample_info.label_noise=0.1").code == 0
+    assert command(VERB, *options, "sample_info.data.label_noise=0.1").code == 0
     runs = [str(path) for path in Path("runs").glob("sample_info-*")]
     assert main(runs) == 0
     shown = capsys.readouterr().out

@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 
-from sample_info.changes import Changes
-from sample_info.references.comparison import agreement, auroc, pearson, spearman
+from sample_info.changes import Changes, agreement, auroc, pearson, spearman
 from sample_info.references.registry import require_known
 
 A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)

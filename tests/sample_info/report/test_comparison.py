@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from harness.compare import arrange
-from sample_info.report.agreement import Agreement, agreements, few_enough
-from sample_info.report.run_scores import RunScores
+from sample_info.report.comparison import Agreement, RunScores, agreements, few_enough
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 

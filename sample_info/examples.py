@@ -1,0 +1,223 @@
+"""The examples that are scored: chosen, erased, mislabelled or attacked if asked for, on the device."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conf.schema import Target
+from erasure.classes import ClassSubset
+from erasure.eraser import Eraser
+from erasure.pipeline import ErasedDataset, positions, whole_images
+from erasure.source import stratified_split
+from erasure.store.cache import Cache
+from harness.job import CONTROL, Job, erased
+from models.classifier import Classifier, count_parameters
+from sample_info.eraser_fit import EraserFit, Refitting, resolved
+from sample_info.kinds import Groups, adversaries, capped, decisions, flip_labels, groups_of
+from sample_info.problem import Problem, TrainedWeights, initial_weights
+from sample_info.settings import SampleInfoSettings
+from train.data import to_device
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A job's examples, erased, on the device.
+
+    Attributes:
+        index: where each training example stands in the dataset's own images, [n].
+        labels: true ones in 0..k-1, [n].
+        given: labels that the network is trained on, [n]; wrong ones with label noise.
+        groups: kinds of example beside classes; None where all are alike.
+        x: inputs [n, C, H, W], standardised.
+        held_out: test inputs [m, C, H, W].
+        held_out_labels: [m].
+        trained: weights to start from; None for random ones.
+        eraser_fit: which examples the eraser is fitted on; None for the control.
+        refitting: where it is fitted again without each.
+    """
+
+    job: Job
+    settings: SampleInfoSettings
+    dataset: ErasedDataset
+    index: Tensor
+    labels: Tensor
+    given: Tensor
+    groups: Groups | None
+    x: Tensor
+    held_out: Tensor
+    held_out_labels: Tensor
+    trained: TrainedWeights | None = None
+    eraser_fit: EraserFit | None = None
+    refitting: Refitting | None = None
+
+    @property
+    def num_outputs(self) -> int:
+        """One for two classes, else one per class."""
+        k = len(self.dataset.class_names)
+        return 1 if k == 2 else k
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What result.json says of it."""
+        return {
+            "seeds": list(self.job.config["seeds"]),
+            "num_classes": len(self.dataset.class_names),
+            "train_size": len(self.x),
+            "held_out_size": len(self.held_out),
+            "eraser_fit": self.eraser_fit,
+            "parameters": count_parameters(self.model),
+        }
+
+    @cached_property
+    def model(self) -> Classifier:
+        """The architecture, with as many outputs as needed."""
+        return self.built(self.job.config["model"])
+
+    def built(self, section: Mapping[str, Any]) -> Classifier:
+        """An architecture for these examples."""
+        model = Target(section).build(Classifier, tuple(self.x.shape[1:]), self.num_outputs)
+        return model.to(self.x.device).eval()
+
+    def standardised(self, x: Tensor) -> Tensor:
+        """Images as they are stored [n, C, H, W] to what networks see."""
+        return (x - self._channels(self.dataset.channel_mean)) / self._channels(self.dataset.channel_std)
+
+    def stored(self, x: Tensor) -> Tensor:
+        """The inverse."""
+        return x * self._channels(self.dataset.channel_std) + self._channels(self.dataset.channel_mean)
+
+    def _channels(self, statistic: Tensor) -> Tensor:
+        return statistic.to(self.x)[:, None, None]
+
+    def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
+        """Share of outputs [n, k] that decide for the right label."""
+        return float((decisions(outputs) == labels).double().mean())
+
+    def problem(self, seed: int, purpose: str = "init") -> Problem:
+        """The training from one initialisation; another one for another purpose."""
+        settings = self.settings
+        one_hot = torch.nn.functional.one_hot(self.given, self.num_outputs) if self.num_outputs > 1 else None
+        return Problem(
+            model=self.model,
+            weights=initial_weights(self.model, seed, settings.training.readout_gain, self.trained, purpose),
+            x=self.x,
+            y=(self.given[:, None] if one_hot is None else one_hot).double(),
+            held_out=self.held_out,
+            descent=settings.training.descent,
+            seed=seed,
+            batch_size=settings.batch_size,
+            memory_bytes=settings.memory_bytes,
+            left_out=settings.references.examples,
+            influence_damping=settings.references.influence_damping,
+        )
+
+    def without(self, problem: Problem, i: int) -> Problem:
+        """The same training on data whose eraser has not seen example i."""
+        assert self.refitting is not None
+        x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
+        return replace(problem, x=x, held_out=held_out)
+
+
+def restricted(job: Job, settings: SampleInfoSettings) -> Job:
+    """The job on the classes that are asked for."""
+    if settings.classes == "all":
+        return job
+    return replace(job, source=ClassSubset.of(job.source, settings.classes))
+
+
+def load(job: Job) -> Examples:
+    """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
+    settings = job.settings(SampleInfoSettings)
+    seed, start = settings.data.seed, settings.initial_weights
+    trained = None if start is None else TrainedWeights.read(start)
+    whole = whole_images(job.source, Cache(job.config["cache_dir"]))
+    numbered = positions(job.source, whole)
+    index, labels = numbered["train"].images, numbered["train"].labels
+    groups = groups_of(job.source, whole, index)
+    chosen = _choose(labels, groups, settings)
+    if len(chosen) < settings.examples:
+        log.info(
+            "sample_info.examples=%d, but there are %d to choose from: all are scored", settings.examples, len(chosen)
+        )
+    held_out = _sample(numbered["test"].labels, settings.held_out, seed)
+    eraser, d = Target(job.config["eraser"]).resolve(Eraser), whole.train.images[0].numel()
+    fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
+    dataset = erased(job, apart=chosen if fit == "disjoint" else None)
+    data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
+    scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(job.device))
+    test, labels = data["test"], scored.labels[rows]
+    given, wrong = flip_labels(labels, len(dataset.class_names), settings.data.label_noise, seed)
+    marks = [] if groups is None else [groups[chosen].present()]
+    if settings.data.label_noise:
+        marks.append(Groups.marked(wrong, "wrong label", "right label"))
+    examples = Examples(
+        job=job,
+        settings=settings,
+        dataset=dataset,
+        index=index[chosen],
+        labels=labels,
+        given=given,
+        groups=Groups.crossed(marks),
+        x=scored.images[rows],
+        held_out=test.images[held_out.to(job.device)],
+        held_out_labels=test.labels[held_out.to(job.device)],
+        trained=trained,
+        eraser_fit=fit,
+        refitting=_refitting(job, chosen, held_out) if fit == "refit" else None,
+    )
+    if trained is not None:
+        readout = settings.training.readout_gain is None
+        trained.require(examples.model, job.model_identity, job.config["seeds"], readout=readout)
+    if not settings.data.adversarial:
+        return examples
+    x, attacked = _attacked(examples)
+    marks.append(Groups.marked(attacked, "adversarial", "original"))
+    return replace(examples, x=x, groups=Groups.crossed(marks))
+
+
+def _refitting(job: Job, scored: Tensor, held_out: Tensor) -> Refitting:
+    target = Target(job.config["eraser"])
+    plain = erased(replace(job, config={**job.config, "eraser": CONTROL})).splits
+    return Refitting(target.resolve(Eraser), target.options, plain["train"], scored, plain["test"][held_out])
+
+
+def _choose(labels: Tensor, groups: Groups | None, settings: SampleInfoSettings) -> Tensor:
+    """Positions of the examples that are scored, ascending: groups capped, then every class and group in proportion."""
+    seed = settings.data.seed
+    kept = capped(groups, settings.data.caps, seed)
+    strata = labels if groups is None else groups.of * (int(labels.max()) + 1) + labels
+    if kept is None:
+        return _sample(strata, settings.examples, seed)
+    return kept[_sample(strata[kept], settings.examples, seed)]
+
+
+def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
+    """Positions of a stratified sample, ascending; all if there are no more."""
+    if len(strata) <= most:
+        return torch.arange(len(strata))
+    return stratified_split(strata, most, seed)[1]
+
+
+def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
+    """Inputs of which some are adversarial, and which."""
+    data, problem = examples.settings.data, examples.problem(examples.job.config["seeds"][0], "adversary")
+    training, stored = problem.training, examples.stored(examples.x)
+    x, attacked = adversaries(
+        lambda weights, x: training.network(weights, examples.standardised(x)),
+        training.trained(),
+        stored,
+        problem.y.to(stored.dtype),
+        count=round(data.adversarial * len(stored)),
+        epsilon=data.epsilon,
+        seed=data.seed,
+        batch_size=problem.batch_size,
+    )
+    # originals as they were, not rounded twice
+    return torch.where(attacked[:, None, None, None], examples.standardised(x), examples.x), attacked

@@ -1,1 +1,0 @@
-"""Jacobians and the tangent kernel."""

@@ -1,1 +1,0 @@
-"""The linearised network's training, and every leave-one-out training."""

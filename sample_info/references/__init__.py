@@ -1,1 +1,0 @@
-"""What scores are compared with: the network itself, trained again or differentiated."""

@@ -1,1 +1,0 @@
-"""Tables, figures and files of runs, and of runs compared."""

@@ -1,0 +1,211 @@
+"""Figures: a run's scores and images, accuracy of its summaries; how scores move and agree between runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from torch import Tensor
+
+from harness.compare import Spread
+from harness.style import STYLE, shared_legend
+from sample_info.examples import Examples
+from sample_info.report.comparison import Agreement, Movement
+
+NAMES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
+ORDER_STYLES = {
+    "bottom": ("#56B4E9", "o"),
+    "bottom_iterative": ("#0072B2", "s"),
+    "top": ("#D55E00", "^"),
+    "random": ("#4d4d4d", "x"),
+}
+_ENDS = 10  # images shown at either end
+_PALETTE = [
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#8C564B",
+    "#4d4d4d",
+    "#17BECF",
+    "#6A3D9A",
+]
+
+
+def save(make: Callable[[], Figure], path: Path, dpi: int | None = None) -> Path:
+    """Draw a figure in our style to a file."""
+    with mpl.rc_context(STYLE):
+        make().savefig(path, dpi=dpi or "figure")
+    return path
+
+
+def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
+    """Histograms of F-SI and SI by group, or else by class; the ten most and ten least informative images by F-SI."""
+    figure = Figure(figsize=(11, 7.2), layout="constrained")
+    above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=(1, 1.05)))
+    axes = above.subplots(1, len(scores), squeeze=False)[0]
+    for ax, (name, values) in zip(axes, scores.items(), strict=True):
+        _histogram(ax, values, _parts(examples))
+        ax.set(xlabel=f"{NAMES[name]} (nats)", ylabel="examples")
+    axes[0].legend(fontsize=9)
+    figure.suptitle(title_of(examples))
+    _grid(below, examples, scores["f_si_nats"])
+    return figure
+
+
+def title_of(examples: Examples) -> str:
+    """What a run's figures are about."""
+    names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
+    return " · ".join([*names, f"{len(examples.x):,} examples"])
+
+
+def _parts(examples: Examples) -> Mapping[str, Tensor]:
+    """Masks of what histograms tell apart: groups if there are any, else classes."""
+    if examples.groups is not None:
+        return examples.groups.masks()
+    labels = examples.labels.cpu()
+    return {name: labels == j for j, name in enumerate(examples.dataset.class_names)}
+
+
+def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
+    """Stacked on a logarithmic axis; scores of zero fall into the first bin."""
+    positive = values[values > 0]
+    if not len(positive):
+        ax.text(0.5, 0.5, "all scores are zero", ha="center", transform=ax.transAxes)
+        return
+    low, high = float(positive.min()), float(positive.max())
+    edges = np.geomspace(low, max(high, low * 1.001), 41).tolist()
+    clipped = values.clamp(min=low)
+    if len(parts) > len(_PALETTE):
+        ax.hist(clipped.numpy(), bins=edges, color=_PALETTE[0], label="all")
+    else:
+        shown = [clipped[mask].numpy() for mask in parts.values()]
+        labels = [f"{name} ({len(own)})" for name, own in zip(parts, shown, strict=True)]
+        ax.hist(shown, bins=edges, stacked=True, color=_PALETTE[: len(parts)], label=labels)
+    ax.set_xscale("log")
+
+
+def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
+    order = scores.argsort(descending=True)
+    count = min(_ENDS, len(order))
+    rows = {"most informative": order[:count], "least informative": order.flip(0)[:count]}
+    axes = figure.subplots(2, count, squeeze=False)
+    stored, class_names = examples.stored(examples.x).cpu(), examples.dataset.class_names
+    for row, (title, positions) in zip(axes, rows.items(), strict=True):
+        images = examples.dataset.pixels(stored[positions]).float().clamp(0, 1)
+        for ax, image, position in zip(row, images, positions.tolist(), strict=True):
+            drawn = image.permute(1, 2, 0) if len(image) == 3 else image.mean(0)  # colours, or grey levels
+            ax.imshow(drawn.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            given, true = (class_names[int(labels[position])] for labels in (examples.given, examples.labels))
+            label = true if given == true else f"{given} ({true})"
+            if examples.groups is not None:
+                label += f"\n{examples.groups.names[int(examples.groups.of[position])]}"
+            ax.set_title(f"{label}\n{float(scores[position]):.1e}", fontsize=8)
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(False)
+            ax.grid(visible=False)
+        row[0].set_ylabel(title, fontsize=9)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One run's summaries.
+
+    Attributes:
+        title: of the panel.
+        network: whose accuracy it is, e.g. "of the linearised network".
+        removed: fractions.
+        accuracy: by order, for every fraction.
+    """
+
+    title: str
+    network: str
+    removed: Sequence[float]
+    accuracy: Mapping[str, Sequence[Spread]]
+
+
+def summaries_figure(panels: Sequence[Panel]) -> Figure:
+    """A panel per run, in it a line per order and a band of a standard deviation to either side."""
+    figure, axes = _panels(len(panels), (4.2, 3.4), (1.2, 0.8))
+    for ax, panel in zip(axes, panels, strict=True):
+        _draw_summaries(ax, panel)
+    shared_legend(figure, axes)
+    return figure
+
+
+def _draw_summaries(ax: Axes, panel: Panel) -> None:
+    removed = [100 * fraction for fraction in panel.removed]
+    for order, spreads in panel.accuracy.items():
+        colour, marker = ORDER_STYLES[order]
+        means = torch.tensor([100 * spread.mean for spread in spreads])
+        stds = torch.tensor([100 * (spread.std or 0.0) for spread in spreads])
+        label = order.replace("_", " ")
+        ax.plot(removed, means, label=label, color=colour, marker=marker, markersize=4)
+        ax.fill_between(removed, means - stds, means + stds, color=colour, alpha=0.15, linewidth=0)
+    ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
+    ax.set_title(panel.title, fontsize=10, wrap=True)
+    ax.set_xlabel("training examples removed (%)")
+    ax.set_ylabel(f"test accuracy (%)\n{panel.network}", fontsize=10)
+
+
+def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) -> Figure:
+    """A panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
+    figure, axes = _panels(len(found), (4.2, 4.0), (0.4, 0.3))
+    for ax, movement in zip(axes, found, strict=True):
+        _draw_movement(ax, movement, colour_of(movement.after))
+    return figure
+
+
+def _draw_movement(ax: Axes, movement: Movement, line: str) -> None:
+    a, b = movement.first, movement.second
+    smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
+    a, b = a.clamp(min=smallest), b.clamp(min=smallest)
+    ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # in the PDF: thousands of points
+    ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
+    ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+    rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
+    ax.set(title=movement.row + rank, xlabel=f"F-SI, {movement.before} (nats)", ylabel=f"F-SI, {movement.after}")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+
+
+def _panels(count: int, each: tuple[float, float], beside: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, three in a row; sizes in inches."""
+    wide = min(3, count)
+    tall = -(-count // wide)
+    figure = Figure(figsize=(each[0] * wide + beside[0], each[1] * tall + beside[1]), layout="constrained")
+    return figure, [figure.add_subplot(tall, wide, i + 1) for i in range(count)]
+
+
+def agreement_figure(found: Sequence[Agreement]) -> Figure:
+    """A matrix of correlations for each, every number written into its cell."""
+    sizes = [len(one.names) for one in found]
+    longest = max(len(name) for one in found for name in one.names)
+    width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(sizes))  # inches; names stand beside the matrix, in full
+    figure = Figure(figsize=(width, 0.5 + 0.7 * len(found) + 0.6 * sum(sizes)), layout="constrained")
+    axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=sizes)[:, 0]
+    for ax, one in zip(axes, found, strict=True):
+        _draw_matrix(ax, one)
+        ax.set_title(one.eraser, fontsize=10)
+    figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
+    return figure
+
+
+def _draw_matrix(ax: Axes, found: Agreement) -> None:
+    n = len(found.names)
+    matrix = torch.tensor([[float("nan") if v is None else v for v in row] for row in found.correlation])
+    ax.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
+    for i, j in product(range(n), repeat=2):
+        if (value := found.correlation[i][j]) is not None:
+            colour = "white" if abs(value) > 0.6 else "black"
+            ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
+    ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
+    ax.set_yticks(range(n), [f"{name}  {i + 1}" for i, name in enumerate(found.names)])
+    ax.grid(visible=False)

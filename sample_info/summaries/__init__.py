@@ -1,1 +1,0 @@
-"""Parts of a dataset, and what a network knows that has seen no more."""
