@@ -17,11 +17,9 @@ from mdl.codelength import online_code_bits, paper_units
 from mdl.powerlaw import fit_power_law
 from train.bench import Bench
 from train.early_stopping import endings
-from train.engine import Engine
+from train.engine import Engine, EpochReport
 from train.order import epoch_steps
-from train.randomness import permutation
 from train.settings import TrainSettings
-from train.training import EpochReport
 
 AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
@@ -37,11 +35,11 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
     total = len(bench.data["train"])
     chunks = bench.job.settings(ChunkSettings)
     sizes = chunk_sizes(total, chunks)
-    orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
     work = Work(sizes, bench.settings)
     parts = {}
     with Display(run.id) as display:
         engine = Engine(bench, run)
+        orders = engine.orders
         turns = range(len(sizes)) if chunks.order == "smallest_first" else reversed(range(len(sizes)))
         for i in turns:
             n, following = sizes[i], [*sizes[1:], total][i]
@@ -73,22 +71,18 @@ def train_size(
     Returns:
         JSON-like: "point", one list entry per seed, and "losses", rows of curves.csv.
     """
-    train, test, settings = bench.data["train"], bench.data["test"], bench.settings
-    batch = settings.eval_batch_size
+    train = bench.data["train"]
     fitted = engine.fit(known, show)
-    everything = torch.arange(len(test), device=known.device)
-    test_bits, test_accuracy = fitted.score(test.plain, everything, batch)
-    train_bits, _ = fitted.score(train.plain, known, batch)
+    test = fitted.score(bench.data["test"])
     if not following.numel():  # the last size, which has nothing left to predict
-        save_test_bits(run, bench.seeds, fitted.example_bits(test.plain, everything, batch))
-    next_bits = fitted.score(train.plain, following, batch)[0].tolist() if following.numel() else None
+        save_test_bits(run, bench.seeds, test.example_bits)
     point = {
         "n": known.shape[1],
-        "ce_next_bits": next_bits,
-        "ce_test_bits": test_bits.tolist(),
-        "ce_train_bits": train_bits.tolist(),
+        "ce_next_bits": fitted.score(train, following).bits.tolist() if following.numel() else None,
+        "ce_test_bits": test.bits.tolist(),
+        "ce_train_bits": fitted.score(train, known).bits.tolist(),
         "ce_validation_bits": [curve.best_validation_bits for curve in fitted.curves],
-        "test_accuracy": test_accuracy.tolist(),
+        "test_accuracy": test.accuracy.tolist(),
         **endings(fitted.curves),
     }
     return {"point": point, "losses": [row for curve in fitted.curves for row in curve.rows(known.shape[1])]}

@@ -43,17 +43,8 @@ class Classifier(nn.Module, ABC):
         """For each parameter, the factor by which its learning rate differs from the run's."""
         return {name: 1.0 for name, _ in self.named_parameters()}
 
-    @property
-    def generator(self) -> torch.Generator | None:
-        """What training draws stochastic depth from; None, the state of a new model, is evaluation."""
-        return next((module.generator for module in self._stochastic()), None)
-
-    @generator.setter
-    def generator(self, generator: torch.Generator | None) -> None:
-        for module in self._stochastic():
-            module.generator = generator
-
-    def _stochastic(self) -> list[StochasticDepth]:
+    def stochastic_depth(self) -> list[StochasticDepth]:
+        """Where training drops branches, in the order in which `forward` comes by."""
         return [module for module in self.modules() if isinstance(module, StochasticDepth)]
 
 

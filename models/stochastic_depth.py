@@ -1,32 +1,29 @@
-"""Stochastic depth whose draws come from an explicit generator."""
+"""Stochastic depth whose draws are made elsewhere, so that nothing in a step waits for them."""
 
-import torch
 from torch import Tensor, nn
 
 
 class StochasticDepth(nn.Module):
     """Drops a residual branch for some of the examples of a batch, during training only (Huang et al. 2016).
 
-    A branch that is kept is divided by its probability of being kept, so that its mean is what it is at
-    evaluation.
+    A branch that is kept is divided by its probability of being kept, so that its mean is what it is at evaluation.
 
     Attributes:
         rate: probability that a branch is dropped.
-        generator: on the CPU, so that draws do not depend on the device; None: evaluation, nothing dropped.
+        factors: of the batch at hand, what each example's branch is multiplied with, 0 or 1 / (1 - rate), [B], on the
+            device; None: evaluation, nothing dropped.
     """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
-        self.generator: torch.Generator | None = None
+        self.factors: Tensor | None = None
 
     def forward(self, branch: Tensor) -> Tensor:
         """Branch [B, ...] of B examples."""
-        if self.generator is None:
+        if self.factors is None:
             return branch
-        kept = torch.rand(len(branch), generator=self.generator) >= self.rate
-        factor = kept.to(branch.dtype).div_(1 - self.rate).to(branch.device, non_blocking=True)
-        return branch * factor.view(-1, *[1] * (branch.ndim - 1))
+        return branch * self.factors.to(branch.dtype).view(-1, *[1] * (branch.ndim - 1))
 
 
 def replace_drop_path(network: nn.Module) -> None:

@@ -162,11 +162,11 @@ def test_an_interrupted_run_continues_after_its_last_finished_size(command, monk
         file.unlink()
     real, trained = Training.run, []
 
-    def interrupted(self, report) -> None:
+    def interrupted(self):
         if len(trained) == 2:
             raise KeyboardInterrupt
-        trained.append(self.subsets.shape[1])
-        real(self, report)
+        trained.append(self.n)
+        return real(self)
 
     monkeypatch.setattr(Training, "run", interrupted)
     stopped = command(MDL, *quick)
@@ -174,9 +174,7 @@ def test_an_interrupted_run_continues_after_its_last_finished_size(command, monk
     assert "interrupted: launch the same command again to continue" in stopped.err
     assert read_json(path.parent / "state.json")["state"] == "interrupted"
     before, trained[:] = list(trained), []
-    monkeypatch.setattr(
-        Training, "run", lambda self, report: (trained.append(self.subsets.shape[1]), real(self, report))
-    )
+    monkeypatch.setattr(Training, "run", lambda self: (trained.append(self.n), real(self))[1])
     assert command(MDL, *quick).code == 0
     sizes = [point["n"] for point in undisturbed["curve"]]
     assert (before, trained) == (sizes[:2], sizes[2:])

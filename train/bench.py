@@ -65,4 +65,6 @@ def load(job: Job) -> Bench:
     data = to_device(dataset, crop_padding=settings.crop_padding, flip=job.source.flip, device=job.device)
     shape, k = data["train"].image_shape, len(dataset.class_names)
     model = Target(job.config["model"]).build(Classifier, shape, k)
-    return Bench(job, dataset, data, Ensemble(model.to(job.device), getattr(torch, settings.precision)))
+    precision = getattr(torch, settings.precision)
+    ensemble = Ensemble(model.to(job.device), precision, eval_batch_size=settings.eval_batch_size)
+    return Bench(job, dataset, data, ensemble)

@@ -11,7 +11,7 @@ from erasure.source import LabelledImages
 
 
 class DeviceImages:
-    """One split on the device, standardised, float32.
+    """One split on the device, standardised, float32, once: what crops may reach into lies around the images.
 
     Args:
         part: images [N, C, H, W] and labels [N].
@@ -23,22 +23,16 @@ class DeviceImages:
     """
 
     def __init__(
-        self,
-        part: LabelledImages,
-        mean: Tensor,
-        std: Tensor,
-        *,
-        padding: int,
-        flip: bool,
-        device: torch.device,
+        self, part: LabelledImages, mean: Tensor, std: Tensor, *, padding: int, flip: bool, device: torch.device
     ) -> None:
+        h, w = part.images.shape[-2:]
         images = part.images.to(device=device, dtype=torch.float32)
         mean, std = (statistic.to(images)[:, None, None] for statistic in (mean, std))
-        self.images = (images - mean) / std
+        standardised = (images - mean).div_(std)
+        padded = F.pad(standardised, (padding,) * 4) if padding else standardised
+        self.images = padded[..., padding : padding + h, padding : padding + w]
         self.labels = part.labels.to(device)
         self.padding, self.flip = padding, flip
-        padded = F.pad(self.images, (padding,) * 4) if padding else self.images
-        h, w = self.images.shape[-2:]
         self._crops = padded.unfold(2, h, 1).unfold(3, w, 1)  # [N, C, dy, dx, H, W], no copy
 
     @property

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from train.settings import TrainSettings
@@ -12,7 +12,7 @@ _PLATEAU_SHARE = 0.99  # of the label entropy; on the plateau the loss strays fr
 
 @dataclass
 class MemberCurve:
-    """One member's losses in bits at each evaluation, and when its best weights were seen.
+    """One member's losses in bits at each evaluation.
 
     Epoch 0 is the network as initialised; it has a validation loss and no training loss.
 
@@ -26,14 +26,21 @@ class MemberCurve:
     epoch: list[int] = field(default_factory=list)
     train_loss_bits: list[float | None] = field(default_factory=list)
     validation_loss_bits: list[float] = field(default_factory=list)
-    best_epoch: int = 0
-    best_validation_bits: float = math.inf
     ended: Literal["patience", "max_epochs"] | None = None
 
     @property
     def epochs(self) -> int:
         """Epochs trained."""
         return self.epoch[-1] if self.epoch else 0
+
+    @property
+    def best_validation_bits(self) -> float:
+        return min(self.validation_loss_bits, default=math.inf)
+
+    @property
+    def best_epoch(self) -> int:
+        """Of the lowest validation loss, the first of equals."""
+        return self.epoch[self.validation_loss_bits.index(self.best_validation_bits)]
 
     @property
     def plateau_epochs(self) -> int | None:
@@ -45,11 +52,6 @@ class MemberCurve:
         enough = _PLATEAU_SHARE * self.label_entropy_bits
         evaluations = zip(self.epoch, self.train_loss_bits[1:], strict=False)
         return next((before for before, bits in evaluations if bits is not None and bits < enough), None)
-
-    @property
-    def left_plateau(self) -> bool:
-        """Whether the training loss ever fell."""
-        return self.plateau_epochs is not None
 
     def rows(self, n: int) -> list[list[Any]]:
         """Rows of curves.csv for a training set of n examples."""
@@ -68,13 +70,14 @@ def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
         learnt anything: its loss says nothing about what it can learn. One that did and is untrained learnt its
         training examples, and nothing that holds for others.
     """
+    plateaus = [curve.plateau_epochs for curve in curves]
     return {
         "epochs": [curve.epochs for curve in curves],
         "best_epoch": [curve.best_epoch for curve in curves],
         "ended": [curve.ended for curve in curves],
         "untrained": [curve.best_epoch == 0 for curve in curves],
-        "plateau_epochs": [curve.plateau_epochs for curve in curves],
-        "left_plateau": [curve.left_plateau for curve in curves],
+        "plateau_epochs": plateaus,
+        "left_plateau": [epochs is not None for epochs in plateaus],
     }
 
 
@@ -90,6 +93,8 @@ def stuck(trainings: Sequence[Mapping[str, Any]]) -> str:
 class EarlyStopping:
     """Ends a member's training once its validation loss has not improved for so many optimiser steps.
 
+    All it knows is the curve: updated with another's evaluations, it stands where the other stood.
+
     Args:
         seed: the member's.
         settings: how long to wait, on the plateau and after it.
@@ -99,14 +104,14 @@ class EarlyStopping:
 
     def __init__(self, seed: int, settings: TrainSettings, *, epoch_steps: int, label_entropy_bits: float) -> None:
         self.curve = MemberCurve(seed, label_entropy_bits)
-        self._settings = settings
-        self._epoch_steps = epoch_steps
+        self._settings, self._epoch_steps = settings, epoch_steps
         self._improved_epoch = 0
         self._to_beat_bits = math.inf  # only an improvement worth waiting for moves it
 
     def update(self, epoch: int, train_loss_bits: float | None, validation_loss_bits: float) -> bool:
         """Note an evaluation; returns whether these are the member's best weights so far."""
         curve = self.curve
+        best = validation_loss_bits < curve.best_validation_bits
         curve.epoch.append(epoch)
         curve.train_loss_bits.append(train_loss_bits)
         curve.validation_loss_bits.append(validation_loss_bits)
@@ -116,9 +121,6 @@ class EarlyStopping:
             curve.ended = "patience"
         elif epoch >= self._settings.max_epochs:
             curve.ended = "max_epochs"
-        best = validation_loss_bits < curve.best_validation_bits
-        if best:
-            curve.best_epoch, curve.best_validation_bits = epoch, validation_loss_bits
         return best
 
     def _waited_enough(self, epoch: int) -> bool:
@@ -127,24 +129,3 @@ class EarlyStopping:
         since = max(self._improved_epoch, left or 0)
         patience_steps = max(settings.patience_steps, settings.plateau_steps if left is None else 0)
         return (epoch - since) * self._epoch_steps >= patience_steps
-
-    def state(self) -> dict[str, Any]:
-        """All that `restore` needs, JSON-like; an infinite loss, before the first evaluation, as None."""
-        numbers = {"improved_epoch": self._improved_epoch, "to_beat_bits": _finite(self._to_beat_bits)}
-        best = _finite(self.curve.best_validation_bits)
-        return {**numbers, "curve": asdict(self.curve) | {"best_validation_bits": best}}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another member stood."""
-        self._improved_epoch = state["improved_epoch"]
-        self._to_beat_bits = _infinite(state["to_beat_bits"])
-        curve = state["curve"]
-        self.curve = MemberCurve(**{**curve, "best_validation_bits": _infinite(curve["best_validation_bits"])})
-
-
-def _finite(bits: float) -> float | None:
-    return bits if math.isfinite(bits) else None
-
-
-def _infinite(bits: float | None) -> float:
-    return math.inf if bits is None else bits

@@ -1,20 +1,156 @@
-"""What a run trains with: its choice of stacking, made once, and its checkpoints."""
+"""All members of an ensemble trained, in one stack or stacks one after another, and continued where they were."""
 
+import contextlib
 import logging
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
+import torch
 from torch import Tensor
 
+from harness.interruption import Interruption, interruptible
 from harness.run import Run
 from train.bench import Bench
 from train.checkpoint import Checkpoints
-from train.fit import Fit, fit
+from train.data import DeviceImages
+from train.early_stopping import MemberCurve
+from train.ensemble import Ensemble, Scores, Weights
 from train.memory import keep_freed_memory
+from train.randomness import permutation
+from train.settings import TrainSettings
 from train.stacking import STACKING, Stacking, choose
-from train.training import EpochReport
+from train.training import Training
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """Where a training stands after an evaluation.
+
+    Attributes:
+        epoch: epochs finished.
+        validation_bits: latest validation loss of each member that was still training.
+        members: members at the start, trained at the same time.
+        stack: number of this stack of members, from 0, and how many stacks there are.
+        epochs_elsewhere: epochs that the other stacks have finished, together.
+    """
+
+    epoch: int
+    validation_bits: Sequence[float]
+    members: int
+    stack: tuple[int, int]
+    epochs_elsewhere: int
+
+    @property
+    def mean_epochs(self) -> float:
+        """Epochs finished, averaged over all stacks."""
+        return (self.epochs_elsewhere + self.epoch) / self.stack[1]
+
+    def __str__(self) -> str:
+        going = len(self.validation_bits)
+        i, stacks = self.stack
+        which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
+        losses = [f"{bits:.3f}" for bits in self.validation_bits]
+        shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"
+        return f"epoch {self.epoch}: validation {shown} bits, {which}"
+
+
+Report = Callable[[EpochReport], None]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Trained members, in the order of the seeds.
+
+    Attributes:
+        ensemble: their architecture.
+        best: averaged weights [S, ...] at each member's lowest validation loss.
+        last: averaged weights [S, ...] when each member stopped.
+        curves: losses over the epochs.
+        stack: members that run at once.
+    """
+
+    ensemble: Ensemble
+    best: Weights
+    last: Weights
+    curves: Sequence[MemberCurve]
+    stack: int
+
+    def score(self, images: DeviceImages, index: Tensor | None = None, *, weights: Weights | None = None) -> Scores:
+        """As `Ensemble.score`, for any number of members of any architecture; of the best weights by default."""
+        scored = []
+        for first in range(0, len(self.curves), self.stack):
+            here = slice(first, first + self.stack)
+            own = {name: weight[here] for name, weight in (weights or self.best).items()}
+            scored.append(self.ensemble.score(own, images, index if index is None or index.ndim == 1 else index[here]))
+        return Scores(*map(torch.cat, zip(*scored, strict=True)))
+
+
+def fit(
+    ensemble: Ensemble,
+    seeds: Sequence[int],
+    subsets: Tensor,
+    train: DeviceImages,
+    validation: DeviceImages,
+    settings: TrainSettings,
+    report: Report = lambda _: None,
+    *,
+    stack: int | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> Fit:
+    """Train one member per seed, each on its own subset of the training split, until it stops improving.
+
+    A member's initialisation, data order and augmentation are drawn from generators of its seed and
+    subset size alone, so that it computes what it would compute without the others.
+
+    Args:
+        ensemble: the architecture.
+        seeds: one per member, distinct.
+        subsets: indices into `train`, [S, n].
+        train: training split.
+        validation: split for early stopping.
+        settings: how to train.
+        report: called after every evaluation.
+        stack: members in one network; all that can be by default.
+        checkpoints: where unfinished trainings are saved and found again; signals then wait for the save.
+
+    Raises:
+        NonFiniteLossError: a loss is NaN or infinite; names training size, seed, epoch and learning rate.
+        MemoryExhaustedError: says which setting to lower.
+    """
+    stack = (len(seeds) if ensemble.model.stackable else 1) if stack is None else stack
+    stacks = -(-len(seeds) // stack)
+    trainings: list[Training] = []
+    with interruptible() if checkpoints else contextlib.nullcontext(Interruption()) as interruption:
+        for i, part in enumerate(subsets.split(stack)):
+            own = seeds[i * stack : (i + 1) * stack]
+            training = Training(ensemble, own, part, train, validation, settings)
+            name = f"{training.n}-{i}"
+            if checkpoints:
+                _resume(training, name, checkpoints, interruption)
+            unfinished, elsewhere = bool(training.active), sum(done.epoch for done in trainings)
+            for validation_bits in training.run():
+                report(EpochReport(training.epoch, validation_bits, len(own), (i, stacks), elsewhere))
+            if checkpoints and unfinished and stacks > 1:
+                checkpoints.save(name, training.state())
+            trainings.append(training)
+    curves = [stopping.curve for training in trainings for stopping in training.stopping]
+    best, last = (
+        {name: torch.cat([getattr(training, kind)[name] for training in trainings]) for name in ensemble.names}
+        for kind in ("best", "last")
+    )
+    return Fit(ensemble, best, last, curves, stack)
+
+
+def _resume(training: Training, name: str, checkpoints: Checkpoints, interruption: Interruption) -> None:
+    """Continue from the last checkpoint, if there is one, and save from now on."""
+    state = checkpoints.load(name)
+    if state is not None and training.restore(*state):
+        log.info("continuing at training size %d, epoch %d", training.n, training.epoch)
+    elif state is not None:
+        log.warning("the checkpoint %s is of other seeds, stacks or version: this training starts again", name)
+    training.before_step = checkpoints.before_step(name, training.state, interruption)
 
 
 class Engine:
@@ -22,7 +158,10 @@ class Engine:
 
     Args:
         bench: data and architecture.
-        run: where the choice and the checkpoints are kept.
+        run: where the choice of stacking and the checkpoints are kept.
+
+    Attributes:
+        orders: of each seed, all training examples, [S, N]; its prefixes are the seed's training sets.
 
     Raises:
         ValueError: train.stack=all with an architecture that cannot be stacked.
@@ -31,6 +170,8 @@ class Engine:
     def __init__(self, bench: Bench, run: Run) -> None:
         keep_freed_memory()
         self._bench = bench
+        total = len(bench.data["train"])
+        self.orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
         self._checkpoints = Checkpoints(run.directory, bench.settings.checkpoint_every_s, run.require_lease)
         kept = run.part(STACKING)
         if kept is not None:
@@ -41,20 +182,14 @@ class Engine:
         if len(bench.seeds) > 1:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 
-    def fit(self, subsets: Tensor, report: Callable[[EpochReport], None]) -> Fit:
-        """Train every seed on its subset [S, n] of the training split; see `train.fit.fit`."""
-        data, settings = self._bench.data, self._bench.settings
+    def fit(self, subsets: Tensor, report: Report) -> Fit:
+        """Train every seed on its subset [S, n] of the training split; see `fit`."""
+        bench, stack = self._bench, self.stacking.stack
+        splits = bench.data["train"], bench.data["validation"]
         return fit(
-            self._bench.ensemble,
-            self._bench.seeds,
-            subsets,
-            data["train"],
-            data["validation"],
-            settings,
-            report,
-            stack=self.stacking.stack,
-            checkpoints=self._checkpoints,
-        )
+            bench.ensemble, bench.seeds, subsets, *splits, bench.settings, report,
+            stack=stack, checkpoints=self._checkpoints,
+        )  # fmt: skip
 
     def finished(self, n: int) -> None:
         """The trainings of size n are no longer needed."""

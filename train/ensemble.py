@@ -2,16 +2,33 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from models.classifier import Classifier
+from train.data import DeviceImages
+from train.memory import advice
 
 Weights = dict[str, Tensor]  # parameter name -> [S, ...]
-Fetch = Callable[[Tensor], tuple[Tensor, Tensor]]  # index -> images and labels
+_BIT_NATS = math.log(2)
+
+
+class Scores(NamedTuple):
+    """What S members make of N examples.
+
+    Attributes:
+        bits: mean cross-entropy, [S] float64.
+        accuracy: share of examples whose label is the likeliest, [S] float64.
+        example_bits: cross-entropy of single examples, [S, N].
+    """
+
+    bits: Tensor
+    accuracy: Tensor
+    example_bits: Tensor
 
 
 class Ensemble:
@@ -22,18 +39,21 @@ class Ensemble:
     Args:
         model: the architecture; its own parameters are only used to draw initial ones.
         precision: dtype of the forward pass in training; bfloat16 means autocast. Scores are always float32's.
+        eval_batch_size: examples of one member per forward pass when scoring.
     """
 
-    def __init__(self, model: Classifier, precision: torch.dtype = torch.float32) -> None:
-        self.model = model
-        self.precision = precision
+    def __init__(
+        self, model: Classifier, precision: torch.dtype = torch.float32, *, eval_batch_size: int = 4096
+    ) -> None:
+        self.model, self.precision, self.eval_batch_size = model, precision, eval_batch_size
         self.names = [name for name, _ in model.named_parameters()]
         self._places = [(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in self.names]
+        self._stochastic_depth = model.stochastic_depth()
 
     @property
-    def stacks(self) -> bool:
-        """Whether several members can run at once."""
-        return self.model.stackable
+    def drop_rates(self) -> list[float]:
+        """Of the model's layers of stochastic depth."""
+        return [layer.rate for layer in self._stochastic_depth]
 
     def initial_weights(self, generators: Sequence[torch.Generator], device: torch.device) -> Weights:
         """Fresh weights, each member's drawn from its own generator."""
@@ -60,27 +80,21 @@ class Ensemble:
         """Within it the forward pass is in the precision of training."""
         return torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32)
 
-    @contextlib.contextmanager
-    def training(self, generator: torch.Generator) -> Iterator[None]:
-        """Within it the forward pass is a training step's: stochastic depth is on, drawn from the generator."""
-        self.model.generator = generator
-        try:
-            yield
-        finally:
-            self.model.generator = None
-
-    def gradients(self, weights: Weights, x: Tensor, z: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+    def gradients(
+        self, weights: Weights, x: Tensor, z: Tensor, factors: Tensor | None = None
+    ) -> tuple[Tensor, Sequence[Tensor]]:
         """Mean cross-entropy of each member in nats, and every member's gradient of its own.
 
         Args:
             weights: of the S members, leaves of autograd.
             x: images [S, B, C, H, W].
             z: labels [S, B].
+            factors: of the model's layers of stochastic depth, [S, layers, B]; none drops anything by default.
 
         Returns:
             losses [S], and one tensor [S, ...] per parameter, in the order of `names`.
         """
-        with self.autocast(x.device):
+        with self.autocast(x.device), self._dropping(factors):
             logits = self.logits(weights, x)
         with torch.no_grad():  # d loss / d logits = (softmax - one-hot) / B: cheaper written down than derived
             target = z.unsqueeze(-2)
@@ -91,41 +105,31 @@ class Ensemble:
         return losses, torch.autograd.grad(logits, [weights[name] for name in self.names], slope.mT)
 
     @torch.no_grad()
-    def score(self, weights: Weights, fetch: Fetch, index: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Mean cross-entropy in bits and accuracy of each member, both [S] float64.
+    def score(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Scores:
+        """Score the S members of these weights.
 
         Args:
             weights: of the S members.
-            fetch: index -> (images, labels), such as `DeviceImages.plain`.
-            index: examples to score, [N] for all members or [S, N] for each its own.
-            batch_size: examples of one member per forward pass.
+            images: what the examples are taken from, as they are.
+            index: examples to score, [N] for all members or [S, N] for each its own; all by default.
+
+        Raises:
+            MemoryExhaustedError: says which setting to lower.
         """
-        members = len(next(iter(weights.values())))
-        nats = torch.zeros(members, dtype=torch.float64, device=index.device)
-        correct = torch.zeros_like(nats)
-        for losses, hits in self._scored(weights, fetch, index, batch_size):
-            nats += losses.double().sum(1)
-            correct += hits.sum(1)
-        n = index.shape[-1]
-        return nats / n / torch.log(torch.tensor(2.0, dtype=torch.float64)), correct / n
-
-    @torch.no_grad()
-    def example_bits(self, weights: Weights, fetch: Fetch, index: Tensor, batch_size: int) -> Tensor:
-        """Cross-entropy of single examples in bits [S, N], arguments as of `score`."""
-        parts = [losses for losses, _ in self._scored(weights, fetch, index, batch_size)]
-        return torch.cat(parts, 1) / math.log(2)
-
-    def _scored(
-        self, weights: Weights, fetch: Fetch, index: Tensor, batch_size: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batch by batch, losses in nats and whether the label is the likeliest, both [S, b]."""
-        members = len(next(iter(weights.values())))
-        for part in index.split(batch_size, dim=-1):
-            x, z = fetch(part)
-            z = z.expand(members, -1)
-            logits = self.logits(weights, x)
-            losses = F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none").view_as(z)
-            yield losses, logits.argmax(-1) == z
+        members = len(weights[self.names[0]])
+        index = torch.arange(len(images), device=images.labels.device) if index is None else index
+        nats, hits = [], []
+        with advice("evaluating", eval_batch_size=self.eval_batch_size, stack="one" if members == 1 else "all"):
+            for part in index.split(self.eval_batch_size, dim=-1):
+                x, z = images.plain(part)
+                z = z.expand(members, -1)
+                logits = self.logits(weights, x)
+                losses = F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none")
+                nats.append(losses.view_as(z))
+                hits.append(logits.argmax(-1) == z)
+        n, none = index.shape[-1], torch.zeros(members, dtype=torch.float64, device=index.device)
+        total, correct = (sum((part.double().sum(1) for part in parts), none) for parts in (nats, hits))
+        return Scores(total / n / _BIT_NATS, correct / n, torch.cat(nats, 1) / _BIT_NATS)
 
     @contextlib.contextmanager
     def _carrying(self, weights: Weights) -> Iterator[None]:
@@ -138,3 +142,17 @@ class Ensemble:
         finally:
             for (module, name), parameter in zip(self._places, own, strict=True):
                 module._parameters[name] = parameter
+
+    @contextlib.contextmanager
+    def _dropping(self, factors: Tensor | None) -> Iterator[None]:
+        """Within it stochastic depth is on: one member's, as others do not run in one stack."""
+        if factors is None or not self._stochastic_depth:
+            yield
+            return
+        for layer, own in zip(self._stochastic_depth, factors.squeeze(0), strict=True):
+            layer.factors = own
+        try:
+            yield
+        finally:
+            for layer in self._stochastic_depth:
+                layer.factors = None

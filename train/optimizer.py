@@ -97,20 +97,15 @@ class ScheduleFree:
         self._z, self._v = self._flatten(z), self._flatten(v)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that `restore` needs: tensors by name, and JSON-like numbers."""
-        tensors = {
-            f"{kind}.{name}": view
-            for kind, buffer in (("y", self._y), ("z", self._z), ("v", self._v))
-            for name, view in self._views(buffer).items()
-        }
-        return tensors, {"k": self._k, "weight_sum": self._weight_sum, "lr_max": self._lr_max}
+        """All that `restore` needs: the flat buffers by name, and JSON-like numbers."""
+        numbers = {"k": self._k, "weight_sum": self._weight_sum, "lr_max": self._lr_max}
+        return {"y": self._y.detach(), "z": self._z, "v": self._v}, numbers
 
+    @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-        """Go on where another optimiser of the same parameters, of perhaps fewer members, stood."""
-        device = self._y.device
-        y, z, v = ({name: tensors[f"{kind}.{name}"].to(device) for name in self._names} for kind in "yzv")
-        self._layout(y)
-        self._z, self._v = self._flatten(z), self._flatten(v)
+        """Go on where another optimiser of as many members of the same parameters stood."""
+        for name, buffer in (("y", self._y), ("z", self._z), ("v", self._v)):
+            buffer.copy_(tensors[name])
         self._k, self._weight_sum, self._lr_max = (numbers[key] for key in ("k", "weight_sum", "lr_max"))
 
     def _layout(self, parameters: Mapping[str, Tensor]) -> None:

@@ -1,13 +1,16 @@
-"""In which order, and in which crop and flip, each member sees its examples."""
+"""All that chance decides about an epoch, for each member: order of examples, crops and flips, dropped branches."""
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from train.randomness import generator
 from train.settings import TrainSettings
+
+_PURPOSES = ("order", "views", "stochastic depth")
 
 
 def epoch_steps(n: int, settings: TrainSettings) -> int:
@@ -16,8 +19,22 @@ def epoch_steps(n: int, settings: TrainSettings) -> int:
     return batches * math.ceil(settings.min_epoch_steps / batches)  # a small training set is repeated
 
 
+class Draws(NamedTuple):
+    """One epoch of S members, step by step.
+
+    Attributes:
+        positions: in the training set, [steps, S, B].
+        views: crops and flips, [steps, S, B].
+        factors: of `models.stochastic_depth.StochasticDepth`, [steps, S, layers, B].
+    """
+
+    positions: Tensor
+    views: Tensor
+    factors: Tensor
+
+
 class EpochOrder:
-    """Each member's order of its examples and their views, epoch by epoch, from its own generators.
+    """Each member's order of its examples and what is drawn beside it, epoch by epoch, from its own generators.
 
     A training set of n examples is cut into the fewest equal batches of at most `batch_size`; the few that
     do not fill them sit this pass out and are drawn again in the next. Batches of one size, and draws on
@@ -28,41 +45,47 @@ class EpochOrder:
         n: examples in a member's training set.
         num_views: crops and flips to draw from.
         settings: batch size, and least number of steps in an epoch.
+        rates: at which the model's layers of stochastic depth drop branches.
     """
 
-    def __init__(self, seeds: Sequence[int], n: int, num_views: int, settings: TrainSettings) -> None:
+    def __init__(
+        self, seeds: Sequence[int], n: int, num_views: int, settings: TrainSettings, rates: Sequence[float] = ()
+    ) -> None:
         self.batches = math.ceil(n / settings.batch_size)
         self.batch_size = n // self.batches
         self.steps = epoch_steps(n, settings)  # optimiser steps per epoch
         self.n, self.num_views = n, num_views
-        self._order = [generator(seed, n, "order") for seed in seeds]
-        self._views = [generator(seed, n, "views") for seed in seeds]
+        self._rates = torch.tensor(rates)[:, None]
+        self._kept_shares = torch.tensor([1 - rate for rate in rates])[:, None]
+        self._generators = {purpose: [generator(seed, n, purpose) for seed in seeds] for purpose in _PURPOSES}
         self._before = self._states()
 
-    def draw(self, members: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-        """Positions in the training set and views of one epoch, both [S, steps, B], for the given members."""
+    def draw(self, members: Sequence[int], device: torch.device) -> Draws:
+        """One epoch of the given members; draws go to the device once."""
         self._before = self._states()
-        positions = torch.stack([self._positions(self._order[member]) for member in members])
-        shape = positions.shape[1:]
-        views = [torch.randint(self.num_views, shape, generator=self._views[member]) for member in members]
-        return positions.to(device), torch.stack(views).to(device)
+        drawn = [self._draw(*(self._generators[purpose][member] for purpose in _PURPOSES)) for member in members]
+        return Draws(*(torch.stack(kind, 1).to(device) for kind in zip(*drawn, strict=True)))
 
     def state(self) -> dict[str, Tensor]:
-        """What `restore` needs to draw the latest epoch again."""
+        """What `restore` needs to draw the latest epoch again: states of all generators, [S, bytes] by purpose."""
         return self._before
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Draw next what another order with this state drew last."""
-        for name, sources in (("order", self._order), ("views", self._views)):
-            for source, state in zip(sources, tensors[f"generators.{name}"], strict=True):
+        for purpose, sources in self._generators.items():
+            for source, state in zip(sources, tensors[purpose], strict=True):
                 source.set_state(state.clone())  # a row's own memory: torch reads from the start of its storage
 
     def _states(self) -> dict[str, Tensor]:
-        """States of all generators, [S, bytes] each."""
-        sources = {"order": self._order, "views": self._views}
-        return {f"generators.{name}": torch.stack([g.get_state() for g in group]) for name, group in sources.items()}
+        return {purpose: torch.stack([g.get_state() for g in own]) for purpose, own in self._generators.items()}
 
-    def _positions(self, source: torch.Generator) -> Tensor:
+    def _draw(self, order: torch.Generator, views: torch.Generator, depth: torch.Generator) -> Draws:
         used = self.batches * self.batch_size
-        orders = [torch.randperm(self.n, generator=source)[:used] for _ in range(self.steps // self.batches)]
-        return torch.cat(orders).view(self.steps, self.batch_size)
+        passes = [torch.randperm(self.n, generator=order)[:used] for _ in range(self.steps // self.batches)]
+        shape = (self.steps, self.batch_size)
+        kept = torch.rand(self.steps, len(self._rates), self.batch_size, generator=depth) >= self._rates
+        return Draws(
+            torch.cat(passes).view(shape),
+            torch.randint(self.num_views, shape, generator=views),
+            kept.float().div_(self._kept_shares),
+        )

@@ -68,56 +68,38 @@ def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: Trai
     Raises:
         ValueError: train.stack=all with an architecture that cannot be stacked.
     """
-    name = type(ensemble.model).__name__
-    if settings.stack == "all" and not ensemble.stacks:
+    name, stackable = type(ensemble.model).__name__, ensemble.model.stackable
+    if settings.stack == "all" and not stackable:
         raise ValueError(f"train.stack=all: {name} cannot be stacked; choose auto or one")
     if settings.stack != "auto":
-        return _stacking(settings.stack, members, f"train.stack={settings.stack}")
-    if members == 1 or not ensemble.stacks:
-        return _stacking("one", members, "one seed" if members == 1 else f"{name} cannot be stacked")
+        return Stacking(members if settings.stack == "all" else 1, f"train.stack={settings.stack}")
+    if members == 1 or not stackable:
+        return Stacking(1, "one seed" if members == 1 else f"{name} cannot be stacked")
     seconds: dict[str, float] = {}
-    for stack in [*_HOW] * _ROUNDS:
+    for how in [*_HOW] * _ROUNDS:
         with contextlib.suppress(MemoryExhaustedError):
-            once = step_seconds(ensemble, members, stack, train, settings)
-            seconds[stack] = min(once, seconds.get(stack, once))
-    best = min(seconds, key=lambda stack: seconds[stack], default="one")
+            once = step_seconds(ensemble, members, how, train, settings)
+            seconds[how] = min(once, seconds.get(how, once))
     measured = ", ".join(
-        (f"{1e3 * seconds[stack]:.2f} ms " if stack in seconds else "too much memory ") + how
-        for stack, how in _HOW.items()
+        (f"{1e3 * seconds[key]:.2f} ms " if key in seconds else "too much memory ") + how for key, how in _HOW.items()
     )
-    return _stacking(best, members, f"a step of {members} seeds takes {measured}", seconds)
+    best = min(seconds, key=lambda how: seconds[how], default="one")
+    return Stacking(members if best == "all" else 1, f"a step of {members} seeds takes {measured}", seconds)
 
 
-def _stacking(stack: str, members: int, why: str, seconds: Mapping[str, float] | None = None) -> Stacking:
-    return Stacking(members if stack == "all" else 1, why, dict(seconds or {}))
-
-
-def step_seconds(ensemble: Ensemble, members: int, stack: str, train: DeviceImages, settings: TrainSettings) -> float:
-    """Seconds of one optimiser step of all members, arranged as `stack` ("all", "one") says."""
+def step_seconds(ensemble: Ensemble, members: int, how: str, train: DeviceImages, settings: TrainSettings) -> float:
+    """Seconds of one optimiser step of all members on scratch weights, arranged as `how` ("all", "one") says."""
+    at_once, device = members if how == "all" else 1, train.labels.device
     with advice("timing a step", batch_size=settings.batch_size, stack=settings.stack):
-        steps = ScratchSteps(ensemble, members if stack == "all" else 1, train, settings)
+        batch = torch.arange(min(settings.batch_size, len(train)), device=device).expand(at_once, -1)
+        initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(at_once)], device)
+        optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=settings.lr)
+        x, z = train.plain(batch)
         times: list[float] = []
         while len(times) < _WARM_UP + _STEPS or (sum(times) < _AT_LEAST_S and len(times) < 200):
             started = time.perf_counter()
-            steps.step()
+            optimizer.step(ensemble.gradients(optimizer.weights, x, z)[1])
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
             times.append(time.perf_counter() - started)
-        return min(times[_WARM_UP:]) * (1 if stack == "all" else members)
-
-
-class ScratchSteps:
-    """Optimiser steps of some stacked members on weights of their own, for timing."""
-
-    def __init__(self, ensemble: Ensemble, members: int, train: DeviceImages, settings: TrainSettings) -> None:
-        self._ensemble, self._device = ensemble, train.images.device
-        batch = torch.arange(min(settings.batch_size, len(train)), device=self._device).expand(members, -1)
-        initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], self._device)
-        self._optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=settings.lr)
-        self._x, self._z = train.plain(batch)
-
-    def step(self) -> None:
-        """One step, finished when it returns."""
-        with self._ensemble.training(generator(0, "scratch")):
-            _, gradients = self._ensemble.gradients(self._optimizer.weights, self._x, self._z)
-        self._optimizer.step(gradients)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        return min(times[_WARM_UP:]) * members / at_once

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,47 +12,16 @@ from train.early_stopping import EarlyStopping
 from train.ensemble import Ensemble, Weights
 from train.memory import advice
 from train.optimizer import ScheduleFree
-from train.order import EpochOrder
+from train.order import Draws, EpochOrder
 from train.randomness import generator
 from train.settings import TrainSettings
 
 _GATHERED = {"cpu": 2**21, "cuda": 2**28}  # bytes of images gathered at a time: what caches hold, or launches cost
+_FORMAT = 2  # of a training's state; what an earlier version saved does not go on
 
 
 class NonFiniteLossError(RuntimeError):
     """A training diverged."""
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """Where a training stands after an evaluation.
-
-    Attributes:
-        epoch: epochs finished.
-        validation_bits: latest validation loss of each member that was still training.
-        members: members at the start, trained at the same time.
-        stack: number of this stack of members, from 0, and how many stacks there are.
-        epochs_elsewhere: epochs that the other stacks have finished, together.
-    """
-
-    epoch: int
-    validation_bits: Sequence[float]
-    members: int
-    stack: tuple[int, int] = (0, 1)
-    epochs_elsewhere: int = 0
-
-    @property
-    def mean_epochs(self) -> float:
-        """Epochs finished, averaged over all stacks."""
-        return (self.epochs_elsewhere + self.epoch) / self.stack[1]
-
-    def __str__(self) -> str:
-        going = len(self.validation_bits)
-        i, stacks = self.stack
-        which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
-        losses = [f"{bits:.3f}" for bits in self.validation_bits]
-        shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"
-        return f"epoch {self.epoch}: validation {shown} bits, {which}"
 
 
 class Training:
@@ -70,11 +38,12 @@ class Training:
     ) -> None:
         self.ensemble, self.seeds, self.subsets = ensemble, seeds, subsets
         self.train, self.validation, self.settings = train, validation, settings
-        n = subsets.shape[1]
-        self.order = EpochOrder(seeds, n, train.num_views, settings)
-        initial = ensemble.initial_weights([generator(seed, n, "init") for seed in seeds], subsets.device)
-        self.best = {name: weight.clone() for name, weight in initial.items()}
-        self.last = {name: weight.clone() for name, weight in initial.items()}
+        self.n = subsets.shape[1]
+        self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
+        initial = ensemble.initial_weights([generator(seed, self.n, "init") for seed in seeds], subsets.device)
+        self.best, self.last = (
+            {name: weight.clone() for name, weight in initial.items()} for _ in ("lowest validation loss", "end")
+        )
         self.optimizer = ScheduleFree(
             initial,
             ensemble.model.learning_rates(),
@@ -83,8 +52,6 @@ class Training:
             weight_decay=settings.weight_decay,
             warmup_steps=settings.warmup_steps,
         )
-        # members that are trained one by one alone have stochastic depth, so a stack's first seed is its only one
-        self._stochastic_depth = generator(seeds[0], n, "stochastic depth")
         self.epoch = 0
         self.step = 0  # of this epoch
         self.stopping = [
@@ -96,29 +63,22 @@ class Training:
         self._losses_summed = 0
         self.before_step: Callable[[], None] = lambda: None  # may save the training's state, and may raise
 
-    def run(self, report: Callable[[EpochReport], None]) -> None:
-        """Train until every member has stopped."""
+    def run(self) -> Iterator[list[float]]:
+        """Train until every member has stopped, from one evaluation to the next: see `evaluate`."""
         if not self.stopping[0].curve.epoch:
             self.evaluate()
         while self.active:
             self.run_epoch()
             if self.epoch % self.settings.eval_every == 0 or self.epoch == self.settings.max_epochs:
-                validation_bits = self.evaluate()
-                report(EpochReport(self.epoch, validation_bits, len(self.seeds)))
+                yield self.evaluate()
 
     def run_epoch(self) -> None:
         """One pass of every member over its training set; nothing here waits for the device."""
-        settings = self.settings
-        positions, views = self.order.draw(self.active, self.subsets.device)
-        members = torch.tensor(self.active, device=self.subsets.device)[:, None, None]
-        index = self.subsets[members, positions].transpose(0, 1)
-        with (
-            advice("training", batch_size=settings.batch_size, stack=settings.stack),
-            self.ensemble.training(self._stochastic_depth),
-        ):
-            for x, z in self._batches(index, views.transpose(0, 1)):
+        draws = self.order.draw(self.active, self.subsets.device)
+        with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
+            for x, z, factors in self._batches(draws):
                 self.before_step()
-                losses, gradients = self.ensemble.gradients(self.optimizer.weights, x, z)
+                losses, gradients = self.ensemble.gradients(self.optimizer.weights, x, z, factors)
                 self.optimizer.step(gradients)
                 self._loss_sum += losses
                 self._losses_summed += 1
@@ -126,13 +86,15 @@ class Training:
         self.step = 0
         self.epoch += 1
 
-    def _batches(self, index: Tensor, views: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The epoch's batches that are left, images [S, B, C, H, W] and labels [S, B]; several gathered at a time."""
+    def _batches(self, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """What is left of an epoch: images [S, B, C, H, W], labels and factors; several batches gathered at a time."""
+        members = torch.tensor(self.active, device=self.subsets.device)[:, None]
+        index = self.subsets[members, draws.positions]
         batch_bytes = index[0].numel() * math.prod(self.train.image_shape) * self.train.images.element_size()
         together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)
         for first in range(self.step, len(index), together):
-            gathered = slice(first, first + together)
-            yield from zip(*self.train.augmented(index[gathered], views[gathered]), strict=True)
+            here = slice(first, first + together)
+            yield from zip(*self.train.augmented(index[here], draws.views[here]), draws.factors[here], strict=True)
 
     def evaluate(self) -> list[float]:
         """Score the averaged weights on the validation split, keep the best, let go of members that stop.
@@ -140,11 +102,7 @@ class Training:
         Returns the validation loss in bits of each member that was training.
         """
         averaged = self.optimizer.averaged()
-        everything = torch.arange(len(self.validation), device=self.subsets.device)
-        batch_size = self.settings.eval_batch_size
-        with advice("evaluating", eval_batch_size=batch_size, stack=self.settings.stack):
-            bits, _ = self.ensemble.score(averaged, self.validation.plain, everything, batch_size)
-        validation_bits = bits.tolist()
+        validation_bits = self.ensemble.score(averaged, self.validation).bits.tolist()
         improved, stopped, going = [], [], []
         for position, (member, train_bits) in enumerate(zip(self.active, self._train_bits(), strict=True)):
             loss = validation_bits[position]
@@ -165,37 +123,40 @@ class Training:
         tensors, numbers = self.optimizer.state() if self.active else ({}, {})
         for kind, weights in (("best", self.best), ("last", self.last)):
             tensors |= {f"{kind}.{name}": weight for name, weight in weights.items()}
-        tensors |= self.order.state() | {"stochastic_depth": self._stochastic_depth.get_state()}
-        tensors["loss_sum"] = self._loss_sum
-        return tensors, {
-            "seeds": list(self.seeds),
-            "n": self.subsets.shape[1],
+        curves = [stopping.curve for stopping in self.stopping]
+        return tensors | self.order.state() | {"loss_sum": self._loss_sum}, {
+            "members": self._members,
             "epoch": self.epoch,
             "step": self.step,
             "losses_summed": self._losses_summed,
             "active": self.active,
-            "stopping": [stopping.state() for stopping in self.stopping],
+            "evaluations": [[c.epoch, c.train_loss_bits, c.validation_loss_bits] for c in curves],
             "optimizer": numbers,
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
         """Go on where another training with the same data and settings stood; False if it had other members."""
-        if values["seeds"] != list(self.seeds) or values["n"] != self.subsets.shape[1]:
+        if values.get("members") != self._members:
             return False
         device = self.subsets.device
-        self.best, self.last = (
-            {name: tensors[f"{kind}.{name}"].to(device) for name in self.ensemble.names} for kind in ("best", "last")
-        )
-        self.active = list(values["active"])
+        for kind, weights in (("best", self.best), ("last", self.last)):
+            for name, weight in weights.items():
+                weight.copy_(tensors[f"{kind}.{name}"])
+        for stopping, evaluations in zip(self.stopping, values["evaluations"], strict=True):
+            for evaluation in zip(*evaluations, strict=True):
+                stopping.update(*evaluation)
+        self._keep(values["active"])
         if self.active:
             self.optimizer.restore(tensors, values["optimizer"])
         self.order.restore(tensors)
-        self._stochastic_depth.set_state(tensors["stochastic_depth"])
         self._loss_sum, self._losses_summed = tensors["loss_sum"].to(device), values["losses_summed"]
         self.epoch, self.step = values["epoch"], values["step"]
-        for stopping, state in zip(self.stopping, values["stopping"], strict=True):
-            stopping.restore(state)
         return True
+
+    @property
+    def _members(self) -> dict[str, Any]:
+        """Whose state can go on here."""
+        return {"format": _FORMAT, "seeds": list(self.seeds), "n": self.n}
 
     def _train_bits(self) -> list[float | None]:
         """Mean training loss of each member since the last evaluation, on augmented batches, in bits."""
@@ -207,11 +168,9 @@ class Training:
         """Copy the weights at these positions among the active members to their members' places."""
         if not positions:
             return
-        device = self.subsets.device
-        source = torch.tensor(positions, device=device)
-        target = torch.tensor([self.active[position] for position in positions], device=device)
+        target = [self.active[position] for position in positions]
         for name, weight in averaged.items():
-            stack[name][target] = weight[source]
+            stack[name][target] = weight[positions]
 
     def _keep(self, positions: list[int]) -> None:
         """Go on with these members of the stack alone."""
@@ -226,6 +185,6 @@ class Training:
             return
         raise NonFiniteLossError(
             f"the loss is not finite (training {train_bits}, validation {validation_bits} bits) at training size "
-            f"{self.subsets.shape[1]}, seed {self.seeds[member]}, epoch {self.epoch}, learning rate "
+            f"{self.n}, seed {self.seeds[member]}, epoch {self.epoch}, learning rate "
             f"{self.settings.lr:g}: lower train.lr or raise train.warmup_steps"
         )

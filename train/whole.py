@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
 from erasure.progress import Display
 from erasure.store.storage import save_tensors
 from harness.example_bits import save_test_bits
@@ -14,10 +12,7 @@ from harness.run import Run
 from train.bench import Bench
 from train.data import label_entropy_bits
 from train.early_stopping import endings
-from train.engine import Engine
-from train.fit import Fit
-from train.randomness import permutation
-from train.training import EpochReport
+from train.engine import Engine, EpochReport
 
 AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
@@ -35,27 +30,30 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
         "label_entropy_bits", the best a constant predictor can do on the training split;
         "epochs", "ended" and more per seed, see `endings`; "sharp_drop", see `sharp_drops`.
     """
-    train, settings = bench.data["train"], bench.settings
-    total = len(train)
-    orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
+    train = bench.data["train"]
+    engine = Engine(bench, run)
     with Display(run.id) as display:
-        engine = Engine(bench, run)
 
         def show(report: EpochReport) -> None:
             validation = sum(report.validation_bits) / len(report.validation_bits)
             logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
-            display.update(report.mean_epochs / settings.max_epochs, str(report))
+            display.update(report.mean_epochs / bench.settings.max_epochs, str(report))
 
-        fitted = engine.fit(orders, show)
+        fitted = engine.fit(engine.orders, show)
     run.require_lease()
     save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds), "model": bench.job.model_identity})
-    test, batch = bench.data["test"], settings.eval_batch_size
-    everything = torch.arange(len(test), device=bench.job.device)
-    save_test_bits(run, bench.seeds, fitted.example_bits(test.plain, everything, batch))
-    losses = [row for curve in fitted.curves for row in curve.rows(total)]
+    test = fitted.score(bench.data["test"])
+    save_test_bits(run, bench.seeds, test.example_bits)
+    losses = [row for curve in fitted.curves for row in curve.rows(len(train))]
     run.save_curves(losses)
     log_loss_curves(logger, losses)
-    final = _final_losses(bench, fitted)
+    final = {
+        "loss_bits": test.bits.tolist(),
+        "accuracy": test.accuracy.tolist(),
+        "validation_loss_bits": [curve.best_validation_bits for curve in fitted.curves],
+        "train_loss_bits": fitted.score(train).bits.tolist(),
+        "end_train_loss_bits": fitted.score(train, weights=fitted.last).bits.tolist(),
+    }
     logger.summarise({f"result/{name}": sum(values) / len(values) for name, values in final.items()})
     return {
         "final": final,
@@ -63,19 +61,4 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
         **endings(fitted.curves),
         "sharp_drop": sharp_drops([(curve.epoch, curve.validation_loss_bits) for curve in fitted.curves]),
         "timing": {"stacking": asdict(engine.stacking)},
-    }
-
-
-def _final_losses(bench: Bench, fitted: Fit) -> dict[str, list[float]]:
-    train, test, batch = bench.data["train"], bench.data["test"], bench.settings.eval_batch_size
-    everything = torch.arange(len(train), device=bench.job.device)
-    test_bits, accuracy = fitted.score(test.plain, torch.arange(len(test), device=bench.job.device), batch)
-    best_bits, _ = fitted.score(train.plain, everything, batch)
-    end_bits, _ = fitted.score(train.plain, everything, batch, weights=fitted.last)
-    return {
-        "loss_bits": test_bits.tolist(),
-        "accuracy": accuracy.tolist(),
-        "validation_loss_bits": [curve.best_validation_bits for curve in fitted.curves],
-        "train_loss_bits": best_bits.tolist(),
-        "end_train_loss_bits": end_bits.tolist(),
     }

@@ -24,8 +24,8 @@ from scripts.benchmarks.benchmark import Cost, Row, fastest, finish, machine, ma
 from scripts.benchmarks.data import DIGITS, labelled_images
 from scripts.benchmarks.train_peer import batches, train_one
 from train.data import DeviceImages, to_device
+from train.engine import fit
 from train.ensemble import Ensemble
-from train.fit import fit
 from train.memory import keep_freed_memory
 from train.randomness import generator, permutation
 from train.settings import TrainSettings
@@ -96,7 +96,7 @@ class Bench:
     def compare(self, *, skip_peer: bool) -> list[Row]:
         """Ours, ours seed by seed, and the researcher's loop: seconds and mean validation loss."""
         stacking = self._chosen(self.settings)
-        others = {"one", "all"} - {stacking.setting} - (set() if self.ensemble.stacks else {"all"})
+        others = {"one", "all"} - {stacking.setting} - (set() if self.ensemble.model.stackable else {"all"})
         rows = [self._ours(stacking, f"; {stacking.how}: {stacking.why}")]
         for setting in sorted(others, reverse=True):
             rows.append(self._ours(self._chosen(dataclasses.replace(self.settings, stack=setting))))
@@ -139,9 +139,8 @@ class Bench:
             self.ensemble, self.seeds[:stack], self.subsets[:stack], self.train, self.validation, settings
         )
         order, weights, device = training.order, training.optimizer.weights, self.device
-        positions, views = order.draw(training.active, device)
-        index = self.subsets[torch.arange(stack, device=device)[:, None, None], positions].transpose(0, 1)
-        views = views.transpose(0, 1)
+        draws = order.draw(training.active, device)
+        index, views = self.subsets[torch.arange(stack, device=device)[:, None], draws.positions], draws.views
         x, z = self.train.augmented(index[0], views[0])
         _, gradients = self.ensemble.gradients(weights, x, z)
 

@@ -14,8 +14,10 @@ from torch import Tensor
 from conf.groups import keys
 from conf.schema import Target
 from erasure.progress import Display
+from erasure.source import LabelledImages
 from models.classifier import Classifier
 from models.mup import Parametrization
+from train.data import DeviceImages
 from train.ensemble import Ensemble, Weights
 from train.optimizer import ScheduleFree
 from train.randomness import generator
@@ -108,8 +110,6 @@ class Steps:
 
     def loss_bits(self) -> list[float]:
         """Of the averaged weights, on all of the data, per seed."""
-        x, z = self.data
-        bits, _ = self.ensemble.score(
-            self.optimizer.averaged(), lambda index: (x[index], z[index]), torch.arange(len(z)), 2048
-        )
-        return cast(list[float], bits.tolist())
+        as_they_are = {"padding": 0, "flip": False, "device": self.data[0].device}
+        images = DeviceImages(LabelledImages(*self.data), torch.zeros(1), torch.ones(1), **as_they_are)
+        return cast(list[float], self.ensemble.score(self.optimizer.averaged(), images).bits.tolist())

@@ -37,7 +37,8 @@ def perturb(model: Classifier) -> None:
 def test_gradients_are_finite_and_reach_every_parameter(name: str, shape: Shape, precision: torch.dtype) -> None:
     model, (x, z) = fresh(name, shape), batch(shape)
     perturb(model)
-    model.generator = torch.Generator().manual_seed(0)
+    for layer in model.stochastic_depth():
+        layer.factors = torch.tensor([0.0, 1.25, 1.25, 1.25])
     with torch.autocast("cpu", precision, enabled=precision != torch.float32):
         logits = model(x)
     assert logits.shape == (4, 10)

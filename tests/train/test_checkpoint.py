@@ -14,8 +14,8 @@ from harness.interruption import interruptible
 from models.mlp import MLP
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
+from train.engine import Fit, fit
 from train.ensemble import Ensemble
-from train.fit import Fit, fit
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.training import Training
@@ -156,7 +156,7 @@ def test_a_checkpoint_of_other_stacks_is_not_mistaken(
         train(data, settings, Checkpoints(tmp_path, 1e9), stack=3)
     stop_at(10**9)
     assert same(train(data, settings, stack=1), train(data, settings, Checkpoints(tmp_path, 1e9), stack=1))
-    assert "is of other seeds or stacks: this training starts again" in caplog.text
+    assert "is of other seeds, stacks or version: this training starts again" in caplog.text
 
 
 def test_saves_are_due_by_time_and_not_more_often_than_they_are_worth(

@@ -61,7 +61,7 @@ def test_a_member_on_the_plateau_is_waited_for(settings: TrainSettings) -> None:
     ):
         _, stopping = losses(settings, validation, train, patience_steps=30, plateau_steps=80)
         assert stopping.curve.epochs == epochs
-        assert stopping.curve.left_plateau == (3.1 in train)
+        assert (stopping.curve.plateau_epochs is not None) == (3.1 in train)
         assert stopping.curve.ended == (None if validation is not plateau else "patience")
 
 

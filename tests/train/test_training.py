@@ -14,8 +14,8 @@ from models.linear import LinearClassifier
 from models.stochastic_depth import StochasticDepth
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
+from train.engine import Fit, fit
 from train.ensemble import Ensemble
-from train.fit import Fit, fit
 from train.settings import TrainSettings
 
 

@@ -14,8 +14,8 @@ from models.classifier import Classifier
 from models.linear import LinearClassifier
 from models.mlp import MLP
 from train.data import DeviceImages, to_device
+from train.engine import Fit, fit
 from train.ensemble import Ensemble
-from train.fit import Fit, fit
 from train.memory import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
@@ -49,10 +49,10 @@ def run(model: Classifier, seeds: list[int], n: int, data, settings: TrainSettin
 
 def test_it_learns(data, settings: TrainSettings) -> None:
     fitted = run(small(), [0, 1], 1000, data, dataclasses.replace(settings, max_epochs=15))
-    bits, accuracy = fitted.score(data["test"].plain, torch.arange(len(data["test"])), 100)
+    bits, accuracy, each = fitted.score(data["test"])
     assert (bits < 0.8).all()
     assert (accuracy > 0.8).all()
-    each = fitted.example_bits(data["test"].plain, torch.arange(len(data["test"])), 100)
+    assert each.shape == (2, len(data["test"]))
     assert each.mean(1).tolist() == pytest.approx(bits.tolist(), rel=1e-5)
     for curve, loss in zip(fitted.curves, bits, strict=True):
         assert curve.validation_loss_bits[0] == pytest.approx(math.log2(10))  # epoch 0: the zero readout
@@ -88,9 +88,7 @@ def test_a_member_computes_what_it_computes_alone(
 def test_an_architecture_that_cannot_be_stacked_gives_the_same(data, settings: TrainSettings) -> None:
     stacked, single = (run(small(kind), [0, 1], 100, data, settings) for kind in (MLP, UnstackableMLP))
     index = torch.stack([permutation(seed, len(data["train"]))[100:300] for seed in (0, 1)])
-    for a, b in zip(
-        stacked.score(data["train"].plain, index, 64), single.score(data["train"].plain, index, 64), strict=True
-    ):
+    for a, b in zip(stacked.score(data["train"], index), single.score(data["train"], index), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
@@ -98,19 +96,20 @@ def test_the_best_weights_are_those_of_the_best_epoch(data, settings: TrainSetti
     settings = dataclasses.replace(settings, max_epochs=30, patience_steps=24, lr=0.03)
     fitted = run(small(), [0, 1], 40, data, settings)
     assert any(curve.best_epoch < curve.epochs for curve in fitted.curves)
-    everything = torch.arange(len(data["validation"]))
-    best, _ = fitted.score(data["validation"].plain, everything, 1000)
-    last, _ = fitted.score(data["validation"].plain, everything, 1000, weights=fitted.last)
+    best, *_ = fitted.score(data["validation"])
+    last, *_ = fitted.score(data["validation"], weights=fitted.last)
     assert best.tolist() == pytest.approx([curve.best_validation_bits for curve in fitted.curves], abs=1e-5)
     assert last.tolist() == pytest.approx([curve.validation_loss_bits[-1] for curve in fitted.curves], abs=1e-5)
 
 
 def test_scores_do_not_depend_on_the_batch_size(data, settings: TrainSettings) -> None:
     fitted = run(small(), [0, 1], 50, data, settings)
-    for index in (torch.arange(359), torch.stack([torch.arange(100), torch.arange(100, 200)])):
-        whole, pieces = (fitted.score(data["test"].plain, index, size) for size in (1000, 7))
-        torch.testing.assert_close(whole[0], pieces[0], rtol=1e-6, atol=1e-6)
-        assert torch.equal(whole[1], pieces[1])
+    ensembles = [Ensemble(small(), eval_batch_size=size) for size in (1000, 7)]
+    for index in (None, torch.arange(359), torch.stack([torch.arange(100), torch.arange(100, 200)])):
+        whole, pieces = (dataclasses.replace(fitted, ensemble=e).score(data["test"], index) for e in ensembles)
+        torch.testing.assert_close(whole.bits, pieces.bits, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(whole.example_bits, pieces.example_bits, rtol=1e-4, atol=1e-5)
+        assert torch.equal(whole.accuracy, pieces.accuracy)
 
 
 def test_evaluations_are_spaced_and_the_last_epoch_is_evaluated(data, settings: TrainSettings) -> None:
@@ -166,10 +165,9 @@ def test_the_model_has_its_own_parameters_back_afterwards(data) -> None:
 def test_networks_trained_in_bfloat16_are_scored_in_float32(data) -> None:
     ensembles = [Ensemble(small(), precision) for precision in (torch.float32, torch.bfloat16)]
     weights = {name: torch.randn(2, *p.shape) for name, p in ensembles[0].model.named_parameters()}
-    everything = torch.arange(len(data["test"]))
-    exact, scored = (e.score(weights, data["test"].plain, everything, 100)[0] for e in ensembles)
+    exact, scored = (e.score(weights, data["test"]).bits for e in ensembles)
     assert torch.equal(exact, scored)
-    x, z = data["test"].plain(everything[:50].expand(2, -1))
+    x, z = data["test"].plain(torch.arange(50).expand(2, -1))
     leaves = {name: weight.requires_grad_() for name, weight in weights.items()}
     exact, trained = (e.gradients(leaves, x, z)[0] for e in ensembles)
     assert 0 < float((exact - trained).abs().max()) < 5  # the negative control
@@ -186,7 +184,7 @@ def test_out_of_memory_when_scoring_offers_what_is_not_done_yet(data, settings: 
     def full(*_) -> None:
         raise torch.OutOfMemoryError("can't allocate memory")
 
-    monkeypatch.setattr(Ensemble, "score", full)
-    for stack, remedy in ((2, "or set train.stack=one"), (1, "lower train.eval_batch_size=9 \\(")):
+    monkeypatch.setattr(Ensemble, "logits", full)
+    for stack, remedy in ((2, "or set train.stack=one"), (1, "lower train.eval_batch_size=4096 \\(")):
         with pytest.raises(MemoryExhaustedError, match=f"while evaluating.*{remedy}"):
-            dataclasses.replace(fitted, stack=stack).score(data["test"].plain, torch.arange(9), 9)
+            dataclasses.replace(fitted, stack=stack).score(data["test"])
