@@ -18,7 +18,7 @@ class ConvNeXtV2(TimmClassifier):
     (d, d, 3d, d) blocks, w = `width` and d = `depth`, on every pixel (patch size 1).
     """
 
-    version = 1
+    version = 2  # under bfloat16 both layers below give bfloat16, too
     base_width: ClassVar[int] = 40
     base_depth: ClassVar[int] = 2
     title: ClassVar[str] = "ConvNeXt V2"
@@ -60,7 +60,8 @@ class DepthwiseConv2d(nn.Conv2d):
         rows, columns = (min(half, side - 1) for side in input.shape[-2:])
         weight = self.weight[..., half - rows : half + rows + 1, half - columns : half + columns + 1]
         if rows == columns == 0:
-            return input * weight[:, 0] + self.bias.view(-1, 1, 1)  # type: ignore[union-attr]
+            assert self.bias is not None
+            return input * weight[:, 0].to(input.dtype) + self.bias.view(-1, 1, 1).to(input.dtype)
         return F.conv2d(input, weight, self.bias, padding=(rows, columns), groups=self.groups)
 
 
@@ -77,4 +78,4 @@ class FastGlobalResponseNorm(GlobalResponseNorm):
         squares = (wide * wide).sum((1, 2), keepdim=True)
         norm = squares.clamp_min(1e-30).sqrt()  # the root's derivative is infinite at 0
         relative = norm / (norm.mean(-1, keepdim=True) + self.eps)
-        return x * (1 + self.weight * relative).to(x.dtype) + self.bias
+        return x * (1 + self.weight * relative).to(x.dtype) + self.bias.to(x.dtype)

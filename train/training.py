@@ -168,9 +168,11 @@ class Training:
         """Copy the weights at these positions among the active members to their members' places."""
         if not positions:
             return
-        target = [self.active[position] for position in positions]
+        device = self.subsets.device
+        source = torch.tensor(positions, device=device)
+        target = torch.tensor([self.active[position] for position in positions], device=device)
         for name, weight in averaged.items():
-            stack[name][target] = weight[positions]
+            stack[name][target] = weight[source]
 
     def _keep(self, positions: list[int]) -> None:
         """Go on with these members of the stack alone."""

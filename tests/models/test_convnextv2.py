@@ -6,6 +6,7 @@ from timm.layers.grn import GlobalResponseNorm
 from torch import nn
 
 from models.convnextv2 import DepthwiseConv2d, FastGlobalResponseNorm
+from tests.models.every_model import EVERY
 
 
 def assert_same(ours: nn.Module, theirs: nn.Module, x: torch.Tensor) -> None:
@@ -46,3 +47,21 @@ def test_global_response_norm_has_a_gradient_where_a_channel_is_silent() -> None
     layer(x).sum().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()
+
+
+def test_activations_stay_in_the_precision_of_autocast() -> None:
+    x = torch.randn(2, 4, 4, 6, dtype=torch.bfloat16, generator=torch.Generator().manual_seed(0))
+    layer = FastGlobalResponseNorm(6)
+    nn.init.normal_(layer.bias, generator=torch.Generator().manual_seed(1))
+    normalised = layer(x)
+    assert normalised.dtype == torch.bfloat16
+    torch.testing.assert_close(normalised.float(), layer(x.float()), rtol=2e-2, atol=2e-2)
+    model = EVERY["convnextv2"]()
+    seen: dict[str, torch.dtype] = {}
+    for name, module in model.network.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d | nn.GELU | FastGlobalResponseNorm):
+            module.register_forward_hook(lambda _, __, h, name=name: seen.update({name: h.dtype}))
+    with torch.autocast("cpu", torch.bfloat16):
+        model(torch.randn(2, 1, 8, 8))
+    assert len(seen) > 20
+    assert set(seen.values()) == {torch.bfloat16}, seen

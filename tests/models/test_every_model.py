@@ -7,6 +7,8 @@ import torch
 from torch.func import functional_call, grad, vmap
 
 from models.classifier import Classifier, count_parameters
+from models.linear import LinearClassifier
+from tests.elsewhere import DEVICE, Device
 from tests.models.every_model import EVERY, Shape
 
 SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 32, 32), (3, 64, 64))
@@ -111,6 +113,40 @@ def test_stacked_members_compute_what_each_computes_alone(name: str) -> None:
     for s, member in enumerate(members):
         torch.testing.assert_close(with_own[s], functional_call(model, member, (own[s],)), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(with_shared[s], functional_call(model, member, (shared,)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_it_computes_the_same_on_another_device(name: str) -> None:
+    model, (x, _) = fresh(name, (1, 8, 8)), batch((1, 8, 8))
+    perturb(model)
+    for layer in model.stochastic_depth():
+        layer.factors = torch.tensor([0.0, 1.25, 1.25, 1.25])
+    here = model(x)
+    with Device() as device:
+        for layer in model.to(DEVICE).stochastic_depth():
+            layer.factors = torch.tensor([0.0, 1.25, 1.25, 1.25], device=DEVICE)
+        moved, before = x.to(DEVICE), device.waits.copy()
+        there = model(moved)
+        assert device.waits == before
+        there.sum().backward()
+        assert device.waits == before
+        assert torch.equal(there.cpu(), here)
+
+
+def test_a_mask_that_stayed_behind_is_noticed() -> None:
+    """The negative control."""
+
+    class Forgetful(LinearClassifier):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x * torch.ones(8, 8))
+
+    with Device() as device:
+        model, x = Forgetful((1, 8, 8), 10).to(DEVICE), batch((1, 8, 8))[0].to(DEVICE)
+        with pytest.raises(RuntimeError, match=r"mul: tensors of shapes \[\[8, 8\]\] are on the CPU"):
+            model(x)
+        before = device.waits.total()
+        assert float(x.sum()) != 0
+        assert device.waits.total() == before + 1
 
 
 def test_parameter_counts_at_the_papers_base_size() -> None:

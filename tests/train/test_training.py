@@ -1,6 +1,8 @@
 """What a training keeps of its past: everything that chance decided, stochastic depth's draws included."""
 
+import contextlib
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,16 @@ from models.classifier import Classifier
 from models.layers import Linear
 from models.linear import LinearClassifier
 from models.stochastic_depth import StochasticDepth
+from tests.elsewhere import DEVICE, Device
+from tests.models.every_model import EVERY
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
 from train.engine import Fit, fit
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
+from train.training import Training
+
+CPU = torch.device("cpu")
 
 
 class Interrupted(BaseException):
@@ -39,10 +46,10 @@ class Dropping(Classifier):
         return self.straight(x) + self.drop(self.branch(x))
 
 
-def images(seed: int) -> DeviceImages:
+def images(seed: int, device: torch.device = CPU) -> DeviceImages:
     drawn, labels = torch.randn(60, 1, 4, 4, generator=torch.Generator().manual_seed(seed)), torch.arange(60) % 2
     part = LabelledImages(drawn + labels[:, None, None, None], labels)
-    return DeviceImages(part, torch.zeros(1), torch.ones(1), padding=0, flip=False, device=torch.device("cpu"))
+    return DeviceImages(part, torch.zeros(1), torch.ones(1), padding=1, flip=True, device=device)
 
 
 def test_stochastic_depth_goes_on_where_it_was(
@@ -83,3 +90,32 @@ def test_batches_larger_than_what_is_gathered_at_a_time_train(settings: TrainSet
     data = DeviceImages(part, torch.zeros(1), torch.ones(1), **place)
     fitted = fit(Ensemble(LinearClassifier((1, 600, 600), 2)), [0], torch.arange(4)[None], data, data, settings)
     assert fitted.curves[0].epochs == 1
+
+
+@pytest.mark.parametrize("name", [*EVERY, "dropping"])
+def test_a_step_waits_for_no_device_and_computes_the_same_there(
+    name: str, settings: TrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = dataclasses.replace(settings, batch_size=20, max_epochs=1, min_epoch_steps=4)
+    monkeypatch.setattr(Ensemble, "autocast", lambda *_: contextlib.nullcontext())  # it asks which device this is
+
+    def trained(device: torch.device, before_step: Callable[[], None] = lambda: None) -> Training:
+        model = (Dropping() if name == "dropping" else EVERY[name]((1, 8, 8))).to(device)
+        seeds = [0, 1] if model.stackable else [0]
+        subsets = torch.stack([torch.arange(seed, 40 + seed) for seed in seeds]).to(device)
+        shape = (60, 1, 4, 4) if name == "dropping" else (60, 1, 8, 8)
+        part = LabelledImages(torch.randn(shape, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 2)
+        data = DeviceImages(part, torch.zeros(1), torch.ones(1), padding=1, flip=True, device=device)
+        training = Training(Ensemble(model), seeds, subsets, data, data, settings)
+        training.before_step = before_step
+        list(training.run())
+        return training
+
+    here, waits = trained(CPU), []
+    with Device() as device:
+        there = trained(DEVICE, lambda: waits.append(device.waits.total()))
+        assert len(waits) == here.order.steps == 4
+        assert len(set(waits)) == 1, device.waits
+        for name, weight in there.last.items():
+            assert torch.equal(weight.cpu(), here.last[name]), name
+    assert [stopping.curve for stopping in there.stopping] == [stopping.curve for stopping in here.stopping]
