@@ -57,24 +57,16 @@ class TrainSettings:
     checkpoint_every_s: float = unhashed(120.0)
 
     def __post_init__(self) -> None:
-        for name in (
-            "batch_size",
-            "max_epochs",
-            "patience_steps",
-            "eval_every",
-            "min_epoch_steps",
-            "eval_batch_size",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"train.{name}={getattr(self, name)}: must be at least 1")
-        for name in ("weight_decay", "warmup_steps", "plateau_steps", "min_improvement_bits"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"train.{name}={getattr(self, name)}: must not be negative")
-        if not self.checkpoint_every_s > 0:
-            raise ValueError(f"train.checkpoint_every_s={self.checkpoint_every_s}: must be more than 0 seconds")
-        if not 0 < self.lr < float("inf"):
-            raise ValueError(f"train.lr={self.lr}: must be a positive number")
-        if not (0 < self.betas[0] < 1 and 0 <= self.betas[1] < 1):
-            raise ValueError(f"train.betas={list(self.betas)}: β₁ must lie in (0, 1) and β₂ in [0, 1)")
-        if not 0 <= self.crop_padding <= 0.5:
-            raise ValueError(f"train.crop_padding={self.crop_padding}: must lie between 0 and 0.5 of the side")
+        at_least_1 = ("batch_size", "max_epochs", "patience_steps", "eval_every", "min_epoch_steps", "eval_batch_size")
+        not_negative = ("weight_decay", "warmup_steps", "plateau_steps", "min_improvement_bits")
+        requirements = {
+            **{name: (getattr(self, name) >= 1, "be at least 1") for name in at_least_1},
+            **{name: (getattr(self, name) >= 0, "not be negative") for name in not_negative},
+            "checkpoint_every_s": (self.checkpoint_every_s > 0, "be more than 0 seconds"),
+            "lr": (0 < self.lr < float("inf"), "be a positive number"),
+            "betas": (0 < self.betas[0] < 1 and 0 <= self.betas[1] < 1, "have β₁ in (0, 1) and β₂ in [0, 1)"),
+            "crop_padding": (0 <= self.crop_padding <= 0.5, "lie between 0 and 0.5 of the side"),
+        }
+        for name, (met, requirement) in requirements.items():
+            if not met:
+                raise ValueError(f"train.{name}={getattr(self, name)}: must {requirement}")
