@@ -141,9 +141,18 @@ class Target:
         accepted = keyword_only(self.schema)
         return {key: value for key, value in self.section.items() if key in accepted}
 
+    @property
+    def nested(self) -> dict[str, str]:
+        """Options that hold sections by name -> their kind: {"parts": "dataset"} for `parts: Mapping[str, Source]`."""
+        kinds = {f"collections.abc.Mapping[str, {base}]": kind for kind, base in TARGETS.items()}
+        return {key: kinds[str(kind)] for key, kind in keyword_only(self.schema).items() if str(kind) in kinds}
+
     def build(self, kind: type[T], *args: Any) -> T:
-        """Construct the class, a `kind`, from positional arguments and the section's options."""
-        return self.resolve(kind)(*args, **self.options)
+        """Construct the class, a `kind`, from positional arguments and the section's options, nested sections first."""
+        options = self.options
+        for key in self.nested:
+            options[key] = {name: Target(section).build(object) for name, section in options[key].items()}
+        return self.resolve(kind)(*args, **options)
 
 
 def _hidden(error: Exception) -> str:
@@ -229,7 +238,12 @@ def check_target(place: str, section: Mapping[str, Any], kind: str) -> dict[str,
         raise ConfigError(f"{place}.{missing[0]} is missing: every {kind} names itself and its class")
     target = Target(section)
     target.resolve(Target({"_target_": TARGETS[kind]}).resolve())
-    return _check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(target.schema)})
+    nested = dict.fromkeys(target.nested, Mapping[str, Mapping[str, Any]])
+    checked = _check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(target.schema), **nested})
+    for key, held in target.nested.items():
+        for name, part in checked[key].items():
+            check_target(f"{place}.{key}.{name}", part, held)
+    return checked
 
 
 def _check(prefix: str, section: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional as F
 
-from conf.schema import Target, check_target
 from erasure.source import LabelledImages, RawImages, Source, stratified_split
 from erasure.store.storage import fingerprint
 
@@ -25,7 +23,7 @@ class Mixture(Source):
     split, flipped or normalised has no effect. Images are 8-bit, 0..255, unless a part's are floating.
 
     Args:
-        parts: name -> dataset: a `Source`, or the section of a configuration that describes one.
+        parts: by name, in order.
         size: side in pixels that all images are brought to, bilinear, antialiased.
         channels: 3 for colour, grey images being repeated; 1 for grey, colours being turned into luminance
             (0.2989 R + 0.587 G + 0.114 B, as torchvision does).
@@ -36,7 +34,7 @@ class Mixture(Source):
         ValueError: no parts, or a number out of range.
     """
 
-    parts: Mapping[str, Any]
+    parts: Mapping[str, Source]
     size: int
     channels: Literal[1, 3]
     images_per_part: int | None
@@ -45,23 +43,18 @@ class Mixture(Source):
     locations: ClassVar[tuple[str, ...]] = ("parts",)  # what they are is part of `content`, where they lie is not
 
     def __post_init__(self) -> None:
-        if not self.sources:
+        if not self.parts:
             raise ValueError("dataset.parts={}: a mixture needs at least one dataset")
         for name in ("size", "images_per_part"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"dataset.{name}={value}: must be at least 1")
 
-    @cached_property
-    def sources(self) -> Mapping[str, Source]:
-        """The parts as datasets, in order."""
-        return {name: _built(name, part) for name, part in self.parts.items()}
-
     def content(self) -> str:
         """Digest of what the parts are, in order."""
-        return fingerprint([[name, part.stored_identity()] for name, part in self.sources.items()])
+        return fingerprint([[name, part.stored_identity()] for name, part in self.parts.items()])
 
     def fetch(self) -> None:
-        for part in self.sources.values():
+        for part in self.parts.values():
             part.fetch()
 
     def load(self) -> RawImages:
@@ -70,7 +63,7 @@ class Mixture(Source):
         Raises:
             ValueError: parts with different numbers of classes, or that are vectors.
         """
-        raw = {name: part.load() for name, part in self.sources.items()}
+        raw = {name: part.load() for name, part in self.parts.items()}
         self._require_fitting(raw)
         official = all(part.test is not None for part in raw.values())
         floating = any(part.train.images.is_floating_point() for part in raw.values())
@@ -105,12 +98,6 @@ class Mixture(Source):
         if tuple(images.shape[2:]) != (self.size, self.size):
             images = F.resize(images, [self.size, self.size], antialias=True)
         return LabelledImages(images.contiguous(), part.labels)
-
-
-def _built(name: str, part: Any) -> Source:
-    if isinstance(part, Source):
-        return part
-    return Target(check_target(f"dataset.parts.{name}", part, "dataset")).build(Source)
 
 
 def _training(raw: RawImages, official: bool) -> LabelledImages:

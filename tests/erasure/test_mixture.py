@@ -11,7 +11,7 @@ import torchvision.datasets as published
 from torch import Tensor
 
 from conf.compose import composed
-from conf.schema import Target
+from conf.schema import ConfigError, Target, check_target
 from erasure.classes import ClassSubset
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
@@ -147,8 +147,6 @@ def test_vectors_are_refused(tmp_path: Path) -> None:
         ({"parts": {}}, "at least one dataset"),
         ({"size": 0}, "dataset.size=0: must be at least 1"),
         ({"images_per_part": 0}, "dataset.images_per_part=0: must be at least 1"),
-        ({"parts": {"a": {"name": "a"}}}, r"dataset\.parts\.a\._target_ is missing: every dataset names itself"),
-        ({"parts": {"a": {"name": "a", "_target_": "erasure.Eraser"}}}, "must be a subclass of erasure.source.Source"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_loaded(digits_source: Digits, changes, said: str) -> None:
@@ -156,14 +154,34 @@ def test_bad_options_are_refused_before_anything_is_loaded(digits_source: Digits
         mixture(**({"parts": {"digits": digits_source}} | changes))
 
 
-def test_a_section_of_a_configuration_is_built_and_checked() -> None:
-    section = {"name": "digits", "_target_": "erasure.datasets.digits.Digits", **OPTIONS, "normalize": "none"}
-    section["gradient_weights"] = {}
-    assert isinstance(mixture({"digits": section}).sources["digits"], Digits)
-    with pytest.raises(ValueError, match=r"dataset\.parts\.digits\.test_fraction=much: "):
-        mixture({"digits": section | {"test_fraction": "much"}})
-    with pytest.raises(ValueError, match=r"unknown key dataset\.parts\.digits\.rot"):
-        mixture({"digits": section | {"rot": 1}})
+DIGITS: dict[str, Any] = {"name": "digits", "_target_": "erasure.datasets.digits.Digits", **OPTIONS}
+DIGITS |= {"normalize": "none", "gradient_weights": {}}
+
+
+def test_sections_of_a_configuration_are_built() -> None:
+    parts = Target(section({"one": DIGITS, "two": DIGITS | {"split_seed": 1}})).build(Mixture).parts
+    assert [(name, part.split_seed) for name, part in parts.items()] == [("one", 0), ("two", 1)]
+    assert isinstance(parts["one"], Digits)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"name": "a"}, r"dataset\.parts\.a\._target_ is missing: every dataset names itself"),
+        ({"name": "a", "_target_": "erasure.Eraser"}, "must be a subclass of erasure.source.Source"),
+        (DIGITS | {"test_fraction": "much"}, r"dataset\.parts\.a\.test_fraction=much: "),
+        (DIGITS | {"rot": 1}, r"unknown key dataset\.parts\.a\.rot"),
+        (5, r"dataset\.parts\[a\]=5: input should be a valid dictionary"),
+    ],
+)
+def test_sections_of_a_configuration_are_checked(part: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_target("dataset", section({"a": part}), "dataset")
+
+
+def section(parts: dict[str, Any]) -> dict[str, Any]:
+    options = {"size": 8, "channels": 1, "images_per_part": None, "parts": parts}
+    return DIGITS | {"_target_": "erasure.datasets.mixture.Mixture", **options}
 
 
 def test_identity_is_what_the_parts_are_not_where_they_lie_or_how_they_are_split(mnist_and_svhn) -> None:
@@ -209,7 +227,7 @@ def test_some_classes_of_a_mixture_know_their_parts(mnist_and_svhn, classes, tmp
     whole = mixture(dict(zip(("mnist", "svhn"), mnist_and_svhn, strict=True)))
     subset, cache = ClassSubset.of(whole, classes), Cache(tmp_path / "cache")
     raw = raw_images(subset, cache)
-    of_part: dict[str, Tensor] = {name: part.load().train.labels for name, part in whole.sources.items()}
+    of_part: dict[str, Tensor] = {name: part.load().train.labels for name, part in whole.parts.items()}
     expected = {name: sum(int((labels == c).sum()) for c in classes) for name, labels in of_part.items()}
     assert dict(raw.parts) == expected
     assert sum(raw.parts.values()) == len(raw.train)
@@ -256,10 +274,10 @@ def test_a_part_can_be_another_dataset_from_the_command_line(tmp_path: Path) -> 
     overrides = ["dataset=digits_cifar10", "dataset@dataset.parts.photographs=image_folder"]
     config = composed(TRAIN.name, [*overrides, "dataset.parts.photographs.root=/nowhere"], TRAIN.sections)
     source = Target(config["dataset"]).build(Mixture)
-    assert isinstance(source.sources["digits"], Digits)
-    assert isinstance(source.sources["photographs"], ImageFolder)
+    assert isinstance(source.parts["digits"], Digits)
+    assert isinstance(source.parts["photographs"], ImageFolder)
     alone = composed(TRAIN.name, ["dataset=mnist_svhn", "~dataset.parts.svhn"], TRAIN.sections)
-    assert list(Target(alone["dataset"]).build(Mixture).sources) == ["mnist"]
+    assert list(Target(alone["dataset"]).build(Mixture).parts) == ["mnist"]
 
 
 def test_class_names_differ_only_where_they_do(tmp_path: Path, monkeypatch, digits_source: Digits) -> None:
