@@ -95,7 +95,7 @@ def certify(
         mean_gap=float(mean_gap),
         covariance_gap=covariance_gap / float(total.norm()),
         edit_size=edit / len(z) / float(variance),
-        out_of_range=float(((erased < low) | (erased > high)).to(torch.float64).mean()),
+        out_of_range=int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel()),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
         linear_r2=linear and linear.r2,
         linear_chance=linear and linear.chance,

@@ -25,7 +25,7 @@ from erasure.source import Source
 from erasure.store.cache import Cache
 from mdl.__main__ import VERB
 
-ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random")
+ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
 _NAMES = {
     "control": "original",
     "leace": "LEACE",
@@ -33,6 +33,7 @@ _NAMES = {
     "alf_qleace": "ALF-QLEACE",
     "qleace": "QLEACE",
     "random": "random projection",
+    "random_edit": "random, equal edit",
 }
 
 

@@ -241,6 +241,34 @@ def test_a_polar_factor_needs_a_few_products_and_no_singular_values(
             torch.testing.assert_close(found.T @ found, torch.eye(20, dtype=torch.float64), rtol=0, atol=1e-5)
 
 
+def spread(smallest: float) -> Tensor:
+    """A matrix [40, 40] whose last singular value is as small as given, all others 1."""
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.linalg.qr(torch.randn(40, 40, generator=generator, dtype=torch.float64)).Q for _ in range(2))
+    return left * torch.tensor([1.0] * 39 + [smallest], dtype=torch.float64) @ right
+
+
+@pytest.mark.parametrize(
+    ("smallest", "least", "most"), [(1.0, 0, 2e-6), (1e-6, 0, 2e-6), (1e-7, 0, 2e-5), (1e-8, 0.02, 0.5)]
+)
+def test_a_rough_polar_factor_is_orthonormal_but_for_tiny_singular_values(
+    smallest: float, least: float, most: float
+) -> None:
+    """As its docstring says; its trace is as good all the same, and orthonormalising makes it exact."""
+    matrix, identity = spread(smallest), torch.eye(40, dtype=torch.float64)
+    found = rough_polar_factor(matrix).double()
+    assert least <= float((found.T @ found - identity).abs().max()) <= most
+    assert float((found * matrix).sum()) == pytest.approx(39 + smallest, rel=2e-7)
+    exact = orthonormalise(found)
+    torch.testing.assert_close(exact.T @ exact, identity, rtol=0, atol=1e-14)
+
+
+def test_a_singular_matrix_has_some_polar_factor() -> None:
+    """A zero among many others hides from the largest element of XᵀX - I: the series never ended, and refused."""
+    for found in (polar_factor(spread(0.0)), orthonormalise(rough_polar_factor(spread(0.0)).double())):
+        torch.testing.assert_close(found.T @ found, torch.eye(40, dtype=torch.float64), rtol=0, atol=1e-13)
+
+
 def test_a_matrix_of_zeros_has_some_polar_factor() -> None:
     found = polar_factor(torch.zeros(4, 3, dtype=torch.float64))
     torch.testing.assert_close(found.T @ found, torch.eye(3, dtype=torch.float64))
