@@ -7,9 +7,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from erasure.moments import ClassMoments, check_batch
-
-_ROWS_AT_ONCE = 8192  # bounds the float64 copy of a batch when an eraser is applied
+from erasure.moments import ClassMoments, by_rows, check_batch
 
 
 class Eraser(ABC):
@@ -86,18 +84,18 @@ class Eraser(ABC):
         flat = check_batch(x, z, self.mean.numel(), self.num_classes)
         if self.uses_labels and z is None:
             raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z, too")
-        erased = torch.empty_like(flat)
         labels = z.to(self.mean.device) if self.uses_labels and z is not None else None  # no others see them
-        for start in range(0, len(flat), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
+
+        def moved(rows: slice) -> Tensor:
             batch = flat[rows].to(self.mean)
-            moved = self.transform(batch, None if labels is None else labels[rows])
-            if moved.shape != batch.shape:
+            result = self.transform(batch, None if labels is None else labels[rows])
+            if result.shape != batch.shape:
                 raise ValueError(
-                    f"{type(self).__name__}.transform made {list(moved.shape)} of {list(batch.shape)}: keep the shape"
+                    f"{type(self).__name__}.transform made {list(result.shape)} of {list(batch.shape)}: keep the shape"
                 )
-            erased[rows] = moved.to(erased)
-        return erased.reshape(x.shape)
+            return result
+
+        return by_rows(moved, torch.empty_like(flat)).reshape(x.shape)
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:  # noqa: B027 most erasers have no range
         """Turn an admissible range given for x into that of scale · x + shift, both [d]."""

@@ -1,5 +1,6 @@
 """The one statistic behind every closed-form eraser: class counts, means and covariances."""
 
+from collections.abc import Callable
 from typing import Self
 
 import torch
@@ -9,6 +10,7 @@ from erasure.exact import integer_moments
 from erasure.polar import gram
 
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
+_ROWS_MAPPED_AT_ONCE = 8192
 
 
 class ClassMoments:
@@ -169,6 +171,14 @@ class ClassMoments:
     def cross(self) -> Tensor:
         """Cross-covariance Σ_xz with one-hot labels, [d, k]: column j is λ_j (m_j - m̄)."""
         return (self.weights[:, None] * (self.means - self.mean)).T
+
+
+def by_rows(function: Callable[[slice], Tensor], out: Tensor) -> Tensor:
+    """`out` [n, ...], filled with what `function` computes of some of its rows at a time, in whatever precision."""
+    for start in range(0, len(out), _ROWS_MAPPED_AT_ONCE):
+        rows = slice(start, start + _ROWS_MAPPED_AT_ONCE)
+        out[rows] = function(rows)
+    return out
 
 
 def check_batch(x: Tensor, z: Tensor | None, dim: int, num_classes: int) -> Tensor:

@@ -6,9 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from erasure.moments import ClassMoments
-
-_ROWS_AT_ONCE = 8192  # bounds the float64 copy of images
+from erasure.moments import ClassMoments, by_rows
 
 
 @dataclass(frozen=True)
@@ -40,17 +38,12 @@ class Scaling:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Pixels [n, C, H, W] to what is erased, in the dtype of `x`; computed in float64, rounded once."""
-        return _affine(x, self.scale, self.shift)
+        return self._affine(x, self.scale, self.shift)
 
     def undo(self, x: Tensor) -> Tensor:
         """What is erased to pixels: for display. Erased values need not lie in 0..1."""
-        return _affine(x, 1 / self.scale, -self.shift / self.scale)
+        return self._affine(x, 1 / self.scale, -self.shift / self.scale)
 
-
-def _affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    scale, shift = scale.to(x.device), shift.to(x.device)
-    result = torch.empty_like(x)
-    for start in range(0, len(x), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        result[rows] = (x[rows].double() * scale + shift).to(x.dtype)
-    return result
+    def _affine(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        scale, shift = scale.to(x.device), shift.to(x.device)
+        return by_rows(lambda rows: x[rows].double() * scale + shift, torch.empty_like(x))

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from erasure.certificate import Certificate, certify, require_erased, require_pr
 from erasure.classes import ClassSubset
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
-from erasure.moments import ClassMoments
+from erasure.moments import ClassMoments, by_rows
 from erasure.normalize import Scaling
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry
@@ -21,7 +21,6 @@ from erasure.store.storage import digest, fingerprint
 
 log = logging.getLogger(__name__)
 
-_ROWS_AT_ONCE = 8192  # bounds the float64 copy of images
 ERASURE_VERSION = 3  # raise it when the same configuration gives other numbers: old entries are then left alone
 
 
@@ -260,17 +259,11 @@ class _Numbers:
         return unit if self.scaling is None else self.scaling(unit)
 
     def rounded(self, images: Tensor) -> Tensor:
-        return self._batched(images, lambda rows: self.exact(images[rows]), self.working)
+        return by_rows(lambda rows: self.exact(images[rows]), torch.empty(images.shape, dtype=self.working))
 
     def erase(self, eraser: Eraser, part: LabelledImages, dtype: torch.dtype) -> Tensor:
         """Erased images [n, ...], rounded once, to `dtype`."""
         if eraser.transductive:
             return eraser(self.rounded(part.images), part.labels).to(dtype)
-        return self._batched(part.images, lambda rows: eraser(self.exact(part.images[rows]), part.labels[rows]), dtype)
-
-    def _batched(self, images: Tensor, function: Callable[[slice], Tensor], dtype: torch.dtype) -> Tensor:
-        result = torch.empty(images.shape, dtype=dtype)
-        for start in range(0, len(images), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            result[rows] = function(rows).to(dtype)
-        return result
+        erased = torch.empty(part.images.shape, dtype=dtype)
+        return by_rows(lambda rows: eraser(self.exact(part.images[rows]), part.labels[rows]), erased)

@@ -1,6 +1,5 @@
 """Any matrix of vectors with labels: word-vector averages, hidden representations, tables of measurements."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -80,7 +79,7 @@ class Arrays(Source):
     def _read(self, keys: list[str]) -> dict[str, np.ndarray]:
         path = self._file()
         try:
-            return _read_npz(path, keys) if path.suffix == ".npz" else _read_safetensors(path, keys)
+            return _read(path, keys)
         except _NoKeyError as error:
             raise ValueError(f"dataset.path={self.path} {error}: set dataset.x_key and dataset.y_key") from None
         except Exception as error:  # NumPy's reader raises whatever damaged bytes lead it to; no memory, too
@@ -136,26 +135,14 @@ class Arrays(Source):
 class _NoKeyError(Exception):
     """An array that a file lacks; says which it has."""
 
-    def __init__(self, key: str, present: Iterable[str]) -> None:
-        super().__init__(f"has no array '{key}', only {', '.join(sorted(present)[:8]) or 'nothing'}")
 
-
-def _read_npz(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as file:
-        for key in keys:
-            if key not in file.files:
-                raise _NoKeyError(key, file.files)
-        return {key: file[key] for key in keys}
-
-
-def _read_safetensors(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
-    with safe_open(path, framework="pt") as file:
-        present = list(file.keys())
+def _read(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) if path.suffix == ".npz" else safe_open(path, framework="pt") as file:
+        present = sorted(file.keys())
         for key in keys:
             if key not in present:
-                raise _NoKeyError(key, present)
-        tensors = {key: file.get_tensor(key) for key in keys}
-    return {key: _numpy(tensor) for key, tensor in tensors.items()}
+                raise _NoKeyError(f"has no array '{key}', only {', '.join(present[:8]) or 'nothing'}")
+        return {key: file[key] if path.suffix == ".npz" else _numpy(file.get_tensor(key)) for key in keys}
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

@@ -146,8 +146,8 @@ class GradientEraser(Eraser):
 
     def _optimise(self, original: Tensor, show) -> Tensor:
         """Erase one class's examples [n, d]."""
-        admissible = _Free() if self.range is None else _Bounded(*(end.to(original) for end in self.range))
-        u = admissible.free(original).requires_grad_()
+        ends = None if self.range is None else (self.range[0].to(original), self.range[1].to(original))
+        u = _free(original, ends).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [u],
             max_iter=self.max_iterations,
@@ -163,14 +163,15 @@ class GradientEraser(Eraser):
         def loss() -> float:
             nonlocal evaluations
             evaluations += 1
-            x, unit = admissible.values(u)
-            value, slope = self._loss(x, original)
-            u.grad = admissible.by_free(slope, unit)
+            x, unit = _values(u, ends)
+            value, u.grad = self._loss(x, original)
+            if ends is not None and unit is not None:
+                u.grad.mul_(unit).mul_(1 - unit).mul_(ends[1] - ends[0])
             show(min(evaluations, self.max_iterations), value / len(original))
             return value
 
         optimizer.step(loss)  # pyright: ignore[reportArgumentType]
-        return admissible.values(u.detach())[0]
+        return _values(u.detach(), ends)[0]
 
     def _loss(self, x: Tensor, original: Tensor) -> tuple[float, Tensor]:
         """n times the loss of one class, and its gradient by the examples [n, d]."""
@@ -193,35 +194,17 @@ class GradientEraser(Eraser):
         return value, slope
 
 
-class _Free:
-    """Values without a range: each is its own free number."""
-
-    def free(self, x: Tensor) -> Tensor:
+def _free(x: Tensor, ends: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Free numbers u of values x [n, d]; of those at an end of the range, a little inside."""
+    if ends is None:
         return x.clone()
-
-    def values(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        return u.clone(), u
-
-    def by_free(self, slope: Tensor, unit: Tensor) -> Tensor:  # noqa: ARG002
-        return slope
+    low, high = ends
+    return ((x - low) / (high - low)).clamp(_MARGIN, 1 - _MARGIN).logit()
 
 
-@dataclass(frozen=True)
-class _Bounded:
-    """Values between `low` and `high`, each one number or [d], as a function of numbers u that are free."""
-
-    low: Tensor
-    high: Tensor
-
-    def free(self, x: Tensor) -> Tensor:
-        """u of values x [n, d]; those at an end start a little inside."""
-        return ((x - self.low) / (self.high - self.low)).clamp(_MARGIN, 1 - _MARGIN).logit()
-
-    def values(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """x [n, d] of u, and how far up the range it is."""
-        unit = u.sigmoid()
-        return (self.low + (self.high - self.low) * unit).clamp(self.low, self.high), unit
-
-    def by_free(self, slope: Tensor, unit: Tensor) -> Tensor:
-        """The gradient by u, in the place of that by x."""
-        return slope.mul_(unit).mul_(1 - unit).mul_(self.high - self.low)
+def _values(u: Tensor, ends: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor | None]:
+    """x [n, d] of u, and how far up the range it is."""
+    if ends is None:
+        return u.clone(), None
+    (low, high), unit = ends, u.sigmoid()
+    return (low + (high - low) * unit).clamp(low, high), unit
