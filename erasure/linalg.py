@@ -33,14 +33,14 @@ class CovarianceFactor:
         self._live = (std > (0.0 if mean is None else 32 * _EPS * mean.abs())).nonzero().squeeze(1)
         self._std = std[self._live, None]
         relative = torch.zeros_like(self._std) if mean is None else mean[self._live, None] / self._std
-        self._rounding = 16 * _EPS * float((1 + relative.square()).sum().sqrt())  # of scaled means
+        self._rounding = 16 * _EPS * (1 + relative.square()).sum().sqrt()  # of scaled means
         self._dim = len(covariance)
         every = len(self._live) == self._dim
         correlation = (covariance if every else covariance[self._live][:, self._live]) / self._std / self._std.mT
         factor, info = torch.linalg.cholesky_ex(correlation)
         tolerance = len(self._live) * _EPS
         # Squared pivots bound the smallest eigenvalue from above: one at rounding level means singular.
-        self.full_rank = not bool(info) and bool((factor.diagonal() ** 2 > 100 * tolerance).all())
+        self.full_rank = bool((info == 0) & (factor.diagonal() ** 2 > 100 * tolerance).all())
         if self.full_rank:
             self._cholesky = factor
             self.rank = len(factor)

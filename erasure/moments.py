@@ -132,7 +132,7 @@ class ClassMoments:
     @property
     def weights(self) -> Tensor:
         """Class weights λ_j = n_j / n, [k]."""
-        return self.counts.to(torch.float64) / self.n
+        return self.counts.to(torch.float64) / self.counts.sum()
 
     @property
     def mean(self) -> Tensor:
@@ -155,7 +155,7 @@ class ClassMoments:
     @property
     def within(self) -> Tensor:
         """Within-class covariance Σ_W = Σ λ_j Σ_j, [d, d]."""
-        return self._scatters.sum(0) / self.n
+        return self._scatters.sum(0) / self.counts.sum()
 
     @property
     def between(self) -> Tensor:
