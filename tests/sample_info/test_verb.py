@@ -192,7 +192,14 @@ def test_adversarial_examples_are_a_group(command) -> None:
     assert {name: group["examples"] for name, group in result["groups"].items()} == {"original": 54, "adversarial": 6}
     config = result["config"]
     attacked = load(job_of(config))
-    plain = load(job_of({**config, "sample_info": {**config["sample_info"], "adversarial": 0.0}}))
+    plain = load(
+        job_of(
+            {
+                **config,
+                "sample_info": {**config["sample_info"], "data": {**config["sample_info"]["data"], "adversarial": 0.0}},
+            }
+        )
+    )
     moved = (attacked.stored(attacked.x) - plain.stored(plain.x)).abs().flatten(1).amax(1)
     assert attacked.groups is not None
     assert torch.equal(moved > 0, attacked.groups.masks()["adversarial"])
@@ -253,12 +260,12 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         ("sample_info.data.at_most=[cat:4]", "there is no group cat"),
         ("sample_info.classes=[[4,9],9]", "all different"),
         ("sample_info.data.epsilon=0", "sample_info.data.epsilon=0"),
-        ("+sample_info={adversarial: 0.5, epsilon: 1e-9}", "0 of 60 examples fool"),
-        ("+sample_info={adversarial: 0.5, steps: converged}", "adversarial=0.5"),
+        ("+sample_info={data: {adversarial: 0.5, epsilon: 1e-9}}", "0 of 60 examples fool"),
+        ("+sample_info={data: {adversarial: 0.5}, training: {steps: converged}}", "adversarial=0.5"),
         ("sample_info.sgd_batch_size=4", "positive sample_info.training.weight_decay"),
         ("sample_info.references.methods=[tracin]", "there is no tracin"),
         ("sample_info.references.influence_damping=[0]", "sample_info.references.influence_damping=[0"),
-        ("sample_info.step=1", "did you mean steps"),
+        ("sample_info.training.step=1", "did you mean steps"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_finished(command, override, said) -> None:

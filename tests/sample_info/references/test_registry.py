@@ -103,7 +103,7 @@ def test_an_interrupted_reference_loses_one_stack_at_most(command, monkeypatch: 
         return command(VERB, *options, *more).code, stacks.copy()
 
     monkeypatch.setattr(GradientDescent, "train", counted)
-    small, smaller = "sample_info.memory_gib=2.1e-4", "sample_info.memory_gib=1.25e-4"
+    small, smaller = "sample_info.memory_gib=1.72e-4", "sample_info.memory_gib=1.03e-4"
     interrupt_at = -1
     assert launched("whole", small) == (0, [0, 7, 7, 6])
     interrupt_at = 3

@@ -195,7 +195,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
         ("sample_info.summaries.network=pruned", "sample_info.summaries.network=pruned"),
         (
             "sample_info.summaries.model={depth: 2}",
-            "needs sample_info.summaries.orders and sample_info.summaries.network=trained",
+            "needs summaries.orders and summaries.network=trained",
         ),
     ],
 )
