@@ -48,11 +48,11 @@ class Verb:
     name: str
     purpose: str
     sections: Mapping[str, Section]
-    run: Callable[[Config, str | None], dict[str, Any]]
+    run: Callable[[Config, str | None], Any]
     directory: Callable[[Config], Path]
-    result: Callable[[Path], dict[str, Any]]
-    headline: Callable[[Mapping[str, Any]], str]
-    summarise: Callable[[Sequence[Mapping[str, Any]], Path], None]
+    result: Callable[[Path], Any]
+    headline: Callable[[Any], str]
+    summarise: Callable[[Sequence[Any], Path], None]
 
 
 def main(verb: Verb) -> None:
@@ -163,7 +163,7 @@ def _end_sweep(verb: Verb, sweep: Sweep) -> int:
     return max((o["exit_code"] for o in outcomes), default=0)
 
 
-def _summarise(verb: Verb, results: Sequence[Mapping[str, Any]], directory: Path) -> None:
+def _summarise(verb: Verb, results: Sequence[Any], directory: Path) -> None:
     """Tables and figures; where `directory` is somebody else's, what is printed has to do."""
     try:
         verb.summarise(results, directory)

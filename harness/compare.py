@@ -1,5 +1,6 @@
 """Runs side by side: rows of datasets and models, columns of erasers, differences paired by seed."""
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +12,12 @@ from numpy.typing import NDArray
 
 from harness.labels import labels, setting, written_setting
 
-Result = Mapping[str, Any]
+Result = Any  # until all consumers are typed
 Array = NDArray[np.floating]
 Measure = Callable[[Result, Result], "Difference"]  # of a run and its control
 K = TypeVar("K")
+
+log = logging.getLogger(__name__)
 
 LEVEL = 0.05
 DIFFERENCES = (
@@ -170,7 +173,15 @@ def arrange(results: Sequence[Result]) -> Grid:
     columns = labels([{"eraser": r["config"]["eraser"]} for r in results], ("eraser",))
     cells: dict[str, dict[str, Result]] = {}
     for row, column, result in zip(rows, columns, results, strict=True):
-        cells.setdefault(row, {})[column] = result
+        own = cells.setdefault(row, {})
+        if column in own:
+            log.warning(
+                "%s is left out beside %s, which has the same configuration and seeds: one of them is of another "
+                "version of the code",
+                own[column].run_id,
+                result.run_id,
+            )
+        own[column] = result
     ordered = sorted(dict.fromkeys(columns), key=lambda column: not column.startswith("control"))
     return Grid(list(cells), ordered, cells)
 

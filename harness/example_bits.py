@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from erasure.store.storage import load_tensors, save_tensors
 from harness.compare import Array, Difference, bootstrap_error, paired_difference
+from harness.result import Result, TrainedResult
 from harness.run import Run
 
 TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
-
-Result = Mapping[str, Any]
 
 
 def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
@@ -52,17 +50,17 @@ def loss_error(known: Mapping[int, Array], seeds: Sequence[int]) -> float | None
 
 def known_bits(result: Result) -> dict[int, Array]:
     """What `read_test_bits` finds in a run's own directory."""
-    return read_test_bits([Path(result["config"]["runs_dir"]) / result["run_id"]])
+    return read_test_bits([result.directory])
 
 
-def final_difference(result: Result, control: Result) -> Difference:
+def final_difference(result: TrainedResult, control: TrainedResult) -> Difference:
     """Of the final loss on the test split, in bits per label, of two finished runs of the same seeds.
 
     Raises:
         ValueError: the runs have different seeds.
     """
-    seeds = result["seeds"]
-    if seeds != control["seeds"]:
-        raise ValueError(f"{result['run_id']} has seeds {seeds}, its control {control['seeds']}")
+    seeds = result.seeds
+    if seeds != control.seeds:
+        raise ValueError(f"{result.run_id} has seeds {seeds}, its control {control.seeds}")
     error = error_over_examples(known_bits(result), known_bits(control), seeds)
-    return paired_difference(result["final"]["loss_bits"], control["final"]["loss_bits"], error)
+    return paired_difference(result.final.loss_bits, control.final.loss_bits, error)

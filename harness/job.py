@@ -4,7 +4,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -22,6 +22,7 @@ from harness.device import pick_device, versions
 from harness.examples import example_row
 from harness.interruption import interruptible
 from harness.logger import Logger, LoggerSettings
+from harness.result import Result, Timing, Trained, result_of
 from harness.run import RESULTS_VERSION, Run, run_id
 from models.classifier import Classifier
 
@@ -121,6 +122,7 @@ class Loaded(Protocol):
 
 
 L = TypeVar("L", bound=Loaded)
+Share = Trained | Mapping[str, Any]  # what a verb computes of its result
 
 
 def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
@@ -133,17 +135,17 @@ def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
 def carry_out(
     job: Job,
     load: Callable[[Job], L],
-    compute: Callable[[L, Run, Logger], Mapping[str, Any]],
+    compute: Callable[[L, Run, Logger], Share],
     *,
     axes: Mapping[str, str],
     group: str | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Run a job once: a finished run's result is read back, an unfinished one is (re)started.
 
     Args:
         job: what to run.
         load: the verb's data and architecture.
-        compute: the verb's own part; returns its share of `result.json`, what it adds to "timing" included.
+        compute: the verb's own part; returns its share of the result.
         axes: W&B metric patterns and the metric that is their x axis.
         group: W&B group, e.g. the sweep.
     """
@@ -164,10 +166,10 @@ def _carry_out(
     job: Job,
     run: Run,
     load: Callable[[Job], L],
-    compute: Callable[[L, Run, Logger], Mapping[str, Any]],
+    compute: Callable[[L, Run, Logger], Share],
     axes: Mapping[str, str],
     group: str | None,
-) -> dict[str, Any]:
+) -> Result:
     # sections that say how and where, too: the record should be complete
     run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
     started = time.time()
@@ -186,25 +188,15 @@ def _carry_out(
                 directory=run.directory,
                 axes=axes,
             ) as logger:
-                certificate = {name: asdict(c) for name, c in bench.dataset.certificate.items()}
-                logger.summarise({f"certificate/{s}/{k}": v for s, c in certificate.items() for k, v in c.items()})
+                gaps = {name: asdict(certificate) for name, certificate in bench.dataset.certificate.items()}
+                logger.summarise({f"certificate/{s}/{k}": v for s, c in gaps.items() for k, v in c.items()})
                 logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
-                computed = dict(compute(bench, run, logger))
-                result = {
-                    "run_id": run.id,
-                    "verb": job.verb,
-                    "config": dict(job.config),
-                    "code": job.code(),
-                    **bench.described,
-                    **computed,
-                    "certificate": certificate,
-                    "timing": {
-                        "seconds": round(time.time() - started, 3),
-                        "started": started,
-                        **computed.pop("timing", {}),
-                    },
-                    "versions": versions(job.device),
-                }
+                share = compute(bench, run, logger)
+                own = {f.name: getattr(share, f.name) for f in fields(share)} if is_dataclass(share) else dict(share)
+                timing = replace(own.pop("timing", Timing()), seconds=round(time.time() - started, 3), started=started)
+                about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
+                about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}
+                result = result_of({**about, **bench.described, **own, "timing": timing})
                 logger.result(result)
                 run.finish(result)
     except BaseException as error:
@@ -216,6 +208,6 @@ def _carry_out(
 def _tell_changes(job: Job, run: Run) -> None:
     """Say what has changed since a finished run that would otherwise be this one."""
     if (earlier := run.before_code_changed()) is not None:
-        now, then = job.code(), earlier.get("code", {})
+        now, then = job.code(), earlier.code
         changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
-        log.info("%s would be this run, but the code of %s has changed since", earlier["run_id"], ", ".join(changed))
+        log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))

@@ -7,13 +7,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from torch import Tensor
 
 from conf.schema import unhashed
-from harness.result_tables import Table, learning_curve, per_seed
+from harness.loss_curves import CurveRow
+from harness.result import Coded, Result, as_json, per_seed
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +142,7 @@ class Logger:
 
         self._do(send)
 
-    def result(self, result: Mapping[str, Any]) -> None:
+    def result(self, result: Result) -> None:
         """Keep result.json's content and its tables as an artifact, `result-RUN_ID`."""
 
         def send(run: Any) -> None:
@@ -149,14 +151,9 @@ class Logger:
             artifact = wandb.Artifact(f"result-{self._name}", type="result")
             with _files_in(self._directory / "wandb"):
                 with artifact.new_file("result.json") as file:
-                    json.dump(dict(result), file, indent=2)
-                tables: dict[str, Table | None] = {
-                    "per_seed": per_seed(result),
-                    "learning_curve": learning_curve(result),
-                }
-                for name, table in tables.items():
-                    if table is not None:
-                        artifact.add(wandb.Table(columns=[*table[0]], data=[*table[1]]), name)
+                    json.dump(as_json(result), file, indent=2)
+                for name, (columns, rows) in _flat_tables(result).items():
+                    artifact.add(wandb.Table(columns=columns, data=rows), name)
                 run.log_artifact(artifact)
 
         self._do(send)
@@ -200,20 +197,38 @@ def _files_in(folder: Path) -> Iterator[None]:
             os.environ["WANDB_DATA_DIR"] = before
 
 
-def log_loss_curves(logger: Logger, rows: Sequence[Sequence[Any]]) -> None:
+def _flat_tables(result: Result) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Columns and rows of tables with a row per seed, and of a prequential run one per training size and seed."""
+    scalars = {name: values for name, values in per_seed(result) if not any(isinstance(v, dict) for v in values)}
+    numbers = {name: values for name, values in scalars.items() if not name.startswith("curve.")}
+    rows = [[seed, *(values[s] for values in numbers.values())] for s, seed in enumerate(result.seeds)]
+    tables = {"per_seed": (["seed", *numbers], rows)}
+    if isinstance(result, Coded):
+        names = [name for name, values in as_json(result.curve[0]).items() if isinstance(values, list)]
+        sizes = [(point, s, seed) for point in result.curve for s, seed in enumerate(result.seeds)]
+        points = [
+            [point.n, seed, *(values and values[s] for name in names for values in [getattr(point, name)])]
+            for point, s, seed in sizes
+        ]
+        tables["learning_curve"] = (["n", "seed", *names], points)
+    return tables
+
+
+def log_loss_curves(logger: Logger, rows: Sequence[CurveRow]) -> None:
     """Log the losses of a training, averaged over the seeds that were still training.
 
     Args:
         logger: whose metrics "loss/*" they become, over "loss/epoch".
-        rows: of curves.csv: training size, seed, epoch, training loss, validation loss.
+        rows: of curves.csv, of one training size.
     """
-    by_epoch: dict[int, list[Sequence[Any]]] = {}
+    by_epoch: dict[int, list[CurveRow]] = {}
     for row in rows:
-        by_epoch.setdefault(row[2], []).append(row)
+        by_epoch.setdefault(row.epoch, []).append(row)
     for epoch, group in sorted(by_epoch.items()):
-        losses = {"loss/epoch": float(epoch), "loss/validation_bits": sum(row[4] for row in group) / len(group)}
-        if all(row[3] is not None for row in group):  # there is none at epoch 0
-            losses["loss/train_bits"] = sum(row[3] for row in group) / len(group)
+        losses = {"loss/epoch": float(epoch), "loss/validation_bits": mean(row.validation_loss_bits for row in group)}
+        known = [row.train_loss_bits for row in group if row.train_loss_bits is not None]
+        if len(known) == len(group):  # there is none at epoch 0
+            losses["loss/train_bits"] = mean(known)
         logger.log(losses)
 
 

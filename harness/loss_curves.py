@@ -1,22 +1,31 @@
 """Validation loss over epochs: reading it back, where one run falls below another, where it falls most sharply."""
 
-import logging
-from collections.abc import Mapping, Sequence
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.run import whole_curves
-
-log = logging.getLogger(__name__)
+from erasure.store.storage import write_text
+from harness.result import SharpDrops
 
 DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
 
 Array = NDArray[np.float64]
+
+
+class CurveRow(NamedTuple):
+    """A line of curves.csv: losses in bits per label of one seed at one evaluation; epoch 0 has no training loss."""
+
+    n: int
+    seed: int
+    epoch: int
+    train_loss_bits: float | None
+    validation_loss_bits: float
 
 
 @dataclass(frozen=True)
@@ -60,31 +69,11 @@ def sharp_drop(epochs: Sequence[float], bits: Sequence[float], window: int = DRO
     return best
 
 
-def sharp_drops(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> dict[str, Any]:
-    """`sharp_drop` of every seed's (epochs, validation loss), as result.json has it: a list entry per seed."""
+def sharp_drops(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> SharpDrops:
+    """`sharp_drop` of every seed's (epochs, validation loss)."""
     drops = [sharp_drop(epochs, bits) for epochs, bits in curves]
-    return {
-        "window_epochs": DROP_WINDOW_EPOCHS,
-        "bits": [drop.bits for drop in drops],
-        "epoch": [drop.epoch for drop in drops],
-    }
-
-
-def recorded_drop(result: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """A run's sharpest fall in bits, and the epoch at which it began: means over seeds; None where unknown."""
-    found = result.get("sharp_drop")  # results of earlier versions have none
-    if found is None:
-        return None, None
-    epochs = [epoch for epoch in found["epoch"] if epoch is not None]
-    return mean(found["bits"]), mean(epochs) if epochs else None
-
-
-def describe_drop(result: Mapping[str, Any]) -> str:
-    """ "1.23 at epoch 4", or nothing where it is unknown."""
-    bits, epoch = recorded_drop(result)
-    if bits is None:
-        return ""
-    return f"{bits:.2f}" if epoch is None else f"{bits:.2f} at epoch {epoch:.0f}"
+    found = {"bits": [drop.bits for drop in drops], "epoch": [drop.epoch for drop in drops]}
+    return SharpDrops(window_epochs=DROP_WINDOW_EPOCHS, **found)
 
 
 def crossing(x: Sequence[float], erased: Array, control: Array) -> int | None:
@@ -114,11 +103,20 @@ def _mean_best(curves: Sequence[LossCurve], grid: Array) -> Array:
     return np.mean(held, axis=0)
 
 
+def write_curves(path: Path, rows: Iterable[CurveRow]) -> None:
+    """curves.csv: a row per training size, seed and evaluation, the largest size last."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CurveRow._fields)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
+
+
 def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     """Seed -> loss curve of the largest training size in a run's curves.csv.
 
     Raises:
-        ValueError: the file is not what `Run.save_curves` writes.
+        ValueError: the file is not what `write_curves` writes.
     """
     lines = path.read_text(encoding="utf-8").rstrip().split("\n")
     n = lines[-1].split(",", 1)[0] + ","
@@ -134,13 +132,3 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     if any(not np.isfinite(curve.validation_bits).all() for curve in losses.values()):
         raise ValueError(f"{path} is not a table of losses: a validation loss is missing")
     return losses
-
-
-def curves_of(result: Mapping[str, Any]) -> dict[int, LossCurve] | None:
-    """The loss curves that a run left in its own directory; None without any, or with damaged ones, which is said."""
-    try:
-        path = whole_curves(Path(result["config"]["runs_dir"]) / result["run_id"], result)
-        return None if path is None else read_loss_curves(path)
-    except ValueError as error:
-        log.warning("%s", error)
-        return None

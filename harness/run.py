@@ -1,15 +1,14 @@
 """A run on disk: its identity, its directory, its result. The files are the truth; the rest is display."""
 
 import contextlib
-import csv
 import fnmatch
 import glob
-import io
 import logging
 import re
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,14 @@ from erasure.store.storage import (
     write_json,
     write_text,
 )
+from harness.loss_curves import CurveRow, LossCurve, read_loss_curves, write_curves
+from harness.result import Result, as_json, read_result
 
 log = logging.getLogger(__name__)
 
 LOCK = "run.lock"
 CURVES = "curves.csv"
 STATE = "state.json"
-CURVES_CHECKSUM = "curves_checksum"  # of result.json: no digit of the curves changes unnoticed
 RESULT = "result.json"
 _LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
 
@@ -83,21 +83,19 @@ class Run:
             self._lease.require()
 
     @property
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Result | None:
         """The finished run's result, or None while it is unfinished, or where it is not what this run wrote.
 
         Raises:
             ValueError: it cannot be opened.
         """
         try:
-            result = read_json(self.directory / RESULT)
-        except (FileNotFoundError, DamagedFileError):
+            found = read_result(path) if (path := self.directory / RESULT).exists() else None
+        except DamagedFileError:
             return None
-        except OSError as error:
-            raise ValueError(_unreadable(self.directory / RESULT, error)) from error
-        return result if result.get("run_id") == self.id else None
+        return found if found is not None and found.run_id == self.id else None
 
-    def before_code_changed(self) -> dict[str, Any] | None:
+    def before_code_changed(self) -> Result | None:
         """The latest result of a finished run that differs from this one by its code alone."""
         pattern = f"{glob.escape(self.id.rpartition('-')[0])}-*/{RESULT}"
         with contextlib.suppress(OSError, ValueError):  # other runs' trouble is not ours
@@ -116,11 +114,12 @@ class Run:
         write_text(self.directory / "config.yaml", config_yaml)
         self._save_state("running")
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def finish(self, result: Result) -> None:
+        """Write the result; no digit of it or of the curves changes unnoticed then."""
         self.require_lease()
         curves = self.directory / CURVES
-        seal = {CURVES_CHECKSUM: file_checksum(curves)} if curves.exists() else {}
-        write_json(self.directory / RESULT, {**result, **seal})
+        checksum = file_checksum(curves) if curves.exists() else None
+        write_json(self.directory / RESULT, as_json(replace(result, curves_checksum=checksum)))
         self._save_state("finished")
         self._delete_leftovers()
 
@@ -170,14 +169,10 @@ class Run:
         self.require_lease()
         write_json(self.directory / f"part-{name}.json", {"run": self.id, "part": name, "value": value})
 
-    def save_curves(self, rows: Iterable[Sequence[Any]]) -> None:
+    def save_curves(self, rows: Iterable[CurveRow]) -> None:
         """Loss curves as curves.csv: one row per training size, seed and evaluation."""
         self.require_lease()
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["n", "seed", "epoch", "train_loss_bits", "validation_loss_bits"])
-        writer.writerows(rows)
-        write_text(self.directory / CURVES, text.getvalue())
+        write_curves(self.directory / CURVES, rows)
 
     @contextlib.contextmanager
     def logging(self) -> Iterator[None]:
@@ -214,39 +209,28 @@ def read_state(directory: Path) -> tuple[str, str]:
     return str(written["state"]), str(written.get("error", ""))
 
 
-def whole_curves(directory: Path, result: Mapping[str, Any]) -> Path | None:
-    """Where a finished run's curves.csv is; None where there is none.
+def whole_curves(directory: Path, result: Result | None) -> Path | None:
+    """Where a run's curves.csv is; None where there is none.
 
     Raises:
-        DamagedFileError: it is not what the run wrote.
+        DamagedFileError: it is not what the finished run wrote.
     """
     path = directory / CURVES
     if not path.exists():
         return None
-    if file_checksum(path) != result.get(CURVES_CHECKSUM, file_checksum(path)):
+    if result is not None and result.curves_checksum not in (None, file_checksum(path)):
         raise DamagedFileError(f"{path} was edited or damaged after the run had finished: its curves are left out")
     return path
 
 
-def read_result(path: Path) -> dict[str, Any]:
-    """A finished run's result.json.
-
-    Raises:
-        ValueError: it is missing or cannot be opened, or it is not what the run wrote.
-    """
+def curves_of(result: Result) -> dict[int, LossCurve] | None:
+    """The loss curves that a run left in its own directory; None without any, or with damaged ones, which is said."""
     try:
-        result = read_json(path)
-        if "run_id" not in result:
-            raise DamagedFileError(f"{path} is no result")
-        return result
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{error}; delete it and launch the run again") from error
-    except OSError as error:
-        raise ValueError(_unreadable(path, error)) from error
-
-
-def _unreadable(path: Path, error: OSError) -> str:
-    return f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"
+        path = whole_curves(result.directory, result)
+        return None if path is None else read_loss_curves(path)
+    except ValueError as error:
+        log.warning("%s", error)
+        return None
 
 
 def leftover(name: str) -> bool:

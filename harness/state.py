@@ -7,7 +7,8 @@ from typing import Literal
 
 from erasure.store.lease import DEFAULT_STALE_AFTER_S, heartbeat
 from erasure.store.storage import DamagedFileError
-from harness.run import LOCK, RESULT, STATE, read_result, read_state
+from harness.result import read_result
+from harness.run import LOCK, RESULT, STATE, read_state
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at

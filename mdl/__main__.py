@@ -1,7 +1,7 @@
 """python -m mdl: the prequential description length of a dataset's labels, for one eraser and one model."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from conf import cli
 from conf.schema import Config
 
 
-def run(config: Config, group: str | None) -> dict[str, Any]:
+def run(config: Config, group: str | None) -> Any:
     from harness.job import carry_out
     from mdl.prequential import AXES, prequential
     from train.bench import load, training_job
@@ -23,20 +23,20 @@ def directory(config: Config) -> Path:
     return training_job("mdl", config).run().directory
 
 
-def result(path: Path) -> dict[str, Any]:
-    from harness.run import read_result
+def result(path: Path) -> Any:
+    from harness.result import read_result
 
     return read_result(path)
 
 
-def headline(result: Mapping[str, Any]) -> str:
+def headline(result: Any) -> str:
     from harness.compare import Spread
 
     code = Spread.of(result["mdl"]["bits_per_sample"])
     return f"{code} bits per label"
 
 
-def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
+def summarise(results: Sequence[Any], directory: Path) -> None:
     """Table and figure of the comparison, printed and written to `directory`."""
     from harness.compare import arrange, by_setting
     from harness.drawn import drawn_once

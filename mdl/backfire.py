@@ -10,7 +10,7 @@ import numpy as np
 from harness.compare import Difference
 from harness.loss_curves import LossCurve, crossing, crossing_epoch
 
-Result = Mapping[str, Any]
+Result = Any
 Curves = Mapping[int, LossCurve]
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.compare import Grid
+from harness.result import stuck
 from harness.style import STYLE, chance_line, colour, shared_legend, wrapped
 from mdl.table import MEASURES
-from train.early_stopping import stuck
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def draw(grid: Grid, path: Path) -> Path:
     return path
 
 
-def _learning_curves(ax: "Axes", runs: Mapping[str, Mapping[str, Any]], columns: Sequence[str], title: str) -> None:
+def _learning_curves(ax: "Axes", runs: Mapping[str, Any], columns: Sequence[str], title: str) -> None:
     """Loss on the next chunk over training size, mean and standard deviation over seeds."""
     from matplotlib.ticker import NullFormatter
 

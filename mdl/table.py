@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
+from erasure.certificate import Certificate
 from erasure.progress import console
 from erasure.store.storage import write_text
 from harness.compare import (
@@ -26,9 +28,10 @@ from harness.compare import (
     paired_difference,
 )
 from harness.example_bits import final_difference, known_bits, loss_error
-from harness.loss_curves import DROP_WINDOW_EPOCHS, curves_of, describe_drop, recorded_drop
+from harness.loss_curves import DROP_WINDOW_EPOCHS
+from harness.result import stuck
+from harness.run import curves_of
 from mdl.backfire import Backfire, backfire
-from train.early_stopping import stuck
 
 MEASURES: Mapping[str, Measure] = {
     "code": lambda result, control: paired_difference(*(r["mdl"]["bits_per_sample"] for r in (result, control))),
@@ -40,7 +43,7 @@ MEASURES: Mapping[str, Measure] = {
 class Cell:
     """A run, and how it stands to its row's control; the differences are None for the control itself."""
 
-    result: Mapping[str, Any]
+    result: Any
     code: Difference | None
     found: Backfire | None
 
@@ -83,8 +86,8 @@ def _below(cell: Cell) -> str:
 
 
 def _gaps(cell: Cell, split: str = "train") -> str:
-    certificate = cell.result["certificate"][split]
-    return f"{certificate['mean_gap']:.0e}, {certificate['covariance_gap']:.0e}"
+    certificate = cell.result.certificate[split]
+    return f"{certificate.mean_gap:.0e}, {certificate.covariance_gap:.0e}"
 
 
 _LINES: Sequence[tuple[str, str, Callable[[Cell], str]]] = (  # name, what it means, text
@@ -105,7 +108,7 @@ _LINES: Sequence[tuple[str, str, Callable[[Cell], str]]] = (  # name, what it me
         "sharpest fall",
         f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
         "began",
-        lambda cell: describe_drop(cell.result),
+        lambda cell: f"{cell.result['sharp_drop'] or ''}",
     ),
     (PLATEAU, "trainings that the code rests on, and final ones", _plateaus),
     (
@@ -140,7 +143,7 @@ def print_table(grid: Grid, setting: str) -> None:
     output.print(_CAPTION, style="dim", highlight=False)
 
 
-def print_run(result: Mapping[str, Any]) -> None:
+def print_run(result: Any) -> None:
     """One run's learning curve, codelength and certificate on stdout."""
     table = Table(box=box.SIMPLE_HEAD, title=result["run_id"], title_justify="left")
     for heading in ("training examples", "next chunk (bits)", "test (bits)", "test accuracy", "epochs"):
@@ -165,17 +168,20 @@ def print_run(result: Mapping[str, Any]) -> None:
     )
     for split, c in result["certificate"].items():
         output.print(
-            f"certificate   {split}: mean gap {c['mean_gap']:.1e}, covariance gap {c['covariance_gap']:.1e}, "
-            f"edit {c['edit_size']:.1%} of the variance, {c['out_of_range']:.1%} of values out of range"
+            f"certificate   {split}: mean gap {c.mean_gap:.1e}, covariance gap {c.covariance_gap:.1e}, "
+            f"edit {c.edit_size:.1%} of the variance, {c.out_of_range:.1%} of values out of range"
             f"{_predictions(c)}",
             highlight=False,
         )
 
 
-def _predictions(certificate: Mapping[str, Any]) -> str:
+def _predictions(certificate: Certificate) -> str:
     """R² of the best prediction of each degree, by chance in brackets; of older results nothing."""
-    found = {name: certificate.get(f"{name}_r2") for name in ("linear", "quadratic")}
-    shown = [f"{name} {r2:.1%} ({certificate[f'{name}_chance']:.1%})" for name, r2 in found.items() if r2 is not None]
+    found = (
+        ("linear", certificate.linear_r2, certificate.linear_chance),
+        ("quadratic", certificate.quadratic_r2, certificate.quadratic_chance),
+    )
+    shown = [f"{degree} {r2:.1%} ({chance:.1%})" for degree, r2, chance in found if r2 is not None]
     return f"; of the labels predicted (by chance): {', '.join(shown)}" if shown else ""
 
 
@@ -207,8 +213,7 @@ def _markdown(grid: Grid) -> Iterator[str]:
 
 def _record(row: str, column: str, cell: Cell) -> dict[str, Any]:
     result, found = cell.result, cell.found
-    certificate = result["certificate"]["train"]
-    bits, epoch = recorded_drop(result)
+    certificate, drop = result.certificate["train"], result.sharp_drop
     return {
         "row": row,
         "eraser": column,
@@ -224,9 +229,9 @@ def _record(row: str, column: str, cell: Cell) -> dict[str, Any]:
         "backfires": found.backfires if found else None,
         "crossing_size": found.size if found else None,
         "crossing_epoch": found.epoch if found else None,
-        "sharp_drop_bits": bits,
-        "sharp_drop_epoch": epoch,
-        **{key: certificate[key] for key in ("mean_gap", "covariance_gap", "edit_size", "out_of_range")},
+        "sharp_drop_bits": mean(drop.bits) if drop else None,
+        "sharp_drop_epoch": drop.mean_epoch if drop else None,
+        **{key: getattr(certificate, key) for key in ("mean_gap", "covariance_gap", "edit_size", "out_of_range")},
         "coding_on_plateau": _coding(cell),
         "final_on_plateau": _final(cell),
         "parameters": result["parameters"],

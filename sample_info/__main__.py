@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 AXES = {"information/*": "seed"}
 
 
-def run(config: Config, group: str | None) -> dict[str, Any]:
+def run(config: Config, group: str | None) -> Any:
     from harness.job import carry_out
     from sample_info.examples import load
     from sample_info.scoring import score
@@ -44,8 +44,8 @@ def job_of(config: Mapping[str, Any]) -> "Job":
     return replace(job, checksums={"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}})
 
 
-def result(path: Path) -> dict[str, Any]:
-    from harness.run import read_result
+def result(path: Path) -> Any:
+    from harness.result import read_result
 
     return read_result(path)
 

@@ -28,7 +28,7 @@ from mdl.backfire import backfire
 from mdl.table import MEASURES
 from scripts.report.read import read_runs
 
-Results = Sequence[Mapping[str, Any]]
+Results = Sequence[Any]
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
 _TITLE = "Erasers compared"

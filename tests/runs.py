@@ -13,6 +13,7 @@ from PIL import Image
 from conf.groups import keys
 from erasure.store.storage import save_tensors, sealed
 from harness.loss_curves import sharp_drops
+from harness.result import as_json
 from harness.run import Run, run_id
 from mdl.codelength import online_code_bits, paper_units
 
@@ -121,7 +122,16 @@ def write_information_run(
             "classes_left": {order: [[2 for _ in _REMOVED] for _ in seeds] for order in _FALLS},
             "random_draws": [[_accuracies(_FALLS["random"]) for _ in range(5)] for _ in seeds],
         },
-        "certificate": {"train": {"mean_gap": 0.8, "covariance_gap": 0.7, "edit_size": 0.0, "out_of_range": 0.0}},
+        "certificate": {
+            "train": {
+                "n": _EXAMPLES,
+                "mean_gap": 0.8,
+                "covariance_gap": 0.7,
+                "edit_size": 0.0,
+                "out_of_range": 0.0,
+                "rounding": 2e-7,
+            }
+        },
     }
     _write(run, "sample_info", config, seeds, result | changes)
     Image.frombytes("L", (440, 290), random.Random(0).randbytes(440 * 290)).save(run.directory / "scores.png")
@@ -142,7 +152,7 @@ def _write(run: Run, verb: str, config: dict[str, Any], seeds: Sequence[int], re
     about = {"run_id": run.id, "verb": verb, "config": config, "seeds": list(seeds)}
     run.directory.mkdir(parents=True, exist_ok=True)  # plain writes: nothing here is worth an fsync
     (run.directory / "config.yaml").write_text(json.dumps(config))
-    (run.directory / "result.json").write_text(sealed(about | _FINISHED | result))
+    (run.directory / "result.json").write_text(sealed(as_json(about | _FINISHED | result)))
 
 
 def _curve(final: float, draw: random.Random) -> list[tuple[float | None, float]]:

@@ -15,7 +15,7 @@ COMMANDS_BENEATH = ("scripts.benchmarks", "scripts.studies")
 ELSEWHERE = {
     "tests/conf/test_yaml.py": "conf/compose conf/groups conf/help conf/verbs",
     "tests/test_main_job.py": (
-        "conf/cli conf/sweep harness/result_tables harness/device mdl/table mdl/figure train/summary "
+        "conf/cli conf/sweep harness/device mdl/table mdl/figure train/summary "
         "erasure/progress erasure/erasers/identity"
     ),
     "tests/cluster/test_launcher.py": "hydra_plugins/erasure_mdl/launcher",
@@ -28,7 +28,7 @@ ELSEWHERE = {
     "tests/erasure/test_source.py": "erasure/datasets/digits",
     "tests/erasure/test_transport.py": "erasure/polar",
     "tests/erasure/test_properties.py": "erasure/projection",
-    "tests/harness/test_run.py": "harness/result harness/state harness/loss_curves harness/drawn",
+    "tests/harness/test_run.py": "harness/state harness/loss_curves harness/drawn",
     "tests/scripts/test_report.py": "harness/example_bits",
     "tests/harness/test_logger.py": "harness/examples",
     "tests/models/test_every_model.py": "models/classifier models/layers models/linear",

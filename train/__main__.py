@@ -1,7 +1,7 @@
 """python -m train: one training on the whole training split; loss curves and final losses."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from conf import cli
 from conf.schema import Config
 
 
-def run(config: Config, group: str | None) -> dict[str, Any]:
+def run(config: Config, group: str | None) -> Any:
     from harness.job import carry_out
     from train.bench import load, training_job
     from train.whole import AXES, train_on_everything
@@ -23,20 +23,20 @@ def directory(config: Config) -> Path:
     return training_job("train", config).run().directory
 
 
-def result(path: Path) -> dict[str, Any]:
-    from harness.run import read_result
+def result(path: Path) -> Any:
+    from harness.result import read_result
 
     return read_result(path)
 
 
-def headline(result: Mapping[str, Any]) -> str:
+def headline(result: Any) -> str:
     from harness.compare import Spread
 
     test, train = (Spread.of(result["final"][name]) for name in ("loss_bits", "train_loss_bits"))
     return f"test {test.mean:.4f}, training {train.mean:.4f} bits per label"
 
 
-def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
+def summarise(results: Sequence[Any], directory: Path) -> None:
     """Table of final losses and figure of loss curves, printed and written to `directory`."""
     from harness.compare import arrange, by_setting
     from harness.drawn import drawn_once

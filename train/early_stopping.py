@@ -1,10 +1,11 @@
 """A member's loss curve, the decision to stop training it, and what it had come to by then."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from harness.loss_curves import CurveRow
 from train.settings import TrainSettings
 
 _PLATEAU_SHARE = 0.99  # of the label entropy; on the plateau the loss strays from it by a few thousandths
@@ -53,10 +54,10 @@ class MemberCurve:
         evaluations = zip(self.epoch, self.train_loss_bits[1:], strict=False)
         return next((before for before, bits in evaluations if bits is not None and bits < enough), None)
 
-    def rows(self, n: int) -> list[list[Any]]:
+    def rows(self, n: int) -> list[CurveRow]:
         """Rows of curves.csv for a training set of n examples."""
         losses = zip(self.epoch, self.train_loss_bits, self.validation_loss_bits, strict=True)
-        return [[n, self.seed, epoch, train, validation] for epoch, train, validation in losses]
+        return [CurveRow(n, self.seed, epoch, train, validation) for epoch, train, validation in losses]
 
 
 def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
@@ -79,15 +80,6 @@ def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
         "plateau_epochs": plateaus,
         "left_plateau": [epochs is not None for epochs in plateaus],
     }
-
-
-def stuck(trainings: Sequence[Mapping[str, Any]]) -> str:
-    """ "3 of 5" where so many never left the plateau, of what `endings` says of trainings; empty where all did.
-
-    Results of earlier versions do not say.
-    """
-    left = [one for training in trainings for one in training.get("left_plateau") or ()]
-    return f"{left.count(False)} of {len(left)}" if False in left else ""
 
 
 class EarlyStopping:

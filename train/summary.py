@@ -14,10 +14,10 @@ from erasure.progress import console
 from erasure.store.storage import write_text
 from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, Grid, Spread, differences
 from harness.example_bits import final_difference
-from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch, curves_of, describe_drop
-from harness.run import CURVES
+from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch
+from harness.result import stuck
+from harness.run import CURVES, curves_of
 from harness.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
-from train.early_stopping import stuck
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.axes import Axes
@@ -88,17 +88,17 @@ def _lines(grid: Grid) -> list[list[str]]:
     return lines
 
 
-def _against_control(result: Mapping[str, Any], control: Mapping[str, Any] | None, gap: Difference | None) -> list[str]:
+def _against_control(result: Any, control: Any, gap: Difference | None) -> list[str]:
     """Difference of the final loss, crossing epoch and sharpest fall."""
     if control is None or gap is None:
-        return ["", "", describe_drop(result)]
+        return ["", "", f"{result.sharp_drop or ''}"]
     curves, control_curves = curves_of(result), curves_of(control)
     where = ""
     if curves and control_curves:
         epoch = crossing_epoch([*curves.values()], [*control_curves.values()])
         where = "no" if epoch is None else f"from epoch {epoch}"
         where += ", backfires" if gap.below else ""
-    return [f"{gap}", where, describe_drop(result)]
+    return [f"{gap}", where, f"{result.sharp_drop or ''}"]
 
 
 def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
@@ -115,7 +115,9 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
             runs = {column: grid.cells[row][column] for column in grid.columns if column in grid.cells[row]}
             for column, result in runs.items():
                 if curves_of(result):
-                    _curves(ax, runs_dir / result["run_id"] / CURVES, column, colour(column, grid.columns))
+                    _curves(
+                        ax, runs_dir / result.run_id / CURVES, column, colour(column, grid.columns), _training(result)
+                    )
             entropy = next(iter(runs.values()))["label_entropy_bits"]
             chance_line(ax, entropy, "label entropy")
             marks = [f"‡ {c}: {count} seeds never left the plateau" for c, r in runs.items() if (count := stuck([r]))]
@@ -126,7 +128,14 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
     return path
 
 
-def _curves(ax: "Axes", path: Path, label: str, line: str) -> None:
+def _training(result: Any) -> str:
+    """What the training loss is called: vectors are not augmented, images where they are cropped or mirrored."""
+    dataset, vectors = result.config["dataset"], "x_key" in result.config["dataset"]
+    augmented = not vectors and (dataset.get("flip") or result.config["train"].get("crop_padding"))
+    return "training (augmented)" if augmented else "training"
+
+
+def _curves(ax: "Axes", path: Path, label: str, line: str, training: str) -> None:
     """Each seed a thin line; their mean, as long as all train, a thick one. Training dotted, validation solid."""
     by_seed: dict[str, list[Mapping[str, str]]] = {}
     with path.open(newline="") as file:
@@ -134,7 +143,7 @@ def _curves(ax: "Axes", path: Path, label: str, line: str) -> None:
             by_seed.setdefault(row["seed"], []).append(row)
     for name, style, caption in (
         ("validation_loss_bits", "-", f"{label}, validation"),
-        ("train_loss_bits", ":", f"{label}, training (augmented)"),
+        ("train_loss_bits", ":", f"{label}, {training}"),
     ):
         curves = [_points(rows, name) for rows in by_seed.values()]
         for epochs, losses in curves:

@@ -1,13 +1,13 @@
 """One training on the whole training split: loss curves and final losses."""
 
 from dataclasses import asdict
-from typing import Any
 
 from erasure.progress import Display
 from erasure.store.storage import save_tensors
 from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import sharp_drops
+from harness.result import Final, Timing, TrainedOnce, per_seed
 from harness.run import Run
 from train.bench import Bench
 from train.data import label_entropy_bits
@@ -18,17 +18,11 @@ AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one 
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 
 
-def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any]:
-    """Train every seed on the whole training split; the verb's share of result.json.
+def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
+    """Train every seed on the whole training split; the verb's share of the result.
 
     The same trainings as the last ones of a prequential run with the same options. Their best weights are kept
     in the run's directory, as `WEIGHTS`.
-
-    Returns:
-        "final": losses in bits and accuracy per seed: on the test split, on the validation split, and on the
-        training images without augmentation, at the best validation loss and when training ended;
-        "label_entropy_bits", the best a constant predictor can do on the training split;
-        "epochs", "ended" and more per seed, see `endings`; "sharp_drop", see `sharp_drops`.
     """
     train = bench.data["train"]
     engine = Engine(bench, run)
@@ -47,18 +41,18 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> dict[str, Any
     losses = [row for curve in fitted.curves for row in curve.rows(len(train))]
     run.save_curves(losses)
     log_loss_curves(logger, losses)
-    final = {
-        "loss_bits": test.bits.tolist(),
-        "accuracy": test.accuracy.tolist(),
-        "validation_loss_bits": [curve.best_validation_bits for curve in fitted.curves],
-        "train_loss_bits": fitted.score(train).bits.tolist(),
-        "end_train_loss_bits": fitted.score(train, weights=fitted.last).bits.tolist(),
-    }
-    logger.summarise({f"result/{name}": sum(values) / len(values) for name, values in final.items()})
-    return {
-        "final": final,
-        "label_entropy_bits": label_entropy_bits(train.labels),
+    final = Final(
+        loss_bits=test.bits.tolist(),
+        accuracy=test.accuracy.tolist(),
+        validation_loss_bits=[curve.best_validation_bits for curve in fitted.curves],
+        train_loss_bits=fitted.score(train).bits.tolist(),
+        end_train_loss_bits=fitted.score(train, weights=fitted.last).bits.tolist(),
+    )
+    logger.summarise({f"result/{name}": sum(values) / len(values) for name, values in per_seed(final)})
+    return TrainedOnce(
+        final=final,
+        label_entropy_bits=label_entropy_bits(train.labels),
+        sharp_drop=sharp_drops([(curve.epoch, curve.validation_loss_bits) for curve in fitted.curves]),
+        timing=Timing(stacking=asdict(engine.stacking)),
         **endings(fitted.curves),
-        "sharp_drop": sharp_drops([(curve.epoch, curve.validation_loss_bits) for curve in fitted.curves]),
-        "timing": {"stacking": asdict(engine.stacking)},
-    }
+    )

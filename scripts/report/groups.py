@@ -1,7 +1,7 @@
 """Finished runs arranged for comparison: a block per dataset and setting, rows of models, erasers, pairs by seed."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,11 +12,11 @@ from harness.compare import Array, Difference, Result, Spread, holm, paired_diff
 from harness.example_bits import error_over_examples, read_test_bits
 from harness.labels import labels, setting, written_setting
 from harness.loss_curves import LossCurve
+from harness.result import of_seeds, stuck
 from harness.style import ERASER_COLOURS
 from mdl.backfire import Backfire, backfire
-from scripts.report.check import ENDINGS, INFORMATION
+from scripts.report.check import INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
-from train.early_stopping import stuck
 
 _ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that make no other row, nor do a part's
 
@@ -44,7 +44,7 @@ class Cell:
         """All seeds' results as one; None while nothing has finished."""
         if not self.runs:
             return None
-        merged = of_seeds([run.result for run in self.runs if run.result], self.seeds)
+        merged: Any = of_seeds([run.result for run in self.runs if run.result], self.seeds)
         return with_drop(merged, self.curves)
 
     def test_bits(self) -> dict[int, Array]:
@@ -60,7 +60,7 @@ class Cell:
         """How many trainings never left the plateau, of those that bits_per_sample, paper or loss_bits rests on."""
         if self.result is None:
             return ""
-        curve = self.result.get("curve", [self.result])
+        curve = self.result.trainings
         return stuck({"bits_per_sample": curve[:-1], "paper": curve, "loss_bits": curve[-1:]}[key])
 
     def spread(self, section: str, key: str) -> Spread | None:
@@ -167,35 +167,6 @@ class Block:
     @functools.cache  # noqa: B019
     def backfire(self, row: Row, eraser: str) -> Backfire | None:
         return row.backfire(eraser, self.differences("final", "loss_bits").get((row.label, eraser)))
-
-
-def of_seeds(results: Sequence[Result], seeds: Sequence[int]) -> Result:
-    """One result with the per-seed lists of these seeds, each from the first of `results` that has it."""
-    sources = [next((r, r["seeds"].index(seed)) for r in results if seed in r["seeds"]) for seed in seeds]
-
-    def pick(get: Callable[[Result], Any]) -> Any:
-        return None if any(get(result) is None for result, _ in sources) else [get(result)[i] for result, i in sources]
-
-    first = results[0]
-    merged: dict[str, Any] = {**first, "seeds": list(seeds)}
-    for section in ("final", "mdl"):
-        if section in first:
-            shared = (key for key in first[section] if all(key in r[section] for r in results))
-            merged[section] = {key: pick(lambda r, s=section, k=key: r[s][k]) for key in shared}
-    for key in ENDINGS:
-        if key in first:
-            merged[key] = pick(lambda r, k=key: r.get(k))
-    if "curve" in first:
-        merged["curve"] = [
-            {k: n["n"] if k == "n" else pick(lambda r, i=i, k=k: r["curve"][i].get(k)) for k in n}
-            for i, n in enumerate(first["curve"])
-        ]
-    if all("sharp_drop" in result for result in results):
-        drop = first["sharp_drop"]
-        merged["sharp_drop"] = {**drop, **{k: pick(lambda r, k=k: r["sharp_drop"][k]) for k in ("bits", "epoch")}}
-    else:
-        merged.pop("sharp_drop", None)
-    return merged
 
 
 def arrange(reading: Reading) -> list[Block]:

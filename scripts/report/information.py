@@ -1,7 +1,7 @@
 """Runs that score examples, arranged for the report: how scores move between erasers and agree between networks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.compare import Grid, arrange
 from sample_info.report.comparison import (
@@ -37,7 +37,7 @@ class Information:
 def read_information(reading: Reading) -> Information:
     """Arrange the runs; adds to the reading's problems what cannot be shown."""
     runs = {run.id: run for run in reading.finished if run.verb == INFORMATION}
-    results = [{**run.result, "config": comparable(run.config)} for run in runs.values() if run.result]
+    results = [replace(run.result, config=comparable(run.config)) for run in runs.values() if run.result]
     grid = arrange(results)
     shown = {result["run_id"] for cells in grid.cells.values() for result in cells.values()}
     reading.problems += [

@@ -8,7 +8,7 @@ from typing import Any
 
 from erasure.store.storage import write_text
 from harness.compare import DIFFERENCES, Spread
-from harness.loss_curves import describe_drop
+from harness.result import as_json
 from scripts.report.figures import mean_curve
 from scripts.report.groups import Block, Cell, Row
 from scripts.report.information_sheets import Sheet
@@ -126,7 +126,7 @@ def _numbers(block: Block, row: Row, cell: Cell) -> dict[str, Any]:
         "gap": [found.gap.mean, f"{found.gap}"] if found else None,
         "below": [found.size, found.epoch] if found else None,
         "backfires": bool(found and found.backfires),
-        "drop": describe_drop(result),
+        "drop": f"{result.sharp_drop or ''}",
         "stuck": cell.stuck("bits_per_sample"),
         "stuckFinally": cell.stuck("loss_bits"),
     }
@@ -151,8 +151,8 @@ def _curves(cell: Cell, pool: Pool) -> dict[str, Any]:
         ],
         "chance": result["num_classes"],
         "parameters": result["parameters"],
-        "seconds": result["timing"].get("seconds"),
-        "certificate": pool.place(result["certificate"]),
+        "seconds": result.timing.seconds,
+        "certificate": pool.place(as_json(result.certificate)),
         "versions": pool.place(result["versions"]),
     }
 

@@ -61,7 +61,7 @@ class PaperNumber:
         return f"{self.mean:.2f} ± {self.std:.2f} ({self.note})"
 
 
-def paper_number(config: Mapping[str, Any], result: Mapping[str, Any] | None = None) -> PaperNumber | None:
+def paper_number(config: Mapping[str, Any], result: Any = None) -> PaperNumber | None:
     """The entry for a run's configuration; None where Table 16 has none for its dataset, model or eraser.
 
     Args:
@@ -74,7 +74,7 @@ def paper_number(config: Mapping[str, Any], result: Mapping[str, Any] | None = N
     return PaperNumber(*entry, compared=(*_options(config), *(_sizes(result) if result else ())))
 
 
-def chance(result: Mapping[str, Any]) -> float:
+def chance(result: Any) -> float:
     """What a model that knows nothing has in the paper's unit at a run's training sizes."""
     sizes = [point["n"] for point in result["curve"]]
     return paper_units(sizes, [math.log2(result["num_classes"])] * len(sizes), result["train_size"])
@@ -105,7 +105,7 @@ def _says(config: Mapping[str, Any]) -> dict[str, Any]:
     return says
 
 
-def _sizes(result: Mapping[str, Any]) -> Iterator[Compared]:
+def _sizes(result: Any) -> Iterator[Compared]:
     """The paper states no training sizes, but chance in its unit follows from them."""
     yield _compared("seeds", "", len(result["seeds"]), 5)
     ours = chance(result)

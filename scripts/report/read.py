@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import yaml
 from conf.groups import choices
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
+from harness.result import result_of, unknown_keys
 from harness.run import RESULT, STATE, read_state, whole_curves
-from scripts.report.check import INFORMATION, KEYS, VERB_KEYS, UnusableError, check
+from scripts.report.check import INFORMATION, UnusableError, check
 
 RUN_FILES = {"config.yaml", STATE, RESULT}  # any of them makes a folder a run's
 
@@ -25,9 +26,10 @@ class Found:
     config: Mapping[str, Any]
     verb: str
     seeds: Sequence[int]
-    result: Mapping[str, Any] | None
+    result: Any
     state: str  # "finished", "running", "failed", "interrupted"
     checked: bool = True  # by the result's checksum
+    unknown: Sequence[str] = ()  # keys of result.json
 
     @property
     def id(self) -> str:
@@ -107,10 +109,11 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
         reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
         raise UnusableError(f"{RESULT} cannot be used ({reason}): delete it, and run it again") from error
     try:
-        check(result)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise UnusableError(f"result.json is not a result ({type(error).__name__}: {error})") from error
-    return Found(directory, result["config"], result["verb"], result["seeds"], result, "finished", checked)
+        found = result_of(result)
+    except ValueError as error:
+        raise UnusableError(f"{RESULT} {error}") from error
+    check(found)
+    return Found(directory, found.config, found.verb, found.seeds, found, "finished", checked, unknown_keys(result))
 
 
 def _unfinished(directory: Path) -> Found:
@@ -139,7 +142,7 @@ def _better(first: Found, second: Found, problems: list[str]) -> Found:
         return first if first.result is not None else second
     if first.result == second.result:
         return first
-    kept, left = sorted((first, second), key=lambda run: -run.result["timing"].get("started", 0))  # type: ignore[index]
+    kept, left = sorted((first, second), key=lambda run: -run.result.timing.started)
     problems.append(
         f"{left.directory}: differs from {kept.directory}, which has the same run id and is newer: left out"
     )
@@ -156,9 +159,8 @@ def remarks(run: Found) -> list[str]:
     else:
         if not run.checked:
             found.append("result.json has no checksum: shown unchecked")
-        unknown = sorted(set(run.result) - KEYS - VERB_KEYS[run.verb])
-        if unknown:
-            found.append(f"unknown keys in result.json, not shown: {', '.join(unknown)}")
+        if run.unknown:
+            found.append(f"unknown keys in result.json, not shown: {', '.join(run.unknown)}")
     for part in ("dataset", "eraser", "model"):
         name = run.config[part]["name"]
         if name not in KNOWN[part]:
@@ -187,14 +189,14 @@ def loss_curves(run: Found) -> dict[int, LossCurve]:
     Raises:
         ValueError: curves.csv is damaged.
     """
-    path = whole_curves(run.directory, run.result or {})
+    path = whole_curves(run.directory, run.result)
     return {} if path is None else read_loss_curves(path)
 
 
-def with_drop(result: Mapping[str, Any], curves: Mapping[int, LossCurve]) -> Mapping[str, Any]:
+def with_drop(result: Any, curves: Mapping[int, LossCurve]) -> Any:
     """The result with its sharp drop, computed from the curves where an earlier version left it out."""
-    if "sharp_drop" in result or set(curves) != set(result["seeds"]):
+    if result.sharp_drop is not None or set(curves) != set(result.seeds):
         return result
-    ordered = [curves[seed] for seed in result["seeds"]]
+    ordered = [curves[seed] for seed in result.seeds]
     drops = sharp_drops([(curve.epochs.tolist(), curve.validation_bits.tolist()) for curve in ordered])
-    return {**result, "sharp_drop": drops}
+    return replace(result, sharp_drop=drops)

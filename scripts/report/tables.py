@@ -5,12 +5,13 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from erasure.store.storage import write_text
 from harness.compare import DIFFERENCES, Difference, Spread, difference_record
 from harness.example_bits import loss_error
-from harness.loss_curves import DROP_WINDOW_EPOCHS, describe_drop, recorded_drop
+from harness.loss_curves import DROP_WINDOW_EPOCHS
 from scripts.report.groups import Block, Row
 from scripts.report.paper import CHANCE, UNIT, chance, paper_number
 
@@ -205,14 +206,14 @@ def _final_row(block: Block, row: Row, eraser: str) -> list[str]:
         f"{found.gap}" if found else "",
         "" if found is None else ", ".join(where) or "no",
         "" if found is None else "yes" if found.backfires else "no",
-        describe_drop(cell.result),
+        f"{cell.result.sharp_drop or ''}",
         note,
     ]
 
 
 def _final_record(block: Block, row: Row, eraser: str) -> dict[str, Any]:
     cell, found = row.cells.get(eraser), block.backfire(row, eraser)
-    drop = recorded_drop(cell.result) if cell and cell.result else (None, None)
+    drop = cell.result.sharp_drop if cell and cell.result else None
     return {
         **_identity(row, eraser),
         **_numbers("final_loss_bits", cell.spread("final", "loss_bits") if cell else None),
@@ -222,6 +223,6 @@ def _final_record(block: Block, row: Row, eraser: str) -> dict[str, Any]:
         "backfires": found.backfires if found else None,
         "crossing_size": found.size if found else None,
         "crossing_epoch": found.epoch if found else None,
-        "sharp_drop_bits": drop[0],
-        "sharp_drop_epoch": drop[1],
+        "sharp_drop_bits": mean(drop.bits) if drop else None,
+        "sharp_drop_epoch": drop.mean_epoch if drop else None,
     }

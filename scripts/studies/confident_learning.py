@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from erasure.progress import console
-from harness.run import read_result
+from harness.result import read_result
 from sample_info.__main__ import VERB, job_of
 from sample_info.changes import auroc
 from sample_info.examples import load

@@ -30,7 +30,8 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint, save_tensors, sealed
-from harness.run import Run, read_result
+from harness.result import read_result
+from harness.run import Run
 from harness.state import State, state_of
 from mdl.__main__ import VERB, run
 from sample_info.report.comparison import read_scores

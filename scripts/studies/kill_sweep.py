@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -184,7 +184,7 @@ class Place:
             save_part(run, name, value)
             self.note(run.id, f"part {name}")
 
-        def finish_and_note(run: Run, result: Mapping[str, Any]) -> None:
+        def finish_and_note(run: Run, result: Any) -> None:
             finish(run, result)
             self.note(run.id, "result")
 

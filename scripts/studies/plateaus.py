@@ -14,12 +14,12 @@ import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from erasure.progress import console
+from harness.result import Point, TrainedResult
 from scripts.report.read import read_runs
 from train.order import epoch_steps
 from train.settings import TrainSettings
@@ -47,16 +47,16 @@ def read_curves(path: Path) -> Curves:
     return curves
 
 
-def plateaus(result: Mapping[str, Any], curves: Curves) -> list[tuple[int, list[int | None], list[int], list[int]]]:
+def plateaus(result: TrainedResult, curves: Curves) -> list[tuple[int, list[int | None], list[int], list[int]]]:
     """Per training size n: steps on the plateau (None: to the end), of the longest wait and in all, each [S]."""
-    settings = TrainSettings(**result["config"]["train"])
+    settings = TrainSettings(**result.config["train"])
     lines = []
-    for point in result.get("curve", [{"n": result["train_size"], **result}]):
-        n = point["n"]
+    for point in result.trainings:
+        n = point.n if isinstance(point, Point) else result.train_size
         steps = epoch_steps(n, settings)
-        waits = [longest_wait(curves[n, seed], settings.min_improvement_bits) for seed in result["seeds"]]
-        left = [None if epochs is None else epochs * steps for epochs in point.get("plateau_epochs", ())]
-        lines.append((n, left, [wait * steps for wait in waits], [epochs * steps for epochs in point["epochs"]]))
+        waits = [longest_wait(curves[n, seed], settings.min_improvement_bits) for seed in result.seeds]
+        left = [None if epochs is None else epochs * steps for epochs in point.plateau_epochs or ()]
+        lines.append((n, left, [wait * steps for wait in waits], [epochs * steps for epochs in point.epochs]))
     return lines
 
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("roots", type=Path, nargs="+", help="folders of runs of python -m train and python -m mdl")
     table = Table("dataset", "model", "eraser", "n", "plateau", "longest wait", "trained", box=box.SIMPLE_HEAD)
     for run in read_runs(parser.parse_args(arguments).roots).finished:
-        if run.result is None or run.verb not in ("train", "mdl"):
+        if not isinstance(run.result, TrainedResult):
             continue
         names = [run.config[section]["name"] for section in ("dataset", "model", "eraser")]
         for n, *columns in plateaus(run.result, read_curves(run.directory / "curves.csv")):

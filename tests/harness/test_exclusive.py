@@ -16,6 +16,7 @@ from erasure.store.lease import Lease, LeaseLostError, file_system_time
 from harness.interruption import interruptible
 from harness.run import LOCK, Run
 from harness.state import state_of
+from tests.results import made_up
 from train.checkpoint import Checkpoints
 
 
@@ -32,9 +33,9 @@ def test_the_second_task_waits_and_finds_the_result(tmp_path: Path) -> None:
         waiting.start()
         time.sleep(0.3)
         events.append("still computing")
-        first.finish({"run_id": "x"})
+        first.finish(made_up("x"))
     waiting.join()
-    assert events == ["still computing", {"run_id": "x"}]
+    assert events == ["still computing", made_up("x")]
     assert sorted(path.name for path in first.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
 
 
@@ -50,7 +51,7 @@ def test_who_was_taken_for_dead_writes_nothing_more(tmp_path: Path) -> None:
             for write in (
                 lambda: run.save_part("10", {}),
                 lambda: run.save_curves([]),
-                lambda: run.finish({}),
+                lambda: run.finish(made_up()),
                 lambda: run.start(""),
             ):
                 with pytest.raises(LeaseLostError, match="process 12 on node7 has taken over"):
@@ -80,7 +81,7 @@ def test_a_heart_that_was_taken_over_does_not_beat_for_the_other(tmp_path: Path,
 def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
     run.start("a: 1\n")
-    run.finish({"run_id": "x"})
+    run.finish(made_up("x"))
     (run.directory / ".result.json.ab.tmp").mkdir()
     for name in ("part-10.json", "checkpoint-10-0.3.safetensors", ".result.json.ab.tmp/x", f"{LOCK}.taken"):
         (run.directory / name).touch()
@@ -118,7 +119,7 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
     (run.directory / "state.json").write_text("{")
     assert state("x")[0] == "failed"
     lock.unlink()
-    run.finish({"run_id": "x"})
+    run.finish(made_up("x"))
     assert state("x") == ("finished", "")
 
 

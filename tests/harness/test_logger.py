@@ -14,6 +14,7 @@ import torch
 import wandb
 
 from harness.logger import Logger, LoggerSettings
+from tests.results import made_up
 from tests.wandb_file import WandbRun, only_run, records
 from tests.wandb_server import Server, serve
 
@@ -158,8 +159,13 @@ def test_a_requeued_run_is_marked_and_continued_under_the_same_id(tmp_path: Path
 
 
 def test_image_and_result_tables_are_logged(tmp_path: Path) -> None:
-    result = {"run_id": "mdl-x", "seeds": [0, 1], "mdl": {"paper": [5.0, 6.0]}, "final": {"loss_bits": [1.0, 2.0]}}
-    result["curve"] = [{"n": 10, "ce_next_bits": None, "epochs": [3, 4]}]
+    both = [1.0, 2.0]
+    code = dict.fromkeys(("bits_per_sample", "total_bits", "paper"), both)
+    points = [
+        {"n": n, "ce_next_bits": following, "ce_test_bits": both, "epochs": [3, 4]}
+        for n, following in ((5, both), (10, None))
+    ]
+    result = made_up("mdl-x", verb="mdl", seeds=[0, 1], mdl=code, curve=points, power_law=[None, None])
     with logger(tmp_path) as logged:
         logged.image("examples/test", lambda: torch.zeros(64, 128, 1, dtype=torch.uint8), "a, b")
         logged.image("examples/vectors", lambda: torch.zeros(64, 256, 12, dtype=torch.uint8), "c, d")

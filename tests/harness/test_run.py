@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from erasure.store.storage import DamagedFileError, sealed
-from harness.loss_curves import curves_of
-from harness.run import Run, read_result, run_id, whole_curves
+from harness.loss_curves import CurveRow
+from harness.result import as_json, read_result
+from harness.run import Run, curves_of, run_id, whole_curves
 from harness.state import state_of
+from tests.results import made_up
 
 DESCRIBED = {
     "dataset": {"name": "my digits/8x8", "split_seed": 0},
@@ -38,9 +40,9 @@ def test_a_run_finds_those_that_only_older_code_tells_from_it(tmp_path: Path) ->
     runs.append(Run(tmp_path, run_id("mdl", DESCRIBED | {"seeds": [7]}, CODE)))
     for run in runs[1:]:
         run.start("")
-    runs[1].finish({"run_id": runs[1].id})
-    runs[3].finish({"run_id": runs[3].id})
-    assert runs[0].before_code_changed() == {"run_id": runs[1].id}
+    runs[1].finish(made_up(runs[1].id))
+    runs[3].finish(made_up(runs[3].id))
+    assert runs[0].before_code_changed() == made_up(runs[1].id)
     assert runs[1].before_code_changed() is None
 
 
@@ -51,14 +53,14 @@ def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
     assert run.part("100") is None
     run.save_part("100", {"loss": 1.5})
     assert Run(tmp_path, "x").part("100") == {"loss": 1.5}
-    run.finish({"run_id": "x"})
-    assert run.result == {"run_id": "x"}
+    run.finish(made_up("x"))
+    assert run.result == made_up()
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
 
 
 def test_curves_are_plain_csv(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
-    run.save_curves([[10, 0, 0, None, 3.3], [10, 0, 1, 2.5, 2.0]])
+    run.save_curves([CurveRow(10, 0, 0, None, 3.3), CurveRow(10, 0, 1, 2.5, 2.0)])
     with (run.directory / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert rows[0] == {"n": "10", "seed": "0", "epoch": "0", "train_loss_bits": "", "validation_loss_bits": "3.3"}
@@ -67,9 +69,10 @@ def test_curves_are_plain_csv(tmp_path: Path) -> None:
 
 def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> None:
     run = Run(tmp_path, "x")
-    run.save_curves([[10, 0, 0, None, 3.3], [10, 0, 1, 2.5, 2.0]])
-    run.finish({"run_id": "x", "config": {"runs_dir": str(tmp_path)}})
-    result = run.result or {}
+    run.save_curves([CurveRow(10, 0, 0, None, 3.3), CurveRow(10, 0, 1, 2.5, 2.0)])
+    run.finish(made_up(config={**made_up().config, "runs_dir": str(tmp_path)}))
+    result = run.result
+    assert result is not None
     assert (curves_of(result) or {})[0].validation_bits.tolist() == [3.3, 2.0]
     path = run.directory / "curves.csv"
     path.write_text(path.read_text().replace("2.0", "1.0"))
@@ -103,7 +106,7 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
 NO_RESULT = ["", "{}", '{"run_id": "x"', '{"run_id": "x", "bits": 0.5}', "[1]", "null", sealed({"state": "finished"})]
 
 
-@pytest.mark.parametrize("text", [*NO_RESULT, sealed({"run_id": "y", "bits": 3.25})])
+@pytest.mark.parametrize("text", [*NO_RESULT, sealed(as_json(made_up("y")))])
 def test_a_result_that_is_not_the_runs_own_is_kept_aside_and_computed_again(tmp_path: Path, text: str, caplog) -> None:
     run = Run(tmp_path, "x")
     run.start("a: 1\n")
@@ -111,8 +114,8 @@ def test_a_result_that_is_not_the_runs_own_is_kept_aside_and_computed_again(tmp_
     assert run.result is None
     run.start("a: 1\n")
     assert "result.json was edited, damaged or is another run's: kept as result.damaged-" in caplog.text
-    run.finish({"run_id": "x", "bits": 3.25})
-    assert run.result == {"run_id": "x", "bits": 3.25}
+    run.finish(made_up(label_entropy_bits=3.25))
+    assert run.result == made_up(label_entropy_bits=3.25)
     assert len(list(run.directory.glob("result.damaged-*.json"))) == 1
 
 

@@ -8,16 +8,18 @@ import pytest
 
 from harness.example_bits import final_difference
 from harness.loss_curves import (
+    CurveRow,
     LossCurve,
     crossing,
     crossing_epoch,
-    describe_drop,
     read_loss_curves,
     sharp_drop,
     sharp_drops,
 )
+from harness.result import MdlResult, SharpDrops
 from harness.run import Run
 from mdl.backfire import backfire
+from tests.results import made_up
 
 
 def curve(*bits: float, every: int = 1) -> LossCurve:
@@ -25,10 +27,18 @@ def curve(*bits: float, every: int = 1) -> LossCurve:
     return LossCurve(epochs.astype(float), np.full(len(bits), np.nan), np.array(bits))
 
 
-def result(finals, test_bits=None, seeds=(0, 1, 2)):
-    points = [{"n": n, "ce_test_bits": bits} for n, bits in (test_bits or {}).items()]
-    about = {"run_id": "some-run", "config": {"runs_dir": "nowhere"}, "seeds": list(seeds)}
-    return {**about, "final": {"loss_bits": list(finals)}, "curve": points}
+def result(finals, test_bits=None, seeds=(0, 1, 2)) -> MdlResult:
+    bits = list(finals)
+    points = [
+        {"n": n, "ce_next_bits": None, "ce_test_bits": at, "epochs": [5 for _ in at]}
+        for n, at in (test_bits or {100: finals}).items()
+    ]
+    code = dict.fromkeys(("bits_per_sample", "total_bits", "paper"), bits)
+    config = {**made_up().config, "runs_dir": "nowhere"}
+    found = made_up(verb="mdl", config=config, seeds=list(seeds), mdl=code, curve=points,
+                    power_law=[None for _ in seeds], final={"loss_bits": bits, "accuracy": bits})  # fmt: skip
+    assert isinstance(found, MdlResult)
+    return found
 
 
 def slow_sharp_drop(epochs, bits, window):
@@ -54,8 +64,8 @@ def test_the_sharp_drop_is_the_largest_fall_within_the_window() -> None:
 
 
 def test_a_loss_that_never_falls_has_no_drop() -> None:
-    assert sharp_drops([([0, 1, 2], [1.0, 1.5, 2.0]), ([0], [1.0])])["epoch"] == [None, None]
-    assert sharp_drops([([0, 1], [3.0, 1.0])]) == {"window_epochs": 5, "bits": [2.0], "epoch": [0]}
+    assert sharp_drops([([0, 1, 2], [1.0, 1.5, 2.0]), ([0], [1.0])]).epoch == [None, None]
+    assert sharp_drops([([0, 1], [3.0, 1.0])]) == SharpDrops(window_epochs=5, bits=[2.0], epoch=[0])
 
 
 def test_evaluations_further_apart_than_the_window_still_count() -> None:
@@ -107,14 +117,14 @@ def test_only_what_belongs_together_is_compared() -> None:
     with pytest.raises(ValueError, match=r"seeds \[0, 1, 2\], its control \[0, 1, 3\]"):
         against(result([1.0] * 3), result([1.0] * 3, seeds=(0, 1, 3)))
     with pytest.raises(ValueError, match=r"trained on \[10\] examples, the control on \[20\]"):
-        against(result([1.0] * 3, {10: [1.0]}), result([1.0] * 3, {20: [1.0]}))
+        against(result([1.0] * 3, {10: [1.0] * 3}), result([1.0] * 3, {20: [1.0] * 3}))
     assert against(result([1.0] * 3), result([1.0] * 3)).size is None  # one training on everything has no sizes
 
 
 def test_loss_curves_are_read_back(tmp_path) -> None:
     run = Run(tmp_path, "run")
-    rows = [[n, seed, epoch, None if epoch == 0 else 2.0, n + seed + epoch] for n in (27, 127) for seed in (3, 5)
-            for epoch in range(4)]  # fmt: skip
+    rows = [CurveRow(n, seed, epoch, None if epoch == 0 else 2.0, n + seed + epoch) for n in (27, 127)
+            for seed in (3, 5) for epoch in range(4)]  # fmt: skip
     run.save_curves(rows)
     curves = read_loss_curves(run.directory / "curves.csv")
     assert list(curves) == [3, 5]
@@ -156,10 +166,9 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
 
 
 def test_a_drop_is_told_where_it_is_known() -> None:
-    known = {"sharp_drop": {"window_epochs": 5, "bits": [1.0, 1.5], "epoch": [3, 6]}}
-    assert describe_drop(known) == "1.25 at epoch 4"
-    assert (
-        describe_drop({"sharp_drop": {"window_epochs": 5, "bits": [0.0, 1.5], "epoch": [None, 6]}}) == "0.75 at epoch 6"
-    )
-    assert describe_drop({"sharp_drop": {"window_epochs": 5, "bits": [0.0], "epoch": [None]}}) == "0.00"
-    assert describe_drop({}) == ""
+    for bits, epoch, told in (
+        ([1.0, 1.5], [3, 6], "1.25 at epoch 4"),
+        ([0.0, 1.5], [None, 6], "0.75 at epoch 6"),
+        ([0.0], [None], "0.00"),
+    ):
+        assert f"{SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])}" == told

@@ -12,10 +12,12 @@ import pytest
 
 import erasure.store.storage
 from harness.logger import Logger
+from harness.loss_curves import CurveRow
+from harness.result import Final, Point
 from harness.run import Run
 from mdl import prequential
 from mdl.__main__ import VERB as MDL
-from mdl.prequential import Work, summarise
+from mdl.prequential import SizeTrained, Work, summarise
 from train.bench import Bench
 from train.settings import TrainSettings
 
@@ -94,29 +96,32 @@ def test_a_summary_is_that_of_its_parts() -> None:
     parts = []
     for i, n in enumerate(sizes):
         following = [a * n**-b for a, b in laws.values()] if i < len(sizes) - 1 else None
-        point = {"n": n, "ce_next_bits": following, "ce_test_bits": [test_bits[seed][i] for seed in seeds]}
-        point |= {"ce_train_bits": [0.01, 0.02], "test_accuracy": [0.8, 0.7]}
-        rows = [[n, seed, epoch, None if epoch == 0 else 2.0 - epoch, bits + (seed == 7) * epoch]
+        tested = [test_bits[seed][i] for seed in seeds]
+        point = Point(n=n, ce_next_bits=following, ce_test_bits=tested, ce_train_bits=[0.01, 0.02],
+                      test_accuracy=[0.8, 0.7], epochs=[3, 3])  # fmt: skip
+        rows = [CurveRow(n, seed, epoch, None if epoch == 0 else 2.0 - epoch, bits + (seed == 7) * epoch)
                 for seed in seeds for epoch, bits in enumerate(validation)]  # fmt: skip
-        parts.append({"point": point, "losses": rows})
+        parts.append(SizeTrained(point, rows))
     summary = summarise(cast(Bench, SimpleNamespace(num_classes=k, seeds=seeds)), sizes, parts)
     for s, (a, b) in enumerate(laws.values()):
         code = sizes[0] * 3 + sum((m - n) * a * n**-b for n, m in itertools.pairwise(sizes))
-        assert summary["mdl"]["total_bits"][s] == pytest.approx(code)
-        assert summary["mdl"]["bits_per_sample"][s] == pytest.approx(code / 630)
+        assert summary.mdl.total_bits[s] == pytest.approx(code)
+        assert summary.mdl.bits_per_sample[s] == pytest.approx(code / 630)
         paper = sum(n * bits for n, bits in zip(sizes, test_bits[seeds[s]], strict=True)) / 630
-        assert summary["mdl"]["paper"][s] == pytest.approx(paper)
-        assert summary["power_law"][s]["a"] == pytest.approx(a, rel=1e-2)
-        assert summary["power_law"][s]["b"] == pytest.approx(b, rel=1e-2)
-    assert summary["final"] == {"loss_bits": [0.9, 2.5], "accuracy": [0.8, 0.7], "train_loss_bits": [0.01, 0.02]}
-    assert summary["sharp_drop"]["bits"] == pytest.approx([1.6, 0.4])  # of the validation loss; the other rises
-    assert summary["sharp_drop"]["epoch"] == [0, 1]
+        assert summary.mdl.paper[s] == pytest.approx(paper)
+        law = summary.power_law[s]
+        assert law is not None
+        assert (law["a"], law["b"]) == (pytest.approx(a, rel=1e-2), pytest.approx(b, rel=1e-2))
+    assert summary.final == Final(loss_bits=[0.9, 2.5], accuracy=[0.8, 0.7], train_loss_bits=[0.01, 0.02])
+    assert summary.sharp_drop is not None
+    assert summary.sharp_drop.bits == pytest.approx([1.6, 0.4])  # of the validation loss; the other rises
+    assert summary.sharp_drop.epoch == [0, 1]
 
 
 def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
     real, before, after, said = prequential.train_size, [], [], {}
 
-    def watched(bench: Bench, run: Run, *rest) -> dict:
+    def watched(bench: Bench, run: Run, *rest) -> SizeTrained:
         before.append(list(run.directory.glob("checkpoint-*")))
         trained = real(bench, run, *rest)
         after.append(list(run.directory.glob("checkpoint-*")))

@@ -14,6 +14,7 @@ from harness.run import Run
 from mdl.__main__ import VERB as MDL
 from scripts.sweep.__main__ import main as sweep
 from scripts.sweep.wanted import wanted
+from tests.results import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
 
@@ -29,8 +30,8 @@ def half_done(tmp_path: Path) -> Path:
     first, second, third, fourth, fifth, _ = runs_in(root)
     for run in (first, second, third, fourth, fifth):
         run.start("a: 1\n")
-    first.finish({"run_id": first.id})
-    second.finish({"run_id": second.id})
+    first.finish(made_up(first.id))
+    second.finish(made_up(second.id))
     third.fail(RuntimeError("the loss is not finite"))
     fourth.fail(SystemExit(143))
     (fifth.directory / "run.lock").write_text(json.dumps({"token": "x", "host": "node7", "pid": 12}))
@@ -47,7 +48,7 @@ def test_states_and_missing_runs_of_a_sweep(half_done: Path, capsys) -> None:
     assert "5 runs: 2 finished, 1 running, 1 failed, 1 interrupted" in capsys.readouterr().out
     for run in runs_in(half_done):
         run.start("")
-        run.finish({"run_id": run.id})
+        run.finish(made_up(run.id))
     assert sweep(["status", str(half_done), "--", "python", "-m", "mdl", "-m", *OVERRIDES]) == 0
 
 

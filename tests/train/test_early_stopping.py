@@ -105,7 +105,7 @@ def test_small_improvements_are_kept_but_buy_no_time(settings: TrainSettings) ->
 
 def test_rows_of_the_curve(settings: TrainSettings) -> None:
     _, stopping = losses(settings, [3.0, 2.0], patience_steps=30)
-    assert stopping.curve.rows(50) == [[50, 0, 0, None, 3.0], [50, 0, 1, 1.0, 2.0]]
+    assert stopping.curve.rows(50) == [(50, 0, 0, None, 3.0), (50, 0, 1, 1.0, 2.0)]
 
 
 def test_of_equal_losses_the_first_is_the_best(settings: TrainSettings) -> None:

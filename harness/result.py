@@ -1,0 +1,350 @@
+"""What a finished run says of itself: result.json, defined, checked and read here, and nowhere else.
+
+Keys are stable. One that came later has the default None: older runs lack it, and it is not written where it is None.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any, ClassVar, Literal, TypeVar
+
+from erasure.certificate import Certificate
+from erasure.store.storage import DamagedFileError, read_json
+
+VERSION = 1  # of the format; raise it when a key's meaning changes
+Config = Mapping[str, Any]  # resolved and validated, by section
+T = TypeVar("T")
+
+
+class Part:
+    """Numbers are finite."""
+
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"allow_inf_nan": False}
+
+    def __getitem__(self, key: str) -> Any:  # until all that read results use attributes
+        return getattr(self, key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return getattr(self, key, default)
+
+    def __contains__(self, key: str) -> bool:
+        return getattr(self, key, None) is not None
+
+    def keys(self) -> list[str]:
+        return [f.name for f in fields(self)]  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endings(Part):
+    """What became of trainings, an entry per seed: see `train.early_stopping.endings`."""
+
+    epochs: list[int]
+    best_epoch: list[int] | None = None
+    ended: list[Literal["patience", "max_epochs"]] | None = None
+    untrained: list[bool] | None = None
+    plateau_epochs: list[int | None] | None = None
+    left_plateau: list[bool] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point(Endings):
+    """A training size n of a prequential run: losses in bits per label, an entry per seed.
+
+    Attributes:
+        ce_next_bits: on the examples up to the next size; None for the last size, which has nothing left to predict.
+    """
+
+    n: int
+    ce_next_bits: list[float] | None
+    ce_test_bits: list[float]
+    ce_train_bits: list[float] | None = None
+    ce_validation_bits: list[float] | None = None
+    test_accuracy: list[float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codelength(Part):
+    """An entry per seed: the online code, per label and in all, and Table 16's unit (`mdl.codelength`)."""
+
+    bits_per_sample: list[float]
+    total_bits: list[float]
+    paper: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Final(Part):
+    """Of networks trained on everything, an entry per seed, losses in bits per label.
+
+    Test loss and accuracy, and losses on the training images without augmentation, at the lowest validation loss;
+    `end_train_loss_bits` when training ended.
+    """
+
+    loss_bits: list[float]
+    accuracy: list[float]
+    train_loss_bits: list[float] | None = None
+    validation_loss_bits: list[float] | None = None
+    end_train_loss_bits: list[float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharpDrops(Part):
+    """The largest fall of each seed's validation loss within a window of epochs, and when it began (None: never)."""
+
+    window_epochs: int
+    bits: list[float]
+    epoch: list[int | None]
+
+    @property
+    def mean_epoch(self) -> float | None:
+        known = [epoch for epoch in self.epoch if epoch is not None]
+        return mean(known) if known else None
+
+    def __str__(self) -> str:
+        """ "1.23 at epoch 4", means over seeds."""
+        when = "" if self.mean_epoch is None else f" at epoch {self.mean_epoch:.0f}"
+        return f"{mean(self.bits):.2f}{when}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(Part):
+    """When a run's last process started, how long it took, and how seeds were trained together."""
+
+    seconds: float | None = None
+    started: float = 0.0
+    stacking: Config | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Part):
+    """What every verb that trains says."""
+
+    final: Final
+    sharp_drop: SharpDrops | None = None
+    timing: Timing = field(default_factory=Timing)
+
+    @property
+    def trainings(self) -> Sequence[Endings]:
+        """By training size, the largest last."""
+        raise NotImplementedError
+
+    @property
+    def coding(self) -> Sequence[Endings]:
+        """Trainings that a codelength rests on."""
+        return self.trainings[:-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coded(Trained):
+    """The share of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
+
+    mdl: Codelength
+    curve: list[Point]
+    power_law: list[dict[str, float] | None]
+
+    @property
+    def trainings(self) -> Sequence[Endings]:
+        return self.curve
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedOnce(Trained, Endings):
+    """The share of `python -m train`; the label entropy is the best that a constant predictor can do."""
+
+    label_entropy_bits: float
+
+    @property
+    def trainings(self) -> Sequence[Endings]:
+        return [self]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Part):
+    """What all verbs say."""
+
+    verb: str
+    run_id: str
+    config: Config
+    seeds: list[int]
+    num_classes: int
+    train_size: int
+    parameters: int
+    certificate: dict[str, Certificate]  # by split
+    timing: Timing
+    versions: dict[str, str]
+    code: dict[str, int | str] = field(default_factory=dict)
+    curves_checksum: str | None = None
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        if self.version > VERSION:
+            raise ValueError(f"is of version {self.version}, a later one than this code knows ({VERSION})")
+        for part in ("dataset", "eraser", "model"):
+            if not isinstance(self.config.get(part), Mapping) or "name" not in self.config[part]:
+                raise ValueError(f"lacks config.{part}.name")
+        for name, values in per_seed(self):
+            if len(values) != len(self.seeds):
+                raise ValueError(f"{name} has {len(values)} numbers for {len(self.seeds)} seeds")
+
+    @property
+    def directory(self) -> Path:
+        """Where the run wrote it."""
+        return Path(self.config["runs_dir"]) / self.run_id
+
+    def named(self, part: str) -> str:
+        """The name of the dataset, eraser or model."""
+        return str(self.config[part]["name"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedResult(Result, Trained):
+    """Of a verb that trains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MdlResult(TrainedResult, Coded):
+    """Of `python -m mdl`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult(TrainedResult, TrainedOnce):
+    """Of `python -m train`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformationResult(Result):
+    """Of `python -m sample_info`; lists have an entry per seed: see `sample_info.report.records`."""
+
+    held_out_size: int
+    information: dict[str, list[dict[str, Any]]]
+    network: dict[str, list[float]]
+    references: dict[str, list[dict[str, Any]]]
+    how: list[dict[str, Any]]
+    between_seeds: dict[str, float | None] | None
+    groups: dict[str, dict[str, Any]]
+    summaries: dict[str, Any] | None
+    eraser_fit: str | None = field(default=None, metadata={"written": True})
+
+
+VERBS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sample_info": InformationResult}
+
+
+def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Everything in a result that has an entry per seed, by name: "final.loss_bits", "curve.1024.ce_test_bits"."""
+    if isinstance(part, Result):
+        named = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in ("config", "seeds", "summaries")}
+    elif is_dataclass(part):
+        named = {f.name: getattr(part, f.name) for f in fields(part)}
+    else:
+        named = part
+    for name, value in named.items():
+        if name == "curve":
+            for point in value:
+                yield from per_seed(point, f"{prefix}curve.{point.n}.")
+        elif isinstance(value, list):
+            yield f"{prefix}{name}", value
+        elif is_dataclass(value) or isinstance(value, dict):
+            yield from per_seed(value, f"{prefix}{name}.")
+
+
+def of_seeds(results: Sequence[T], seeds: Sequence[int]) -> T:
+    """One result with the per-seed lists of these seeds, each from the first of `results` that has it."""
+    every: Any = results
+    sources = [next((i, r.seeds.index(seed)) for i, r in enumerate(every) if seed in r.seeds) for seed in seeds]
+
+    def merged(parts: Sequence[Any]) -> Any:
+        first = parts[0]
+        if isinstance(first, Part):
+            kept = [f.name for f in fields(first) if f.name not in ("seeds", "config")]  # type: ignore[arg-type]
+            found = {name: merged([getattr(part, name) for part in parts]) for name in kept}
+            return replace(first, **found, **({"seeds": list(seeds)} if isinstance(first, Result) else {}))  # type: ignore[type-var]
+        if any(part is None for part in parts):
+            return None
+        if isinstance(first, list) and isinstance(first[0], Part):
+            return [merged(points) for points in zip(*parts, strict=True)]
+        return [parts[i][s] for i, s in sources] if isinstance(first, list) else first
+
+    return merged(results)
+
+
+def stuck(trainings: Sequence[Endings]) -> str:
+    """ "3 of 5" where so many never left the plateau; empty where all did, and for results that do not say."""
+    left = [one for training in trainings for one in training.left_plateau or ()]
+    return f"{left.count(False)} of {len(left)}" if False in left else ""
+
+
+def as_json(part: Any) -> Any:
+    """As it is written; keys that a run does not have are left out."""
+    if is_dataclass(part):
+        lacking = {f.name for f in fields(part) if f.default is None and isinstance(part, Part) and not f.metadata}
+        found = {f.name: getattr(part, f.name) for f in fields(part)}
+        return {name: as_json(value) for name, value in found.items() if value is not None or name not in lacking}
+    if isinstance(part, Mapping):
+        return {key: as_json(value) for key, value in part.items()}
+    return [as_json(value) for value in part] if isinstance(part, (list, tuple)) else part
+
+
+@functools.cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def parsed(kind: type[T], values: Any) -> T:
+    """Values from a JSON file as the type that wrote them.
+
+    Raises:
+        ValueError: names all keys that are missing, or the first that is wrong.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(kind).validate_python(values)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        missing = [".".join(map(str, one["loc"])) for one in found if one["type"] == "missing"]
+        if missing:
+            raise ValueError(f"lacks {', '.join(missing)}") from None
+        place, message = ".".join(map(str, found[0]["loc"])), found[0]["msg"].removeprefix("Value error, ")
+        message = message[0].lower() + message[1:]
+        raise ValueError(f"{place} holds {found[0]['input']!r}: {message}"[:300] if place else message) from None
+
+
+def result_of(values: Mapping[str, Any]) -> Result:
+    """A result from the content of result.json, as the verb's own type; unknown keys are left out (`unknown_keys`).
+
+    Raises:
+        ValueError: says in one line what is missing or wrong.
+    """
+    verb = str(values.get("verb"))
+    if verb not in VERBS:
+        raise ValueError(f"verb is {values.get('verb')!r}, not one of {', '.join(VERBS)}")
+    return parsed(VERBS[verb], values)
+
+
+def unknown_keys(values: Mapping[str, Any]) -> list[str]:
+    """Keys of result.json that this version does not know."""
+    return sorted(set(values) - {f.name for f in fields(VERBS[str(values["verb"])])})
+
+
+def read_result(path: Path) -> Result:
+    """A finished run's result.json.
+
+    Raises:
+        DamagedFileError: it is not what a run of this or an earlier version wrote; says why.
+        ValueError: it is missing or cannot be opened.
+    """
+    try:
+        return result_of(read_json(path))
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error}; delete it and launch the run again") from error
+    except ValueError as error:
+        raise DamagedFileError(
+            f"{path} is no result of this version: {error}; delete it and launch the run again"
+        ) from error
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"
+        ) from error

@@ -1,0 +1,99 @@
+"""What result.json may hold, what is refused and how that is said, and what seeds' results are together."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from erasure.store.storage import DamagedFileError, write_json
+from harness.result import (
+    VERSION,
+    MdlResult,
+    TrainResult,
+    as_json,
+    of_seeds,
+    read_result,
+    result_of,
+    stuck,
+    unknown_keys,
+)
+from tests.results import made_up
+
+MDL = {
+    "verb": "mdl",
+    "seeds": [3, 5],
+    "mdl": {name: [2.0, 3.0] for name in ("bits_per_sample", "total_bits", "paper")},
+    "curve": [
+        {
+            "n": 10,
+            "ce_next_bits": [1.0, 2.0],
+            "ce_test_bits": [1.0, 2.0],
+            "epochs": [4, 5],
+            "left_plateau": [True, False],
+        },
+        {"n": 20, "ce_next_bits": None, "ce_test_bits": [0.5, 1.5], "epochs": [6, 7], "left_plateau": [False, False]},
+    ],
+    "power_law": [None, {"a": 1.0, "b": 0.5, "c": 0.0, "r2": 0.99}],
+}
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    for result in (made_up(), made_up(**MDL)):
+        write_json(tmp_path / "result.json", as_json(result))
+        assert read_result(tmp_path / "result.json") == result
+    assert "sharp_drop" not in as_json(made_up())  # a key that the run does not have, not one that is null
+    assert as_json(made_up(**MDL))["curve"][1]["ce_next_bits"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seeds": [0, 1, 2]}, "has 1 numbers for 3 seeds"),
+        ({"final": {"loss_bits": [1.0]}}, "lacks final.accuracy"),
+        ({"label_entropy_bits": "much"}, "label_entropy_bits holds 'much'"),
+        ({"label_entropy_bits": float("nan")}, "label_entropy_bits holds nan: input should be a finite number"),
+        ({"config": {"dataset": {"name": "d"}}}, "lacks config.eraser.name"),
+        ({"verb": "mld"}, "verb is 'mld', not one of mdl, train, sample_info"),
+        ({"version": VERSION + 1}, "a later one than this code knows"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(changes: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        result_of(as_json(made_up()) | changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_file_is_named_and_unknown_keys_are(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    values = as_json(made_up()) | {"flavour": "vanilla"}
+    assert unknown_keys(values) == ["flavour"]
+    assert result_of(values) == made_up()
+    del values["certificate"]
+    write_json(path, values)
+    with pytest.raises(DamagedFileError, match=r"result\.json is no result of this version: lacks certificate; delete"):
+        read_result(path)
+
+
+def test_results_of_different_seeds_are_one() -> None:
+    first, other = made_up(**MDL), made_up(**MDL | {"seeds": [5, 7], "power_law": [None, None]})
+    assert isinstance(first, MdlResult)
+    assert isinstance(other, MdlResult)
+    merged = of_seeds([first, other], [3, 5, 7])
+    assert merged.seeds == [3, 5, 7]
+    assert merged.mdl.paper == [2.0, 3.0, 3.0]
+    assert merged.power_law == [None, {"a": 1.0, "b": 0.5, "c": 0.0, "r2": 0.99}, None]
+    assert [point.epochs for point in merged.curve] == [[4, 5, 5], [6, 7, 7]]
+    assert merged.curve[1].ce_next_bits is None
+    older = replace(other, curve=[replace(point, left_plateau=None) for point in other.curve])
+    assert of_seeds([first, older], [3, 7]).curve[0].left_plateau is None
+
+
+def test_trainings_that_never_left_the_plateau_are_counted() -> None:
+    result = made_up(**MDL)
+    assert isinstance(result, MdlResult)
+    assert stuck(result.trainings) == "3 of 4"
+    assert stuck(result.coding) == "1 of 2"
+    once = made_up(left_plateau=[True])
+    assert isinstance(once, TrainResult)
+    assert stuck(once.trainings) == ""
+    assert stuck(made_up().trainings) == ""  # type: ignore[attr-defined] an earlier version, which does not say
