@@ -1,5 +1,7 @@
 """The two replaced layers compute what timm's do, gradients included."""
 
+import functools
+
 import pytest
 import torch
 from timm.layers.grn import GlobalResponseNorm
@@ -58,9 +60,13 @@ def test_activations_stay_in_the_precision_of_autocast() -> None:
     torch.testing.assert_close(normalised.float(), layer(x.float()), rtol=2e-2, atol=2e-2)
     model = EVERY["convnextv2"]()
     seen: dict[str, torch.dtype] = {}
+
+    def note(name: str, _: nn.Module, __: tuple[torch.Tensor, ...], h: torch.Tensor) -> None:
+        seen[name] = h.dtype
+
     for name, module in model.network.named_modules():
         if isinstance(module, nn.Linear | nn.Conv2d | nn.GELU | FastGlobalResponseNorm):
-            module.register_forward_hook(lambda _, __, h, name=name: seen.update({name: h.dtype}))
+            module.register_forward_hook(functools.partial(note, name))
     with torch.autocast("cpu", torch.bfloat16):
         model(torch.randn(2, 1, 8, 8))
     assert len(seen) > 20
