@@ -265,7 +265,7 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         ("sample_info.sgd_batch_size=4", "positive sample_info.training.weight_decay"),
         ("sample_info.references.methods=[tracin]", "there is no tracin"),
         ("sample_info.references.influence_damping=[0]", "sample_info.references.influence_damping=[0"),
-        ("sample_info.training.step=1", "did you mean steps"),
+        ("sample_info.training.step=1", "did you mean training.steps"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_finished(command, override, said) -> None:
