@@ -3,7 +3,6 @@
 import functools
 import logging
 import os
-import re
 import sys
 import time
 import traceback
@@ -14,20 +13,18 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
-from conf.errors import explain
+from conf.compose import plain
+from conf.errors import BAD_CONFIG, FAILED, exit_code, explain
 from conf.groups import CONF, look_in
 from conf.help import help_text
 from conf.schema import Config, ConfigError, Section, validate
 from conf.sweep import Sweep
 
 log = logging.getLogger(__name__)
-
-FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 
 
 @dataclass(frozen=True)
@@ -71,28 +68,17 @@ def main(verb: Verb) -> None:
         print(help_text(verb.name, verb.purpose, sys.argv[1:]))
         sys.exit(0)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
+    Sweep.job = functools.partial(checked_job, verb)
+    sys.exit(exit_code(functools.partial(_run, verb), verb.name))
+
+
+def _run(verb: Verb) -> int:
     outcomes: list[dict[str, Any]] = []
     decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name=verb.name)
-    Sweep.job = functools.partial(checked_job, verb)
-    try:
-        decorated(lambda config: _job(verb, config, outcomes))()
-    except (HydraException, OmegaConfBaseException, ConfigError) as error:
-        _complain(explain(error, verb.name))
-        sys.exit(BAD_CONFIG)
-    except OSError as error:
-        _complain(explain(error, verb.name))
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        _complain("interrupted: launch the same command again to continue")
-        sys.exit(INTERRUPTED)
-    if Sweep.current is None:
-        sys.exit(outcomes[0]["exit_code"] if outcomes else 0)  # no outcome: --cfg, --info and the like
-    try:
-        code = _end_sweep(verb, Sweep.current)
-    except ValueError as error:  # a damaged file
-        _complain(explain(error, verb.name))
-        code = FAILED
-    sys.exit(code)
+    decorated(lambda config: _job(verb, config, outcomes))()
+    if Sweep.current is not None:
+        return _end_sweep(verb, Sweep.current)
+    return outcomes[0]["exit_code"] if outcomes else 0  # no outcome: --cfg, --info and the like
 
 
 def checked_job(verb: Verb, config: DictConfig) -> Path:
@@ -169,22 +155,6 @@ def _summarise(verb: Verb, results: Sequence[Any], directory: Path) -> None:
         verb.summarise(results, directory)
     except OSError as error:
         _complain(f"not all tables and figures are kept: {explain(error, verb.name)}")
-
-
-def plain(config: DictConfig) -> dict[str, Any]:
-    """Resolved plain containers.
-
-    Raises:
-        ConfigError: a mandatory value is missing.
-    """
-    try:
-        container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except MissingMandatoryValue as error:
-        key = re.search(r"full_key: (\S+)", str(error))
-        name = key.group(1) if key else "a value"
-        raise ConfigError(f"{name} is missing: set it with {name}=VALUE") from None
-    assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}
 
 
 def _complain(line: str) -> None:

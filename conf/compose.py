@@ -1,17 +1,21 @@
 """Configurations from lists of overrides: one, or those of all jobs of a sweep."""
 
 import copy
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue
 
-from conf.cli import plain
 from conf.groups import CONF, search_path
-from conf.schema import Config, Section, validate
+from conf.schema import Config, ConfigError, Section, validate
 
 
 def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> Config:
@@ -25,8 +29,51 @@ def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
     """
+    return validate(plain(unchecked(verb, overrides)), sections)
+
+
+def unchecked(verb: str, overrides: Sequence[str]) -> DictConfig:
+    """As Hydra composes it; values may be missing."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return validate(plain(compose(verb, [*search_path(), *overrides])), sections)
+        return compose(verb, [*search_path(), *overrides])
+
+
+def jobs_of(verb: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
+    """Overrides and configuration of each job of `python -m VERB -m OVERRIDES`, in Hydra's order.
+
+    Overrides of Hydra's own settings say where and how a sweep runs, and are passed over. A configuration holds until
+    the next is asked for.
+
+    Raises:
+        HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
+    """
+    overrides = [override for override in overrides if not override.lstrip("+~").startswith("hydra")]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        parser = OverridesParser.create(config_loader=loader)
+        fixed = [override for override in overrides if not parser.parse_override(override).is_sweep_override()]
+        own = compose(verb, [*search_path(), *fixed], return_hydra_config=True).hydra.sweeper.get("params") or {}
+        parsed = parser.parse_overrides([*(f"{key}={value}" for key, value in own.items()), *overrides])
+        (jobs,) = BasicSweeper.split_arguments(parsed, None)
+        composer = Composer(verb, loader, search_path())
+        for job in jobs:
+            yield job, composer(job)
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """Resolved plain containers.
+
+    Raises:
+        ConfigError: a mandatory value is missing.
+    """
+    try:
+        container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        key = re.search(r"full_key: (\S+)", str(error))
+        name = key.group(1) if key else "a value"
+        raise ConfigError(f"{name} is missing: set it with {name}=VALUE") from None
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
 
 
 class Composer:

@@ -3,13 +3,15 @@
 import errno
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException
 
 from conf.groups import chosen, common_keys, keys
 from conf.schema import VARIABLES, ConfigError, unknown_key
 
+FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 _ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"ask its owner for access, or {_ELSEWHERE}"),
@@ -19,6 +21,23 @@ _REMEDIES = {
 }
 _HELP_AT = r" See https?://\S+.*"
 _NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|storage size calculation overflowed"
+
+
+def exit_code(command: Callable[[], int], verb: str, overrides: Sequence[str] | None = None) -> int:
+    """That of a command; what ends it early is told in one line.
+
+    A configuration or data that cannot be used gives 2, files that cannot be read, written or fetched 1, Ctrl-C 130.
+    """
+    try:
+        return command()
+    except KeyboardInterrupt:
+        line, code = "interrupted: launch the same command again to continue", INTERRUPTED
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        line, code = explain(error, verb, overrides), BAD_CONFIG
+    except OSError as error:
+        line, code = explain(error, verb, overrides), FAILED
+    print(line, file=sys.stderr, flush=True)
+    return code
 
 
 def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = None) -> str:

@@ -14,7 +14,7 @@ from erasure.store.storage import DiskFullError
 _SILENCE_S = 60.0  # a server that sends nothing for this long is taken to be gone
 
 
-class FetchError(Exception):
+class FetchError(OSError):
     """Data that could not be brought here: one line with the reason and the remedy."""
 
 

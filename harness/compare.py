@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from conf.verbs import identifying
 from harness.labels import labels, setting, written_setting
 
 Result = Any  # until all consumers are typed
@@ -168,7 +169,7 @@ def arrange(results: Sequence[Result]) -> Grid:
 
     A label is the part's name, and the fewest options that tell it from the others that share the name.
     """
-    described = [{key: r["config"].get(key) for key in _PAIRED} | {"setting": setting(r["config"])} for r in results]
+    described = [_shared(r["config"]) for r in results]
     rows = labels(described, ("dataset", "model"))
     columns = labels([{"eraser": r["config"]["eraser"]} for r in results], ("eraser",))
     cells: dict[str, dict[str, Result]] = {}
@@ -184,6 +185,11 @@ def arrange(results: Sequence[Result]) -> Grid:
         own[column] = result
     ordered = sorted(dict.fromkeys(columns), key=lambda column: not column.startswith("control"))
     return Grid(list(cells), ordered, cells)
+
+
+def _shared(config: Mapping[str, Any]) -> dict[str, Any]:
+    counted = identifying(config)
+    return {key: counted.get(key) for key in _PAIRED} | {"setting": setting(config)}
 
 
 def by_setting(results: Sequence[Result]) -> dict[str, Grid]:

@@ -6,8 +6,8 @@ from typing import Literal
 
 from conf.schema import unhashed
 
-_PAPER_MIN_CHUNK = 1024
-_MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at the paper's 1,024
+_MIN_CHUNK = 1024  # ours: the paper's text states none
+_MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at 1,024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +16,7 @@ class ChunkSettings:
 
     Args:
         num_chunks: number m >= 2 of training sizes.
-        min_chunk: first training size; None for 1,024 (the paper's) or a 47th of the training set,
-            whichever is less.
+        min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less.
         order: in which the sizes are trained, smallest or largest first; results are the same.
 
     Raises:
@@ -49,7 +48,7 @@ def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:
     m = settings.num_chunks
     first = settings.min_chunk
     if first is None:
-        first = max(1, min(_PAPER_MIN_CHUNK, total // _MIN_CHUNK_SHARE))
+        first = max(1, min(_MIN_CHUNK, total // _MIN_CHUNK_SHARE))
     if m * first > total:
         remedies = (("mdl.num_chunks", total // first, 2), ("mdl.min_chunk", total // m, 1))
         raise ValueError(

@@ -1,20 +1,17 @@
 """python -m scripts.prepare dataset=NAME [KEY=VALUE ...]: fetch, verify and convert a dataset before a job needs it."""
 
+import functools
 import sys
 import time
 from collections.abc import Sequence
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from rich import box
 from rich.table import Table
 
-from conf.cli import BAD_CONFIG, FAILED, INTERRUPTED
 from conf.compose import composed
-from conf.errors import explain
+from conf.errors import exit_code
 from conf.groups import choices
 from conf.schema import Target
-from erasure.fetch import FetchError
 from erasure.pipeline import raw_images, raw_key
 from erasure.progress import console
 from erasure.source import MissingDataError, RawImages, Source, splits
@@ -38,21 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if {"--help", "-h"} & set(overrides):
         print(_HELP.format(doc=__doc__, datasets=", ".join(choices("dataset"))), end="")
         return 0
-    try:
-        config = composed(TRAIN.name, overrides, TRAIN.sections)
-        started = time.monotonic()
-        source, cache = Target(config["dataset"]).build(Source), Cache(config["cache_dir"])
-        raw = prepare(source, cache)
-        print_summary(source, raw, cache, time.monotonic() - started)
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        print(explain(error, TRAIN.name, overrides), file=sys.stderr)
-        return BAD_CONFIG
-    except (FetchError, OSError) as error:
-        print(explain(error, TRAIN.name, overrides).removeprefix("FetchError: "), file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
-        print("interrupted: launch the same command again to continue", file=sys.stderr)
-        return INTERRUPTED
+    return exit_code(functools.partial(_prepare, overrides), TRAIN.name, overrides)
+
+
+def _prepare(overrides: Sequence[str]) -> int:
+    started = time.monotonic()
+    config = composed(TRAIN.name, overrides, TRAIN.sections)
+    source, cache = Target(config["dataset"]).build(Source), Cache(config["cache_dir"])
+    raw = prepare(source, cache)
+    print_summary(source, raw, cache, time.monotonic() - started)
     return 0
 
 

@@ -5,24 +5,17 @@ uv run python -m scripts.show_erasers dataset=image_folder dataset.root=/data/bi
 """
 
 import argparse
-import sys
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import torch
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from conf.cli import BAD_CONFIG
 from conf.compose import composed
-from conf.errors import explain
-from conf.schema import Target
-from erasure.eraser import Eraser
-from erasure.pipeline import ErasedDataset, erased_dataset
-from erasure.source import Source
-from erasure.store.cache import Cache
+from conf.errors import exit_code
+from erasure.pipeline import ErasedDataset
+from harness.job import Job, erased
 from mdl.__main__ import VERB
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
@@ -48,29 +41,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.images < 1:
         parser.error(f"--images={options.images}: need at least one image")
-    try:
-        erased = {}
-        for name in options.erasers:
-            erased[name] = _erased(name, options.overrides)
-            require_images(erased[name])
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        print(explain(error, "mdl"), file=sys.stderr)
-        return BAD_CONFIG
-    draw(erased, options.split, options.images, options.out)
+    return exit_code(functools.partial(_show, options), "mdl", options.overrides)
+
+
+def _show(options: argparse.Namespace) -> int:
+    under = {name: erased_by(name, options.overrides) for name in options.erasers}
+    for dataset in under.values():
+        require_images(dataset)
+    draw(under, options.split, options.images, options.out)
     print(f"figure: {options.out}")
     return 0
 
 
-def _erased(name: str, overrides: Sequence[str]) -> ErasedDataset:
-    config = composed("mdl", [*overrides, f"eraser={name}"], VERB.sections)
-    target = Target(config["eraser"])
-    return erased_dataset(
-        Target(config["dataset"]).build(Source),
-        target.resolve(Eraser),
-        target.options,
-        dtype=getattr(torch, config["dtype"]),
-        cache=Cache(config["cache_dir"]),
-    )
+def erased_by(eraser: str, overrides: Sequence[str]) -> ErasedDataset:
+    """The dataset of `python -m mdl OVERRIDES` under an eraser."""
+    return erased(Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], VERB.sections)))
 
 
 def require_images(dataset: ErasedDataset) -> None:

@@ -6,26 +6,20 @@ uv run python -m scripts.spectrum dataset=image_folder dataset.root=/data/birds 
 
 import argparse
 import functools
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from rich import box
 from rich.table import Table
 
-from conf.cli import BAD_CONFIG
-from conf.compose import composed
-from conf.errors import explain
+from conf.errors import exit_code
 from erasure.progress import console
 from erasure.spectrum import OrderSpectrum, order_spectrum
 from erasure.store.storage import write_text
-from harness.job import Job, erased
 from harness.style import STYLE, colour
-from mdl.__main__ import VERB
+from scripts.show_erasers import erased_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.png and OUT.md (default: %(default)s)")
     options = parser.parse_args(arguments)
+    return exit_code(functools.partial(_show, options), "mdl", options.overrides)
+
+
+def _show(options: argparse.Namespace) -> int:
     measure = functools.partial(
         order_spectrum,
         directions=options.directions,
@@ -60,17 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         most=options.most,
     )
     spectra: dict[tuple[str, str], Sequence[OrderSpectrum]] = {}
-    try:
-        for name in options.erasers:
-            config = composed("mdl", [*options.overrides, f"eraser={name}"], VERB.sections)
-            dataset = erased(Job.from_config("mdl", config))
-            train = dataset.splits["train"].images
-            for split in options.splits:
-                images, labels = dataset.splits[split].images, dataset.splits[split].labels
-                spectra[name, split] = measure(images, labels, reference=train)
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        print(explain(error, "mdl"), file=sys.stderr)
-        return BAD_CONFIG
+    for name in options.erasers:
+        dataset = erased_by(name, options.overrides)
+        train = dataset.splits["train"].images
+        for split in options.splits:
+            images, labels = dataset.splits[split].images, dataset.splits[split].labels
+            spectra[name, split] = measure(images, labels, reference=train)
     headings, rows = tabulated(spectra, options.orders)
     table = Table(*headings, box=box.SIMPLE_HEAD)
     for row in rows:

@@ -9,22 +9,19 @@ Overrides are those after python -m mdl -m; a whole such command may be pasted. 
 """
 
 import argparse
+import functools
 import logging
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
-from conf.errors import explain
+from conf.errors import exit_code
 from conf.groups import look_in, own_folders
 from conf.verbs import verb_named, verbs
 from harness.device import pick_device
 from scripts.sweep.relaunch import command, launch
 from scripts.sweep.status import Found, of_sweep, on_disk, print_status, printable, unfinished
-from scripts.sweep.wanted import wanted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,22 +30,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(words)
     verb, overrides = _of_command(look_in(overrides))
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    try:
-        if overrides:
-            jobs = wanted(verb_named(verb), overrides)
-            runs = of_sweep(jobs, options.runs)
-        else:
-            runs = on_disk(options.runs)
-        print_status(runs)
-        unsaid = "train" in verb_named(verb).sections and not any(o.startswith("device=") for o in overrides)
-        if unsaid and any(run.state.name == "missing" for run in runs):
-            here = pick_device("auto").type
-            print(f"device=auto is {here} here; where it is not, train.precision=auto makes other runs: say device=…")
-        if options.retry_failed:
-            return _retry(unfinished(runs), options.runs, verb, overrides, start=options.launch)
-    except (HydraException, OmegaConfBaseException, ValueError, OSError) as error:
-        print(explain(error, verb, overrides), file=sys.stderr)
-        return 2
+    return exit_code(functools.partial(_status, options, verb, overrides), verb, overrides)
+
+
+def _status(options: argparse.Namespace, verb: str, overrides: Sequence[str]) -> int:
+    runs = of_sweep(verb_named(verb), overrides, options.runs) if overrides else on_disk(options.runs)
+    print_status(runs)
+    unsaid = "train" in verb_named(verb).sections and not any(o.startswith("device=") for o in overrides)
+    if unsaid and any(run.state.name == "missing" for run in runs):
+        here = pick_device("auto").type
+        print(f"device=auto is {here} here; where it is not, train.precision=auto makes other runs: say device=…")
+    if options.retry_failed:
+        return _retry(unfinished(runs), options.runs, verb, overrides, start=options.launch)
     return 0 if all(run.state.name == "finished" for run in runs) else 1
 
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.cli import Verb
-from conf.compose import composed
+from conf.compose import composed, unchecked
 from conf.errors import explain
-from conf.groups import CONF, choices, own_folders, search_path
+from conf.groups import choices, own_folders
 from conf.schema import TARGETS, ConfigError, validate
 from conf.verbs import verb_named
 from scripts.sweep.status import Found
@@ -61,7 +60,8 @@ def _overrides(verb: Verb, directory: Path) -> list[str]:
         read = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
         config = validate(read, verb.sections)
         names = [f"{part}={_choice(part, config[part])}" for part in TARGETS]
-        overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(_defaults(verb, names), config))]
+        defaults: Any = OmegaConf.to_container(unchecked(verb.name, names), resolve=True)
+        overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(defaults, config))]
         if composed(verb.name, overrides, verb.sections) != config:
             raise ConfigError("no command line gives it")
     except (OSError, yaml.YAMLError, AttributeError, TypeError, RecursionError, ValueError) as error:
@@ -73,13 +73,6 @@ def _choice(part: str, section: Mapping[str, Any]) -> str:
     if section["name"] not in choices(part):
         raise ConfigError(f"{part}={section['name']} is not in conf/{part}/")
     return section["name"]
-
-
-def _defaults(verb: Verb, overrides: Sequence[str]) -> dict[str, Any]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        defaults = OmegaConf.to_container(compose(verb.name, [*search_path(), *overrides]), resolve=True)
-    assert isinstance(defaults, dict)
-    return {str(key): value for key, value in defaults.items()}
 
 
 def _differences(default: Mapping[str, Any], config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,10 +10,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from conf.cli import Verb, checked_job
+from conf.compose import jobs_of
 from erasure.progress import console
 from erasure.store.lease import file_system_time
 from harness.state import UNFINISHED, Name, State, state_of
-from scripts.sweep.wanted import Wanted
 
 _SHOWN = 50  # lines per state
 
@@ -35,11 +36,15 @@ def on_disk(root: Path) -> list[Found]:
     return [run for run in found if run.state.name != "missing"]  # folders of sweeps, reports and others
 
 
-def of_sweep(jobs: Sequence[Wanted], root: Path) -> list[Found]:
-    """The runs that a sweep asks for, in `root`; jobs that ask for the same run count once."""
+def of_sweep(verb: Verb, overrides: Sequence[str], root: Path) -> list[Found]:
+    """The runs that a sweep asks for, in `root`."""
     now = file_system_time(root)
-    by_id = {job.directory.name: job for job in jobs}
-    return [Found(root / name, state_of(root / name, now), job.overrides) for name, job in by_id.items()]
+    return [Found(root / name, state_of(root / name, now), job) for name, job in wanted(verb, overrides).items()]
+
+
+def wanted(verb: Verb, overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Ids of the runs that a sweep asks for -> the overrides that make each; jobs that ask for the same count once."""
+    return {checked_job(verb, config).name: job for job, config in jobs_of(verb.name, overrides)}
 
 
 def unfinished(runs: Sequence[Found]) -> list[Found]:

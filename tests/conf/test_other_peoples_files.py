@@ -80,6 +80,15 @@ def test_a_run_that_cannot_start_is_one_line(
     assert "runs/mdl-digits-leace-linear-" in last_line(outcome.err)
 
 
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_folder_that_cannot_be_made_is_one_line_with_a_remedy(command, sweeps: list[str]) -> None:
+    outcome = command(MDL, *sweeps, *TINY, "runs_dir=/proc/foo")
+    assert outcome.code == 1
+    told = last_line(outcome.err)
+    assert "/proc/foo" in told
+    assert "it is not there, and cannot be made: choose others with runs_dir=FOLDER" in told
+
+
 def test_a_disk_that_fills_up_while_a_run_fails_hides_no_error(tmp_path: Path, monkeypatch) -> None:
     run = Run(tmp_path, "x")
     run.start("a: 1\n")

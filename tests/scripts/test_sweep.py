@@ -13,14 +13,14 @@ from conf.groups import CONF
 from harness.run import Run
 from mdl.__main__ import VERB as MDL
 from scripts.sweep.__main__ import main as sweep
-from scripts.sweep.wanted import wanted
+from scripts.sweep.status import wanted
 from tests.results import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
 
 
 def runs_in(root: Path) -> list[Run]:
-    return [Run(root, job.directory.name) for job in wanted(MDL, OVERRIDES)]
+    return [Run(root, name) for name in wanted(MDL, OVERRIDES)]
 
 
 @pytest.fixture
@@ -61,13 +61,30 @@ def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, monkeypatch)
     left = []
     for line in lines:
         words = shlex.split(line)[3:]
-        left += [job.directory for job in wanted(MDL, words)]
-    assert left == [third.directory, fourth.directory, sixth.directory]
+        left += wanted(MDL, words)
+    assert left == [third.id, fourth.id, sixth.id]
     assert started == []
     assert sweep(["status", str(half_done), "--retry-failed", "--launch", "--", *OVERRIDES]) == 0
     assert [words[1:] for words in started] == [shlex.split(line)[1:] for line in lines]
     sweep(["status", str(half_done), "--retry-failed", "--", "hydra/launcher=slurm", *OVERRIDES])
     assert f"python -m mdl -m hydra/launcher=slurm {shlex.join(OVERRIDES)}" in capsys.readouterr().out
+
+
+def test_what_cannot_be_launched_from_here_is_named_and_counted(half_done: Path, command, capsys, monkeypatch) -> None:
+    started = []
+    monkeypatch.setattr("scripts.sweep.relaunch.subprocess.run", lambda words, **_: started.append(words) or _ended())
+    tiny = ["model=linear", "train=quick", "train.lr=1e38", "mdl.num_chunks=2", "seeds=[3]", "logger.mode=disabled"]
+    assert command(MDL, *tiny, f"runs_dir={half_done}").code == 1
+    capsys.readouterr()
+    assert sweep(["status", str(half_done), "--retry-failed"]) == 1
+    shown = capsys.readouterr()
+    assert "3 jobs are left, 2 of which cannot be launched from here:\n" in shown.out
+    assert shown.out.count("python -m mdl") == 1
+    assert shown.err.count(": not launched: its config.yaml cannot be used (") == 2
+    assert (
+        sweep(["status", str(half_done), "--retry-failed", "--launch"]) == 1
+    )  # though what was launched has ended well
+    assert len(started) == 1
 
 
 def _ended() -> object:
@@ -82,24 +99,24 @@ def test_a_failed_run_is_repeated_from_its_own_configuration(command, capsys) ->
     assert "NonFiniteLossError" in out
     (line,) = [line for line in out.splitlines() if line.startswith("python -m mdl")]
     (job,) = wanted(MDL, shlex.split(line)[3:])
-    assert job.directory.exists()
+    assert Path("runs", job).exists()
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("overrides", "count"),
     [
-        ["eraser=control,leace", "model.width=8,16", "train=quick", "train.lr=0.1,1e-3", "seeds=[0],[1,2]"],
-        ["+experiment=digits_all", "seeds=[0]"],
-        ["dataset=digits", "mdl=quick,default", "train.betas=[0.5,0.9]"],
+        (["eraser=control,leace", "model.width=8,16", "train=quick", "train.lr=0.1,1e-3", "seeds=[0],[1,2]"], 16),
+        (["+experiment=digits_all", "seeds=[0]"], 20),
+        (["dataset=digits", "mdl=quick,default", "train.betas=[0.5,0.9]"], 2),
     ],
 )
-def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str]) -> None:
+def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str], count: int) -> None:
     """Fast code against the slow reference."""
     jobs = wanted(MDL, overrides)
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        expected = [checked_job(MDL, compose("mdl", job.overrides)) for job in jobs]
-    assert [job.directory for job in jobs] == expected
-    assert len({job.directory for job in jobs}) == len(jobs) > 1
+        expected = [checked_job(MDL, compose("mdl", job)).name for job in jobs.values()]
+    assert [*jobs] == expected
+    assert len(jobs) == count
 
 
 def test_wrong_words_are_one_line(tmp_path: Path, capsys) -> None:
