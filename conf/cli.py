@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -27,6 +27,19 @@ from conf.sweep import Sweep
 log = logging.getLogger(__name__)
 
 
+class Work(Protocol):
+    """A configuration's run, of which nothing is loaded."""
+
+    @property
+    def directory(self) -> Path:
+        """Where it is, or would be, on disk."""
+        ...
+
+    def carry_out(self, group: str | None = None) -> Any:
+        """Do it, unless it has finished; its result."""
+        ...
+
+
 @dataclass(frozen=True)
 class Verb:
     """One of the commands `python -m <name>`; its functions import what they use: help and wrong keys need no torch.
@@ -35,8 +48,7 @@ class Verb:
         name: of the package and of its primary configuration.
         purpose: one sentence for --help.
         sections: configuration section -> dataclass of its settings, or its qualified name.
-        run: (configuration, W&B group) -> result.json's content; idempotent.
-        directory: configuration -> where that run is, or would be, on disk; loads nothing.
+        work: configuration -> its run.
         result: result.json -> its content; raises ValueError where it is not what a run wrote.
         headline: the result in one line.
         summarise: (finished results, directory for files, failed jobs' names) -> prints tables and paths.
@@ -45,8 +57,7 @@ class Verb:
     name: str
     purpose: str
     sections: Mapping[str, Section]
-    run: Callable[[Config, str | None], Any]
-    directory: Callable[[Config], Path]
+    work: Callable[[Config], Work]
     result: Callable[[Path], Any]
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
@@ -87,7 +98,7 @@ def checked_job(verb: Verb, config: DictConfig) -> Path:
     Raises:
         ConfigError: it cannot be run.
     """
-    return verb.directory(validate(plain(config), verb.sections))
+    return verb.work(validate(plain(config), verb.sections)).directory
 
 
 def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
@@ -102,12 +113,13 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
         if not sweep and hydra_config.sweeper.get("params"):
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
         checked = validate(plain(config), verb.sections)
-        if Sweep.planned_run is not None and (now := verb.directory(checked).name) != Sweep.planned_run:
+        work = verb.work(checked)
+        if Sweep.planned_run is not None and (now := work.directory.name) != Sweep.planned_run:
             raise ConfigError(
                 f"{now} was planned as {Sweep.planned_run}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = verb.run(checked, sweep.name if sweep else None)
+        result = work.carry_out(sweep.name if sweep else None)
         outcome |= {
             "run_id": result["run_id"],
             "result": str(Path(checked["runs_dir"]) / result["run_id"] / "result.json"),

@@ -5,7 +5,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 import yaml
@@ -132,51 +133,55 @@ def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
     return erased_dataset(job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache, apart=apart)
 
 
-def carry_out(
-    job: Job,
-    load: Callable[[Job], L],
-    compute: Callable[[L, Run, Logger], Share],
-    *,
-    axes: Mapping[str, str],
-    group: str | None = None,
-) -> Result:
-    """Run a job once: a finished run's result is read back, an unfinished one is (re)started.
+@dataclass(frozen=True)
+class Work(Generic[L]):
+    """A job, and how its verb does it.
 
-    Args:
+    Attributes:
         job: what to run.
         load: the verb's data and architecture.
         compute: the verb's own part; returns its share of the result.
         axes: W&B metric patterns and the metric that is their x axis.
-        group: W&B group, e.g. the sweep.
     """
-    run = job.run()
-    if (result := run.result) is not None:
-        log.info("%s has finished before: nothing to train", run.id)
-        run.tidy()
-        return result
-    _ = job.device  # one that is not there is noticed before anything is written
-    with interruptible(at_once=True), run.exclusive():
+
+    job: Job
+    load: Callable[[Job], L]
+    compute: Callable[[L, Run, Logger], Share]
+    axes: Mapping[str, str]
+
+    @property
+    def directory(self) -> Path:
+        """Where the run is, or would be."""
+        return self.job.run().directory
+
+    def carry_out(self, group: str | None = None) -> Result:
+        """Run it once: a finished run's result is read back, an unfinished one is (re)started.
+
+        Args:
+            group: W&B group, e.g. the sweep.
+        """
+        run = self.job.run()
         if (result := run.result) is not None:
-            log.info("%s was finished by another process: nothing to train", run.id)
+            log.info("%s has finished before: nothing to train", run.id)
+            run.tidy()
             return result
-        return _carry_out(job, run, load, compute, axes, group)
+        _ = self.job.device  # one that is not there is noticed before anything is written
+        with interruptible(at_once=True), run.exclusive():
+            if (result := run.result) is not None:
+                log.info("%s was finished by another process: nothing to train", run.id)
+                return result
+            return _carry_out(self, run, group)
 
 
-def _carry_out(
-    job: Job,
-    run: Run,
-    load: Callable[[Job], L],
-    compute: Callable[[L, Run, Logger], Share],
-    axes: Mapping[str, str],
-    group: str | None,
-) -> Result:
+def _carry_out(work: Work[Any], run: Run, group: str | None) -> Result:
+    job = work.job
     # sections that say how and where, too: the record should be complete
     run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
     started = time.time()
     try:
         with run.logging():
             _tell_changes(job, run)
-            bench = load(job)
+            bench = work.load(job)
             names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
             with Logger(
                 job.settings(LoggerSettings),
@@ -186,12 +191,12 @@ def _carry_out(
                 tags=names,
                 config=job.config,
                 directory=run.directory,
-                axes=axes,
+                axes=work.axes,
             ) as logger:
                 gaps = {name: asdict(certificate) for name, certificate in bench.dataset.certificate.items()}
                 logger.summarise({f"certificate/{s}/{k}": v for s, c in gaps.items() for k, v in c.items()})
                 logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
-                share = compute(bench, run, logger)
+                share = work.compute(bench, run, logger)
                 own = {f.name: getattr(share, f.name) for f in fields(share)} if is_dataclass(share) else dict(share)
                 timing = replace(own.pop("timing", Timing()), seconds=round(time.time() - started, 3), started=started)
                 about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}

@@ -9,18 +9,12 @@ from conf import cli
 from conf.schema import Config
 
 
-def run(config: Config, group: str | None) -> Any:
-    from harness.job import carry_out
+def work(config: Config) -> cli.Work:
+    from harness.job import Work
     from mdl.prequential import AXES, prequential
     from train.bench import load, training_job
 
-    return carry_out(training_job("mdl", config), load, prequential, axes=AXES, group=group)
-
-
-def directory(config: Config) -> Path:
-    from train.bench import training_job
-
-    return training_job("mdl", config).run().directory
+    return Work(training_job("mdl", config), load, prequential, AXES)
 
 
 def result(path: Path) -> Any:
@@ -68,8 +62,7 @@ VERB = cli.Verb(
         "mdl": "mdl.chunks.ChunkSettings",
         "logger": "harness.logger.LoggerSettings",
     },
-    run=run,
-    directory=directory,
+    work=work,
     result=result,
     headline=headline,
     summarise=summarise,

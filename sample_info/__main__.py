@@ -14,16 +14,12 @@ if TYPE_CHECKING:
 AXES = {"information/*": "seed"}
 
 
-def run(config: Config, group: str | None) -> Any:
-    from harness.job import carry_out
+def work(config: Config) -> cli.Work:
+    from harness.job import Work
     from sample_info.examples import load
     from sample_info.scoring import score
 
-    return carry_out(job_of(config), load, score, axes=AXES, group=group)
-
-
-def directory(config: Config) -> Path:
-    return job_of(config).run().directory
+    return Work(job_of(config), load, score, AXES)
 
 
 def job_of(config: Mapping[str, Any]) -> "Job":
@@ -95,8 +91,7 @@ VERB = cli.Verb(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
     sections={"sample_info": "sample_info.settings.SampleInfoSettings", "logger": "harness.logger.LoggerSettings"},
-    run=run,
-    directory=directory,
+    work=work,
     result=result,
     headline=headline,
     summarise=summarise,

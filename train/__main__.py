@@ -9,18 +9,12 @@ from conf import cli
 from conf.schema import Config
 
 
-def run(config: Config, group: str | None) -> Any:
-    from harness.job import carry_out
+def work(config: Config) -> cli.Work:
+    from harness.job import Work
     from train.bench import load, training_job
     from train.whole import AXES, train_on_everything
 
-    return carry_out(training_job("train", config), load, train_on_everything, axes=AXES, group=group)
-
-
-def directory(config: Config) -> Path:
-    from train.bench import training_job
-
-    return training_job("train", config).run().directory
+    return Work(training_job("train", config), load, train_on_everything, AXES)
 
 
 def result(path: Path) -> Any:
@@ -55,8 +49,7 @@ VERB = cli.Verb(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
     sections={"train": "train.settings.TrainSettings", "logger": "harness.logger.LoggerSettings"},
-    run=run,
-    directory=directory,
+    work=work,
     result=result,
     headline=headline,
     summarise=summarise,

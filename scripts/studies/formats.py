@@ -33,7 +33,7 @@ from erasure.store.storage import digest, fingerprint, save_tensors, sealed
 from harness.result import read_result
 from harness.run import Run
 from harness.state import State, state_of
-from mdl.__main__ import VERB, run
+from mdl.__main__ import VERB
 from sample_info.report.comparison import read_scores
 from scripts.report.read import Found as Read
 from scripts.report.read import read_run
@@ -111,7 +111,7 @@ def _write_part(place: Path) -> None:
 
 
 def _finished(place: Path) -> Run:
-    result = run(_config(f"runs_dir={place}", f"cache_dir={place}/cache"), None)
+    result = VERB.work(_config(f"runs_dir={place}", f"cache_dir={place}/cache")).carry_out()
     shutil.rmtree(place / "cache")
     return Run(place, result["run_id"])
 
@@ -282,11 +282,11 @@ def _run_config(place: Path) -> Config:
 def _write_stopped_run(place: Path) -> None:
     """A run that was killed when all its parts were done."""
     with mock.patch.object(Run, "finish", side_effect=KeyboardInterrupt), contextlib.suppress(KeyboardInterrupt):
-        run(_run_config(place), None)
+        VERB.work(_run_config(place)).carry_out()
 
 
 def _whole_run(place: Path) -> tuple[str, Any]:
-    result = run(_run_config(place), None)
+    result = VERB.work(_run_config(place)).carry_out()
     return "", [result[key] for key in ("run_id", "mdl", "curve", "final")]
 
 

@@ -70,14 +70,14 @@ def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, local_a
 
 
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
-    own = harness.job.carry_out
+    own = harness.job.Work.carry_out
 
     def carry_out(*arguments, **options):
         monkeypatch.setenv("DIGITS", "other")
         return own(*arguments, **options)
 
     monkeypatch.setenv("DIGITS", "some")
-    monkeypatch.setattr("harness.job.carry_out", carry_out)
+    monkeypatch.setattr("harness.job.Work.carry_out", carry_out)
     outcome = command(MDL, "-m", "eraser=control,leace", *TINY, "dataset.name=${oc.env:DIGITS}")
     assert outcome.code == 2
     assert "1 of 2 runs finished, 1 failed" in outcome.out
