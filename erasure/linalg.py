@@ -39,8 +39,8 @@ class CovarianceFactor:
         correlation = (covariance if every else covariance[self._live][:, self._live]) / self._std / self._std.mT
         factor, info = torch.linalg.cholesky_ex(correlation)
         tolerance = len(self._live) * _EPS
-        # Squared pivots bound the smallest eigenvalue from above: one at rounding level means singular.
-        self.full_rank = bool((info == 0) & (factor.diagonal() ** 2 > 100 * tolerance).all())
+        # L Lᵀ is within rounding of Σ, so that its least eigenvalue tells a singular Σ; pivots may lie far above it.
+        self.full_rank = bool((info == 0) & (least_eigenvalue(factor) > 100 * tolerance))
         if self.full_rank:
             self._cholesky = factor
             self.rank = len(factor)
@@ -96,6 +96,17 @@ class CovarianceFactor:
         full = rows.new_zeros(self._dim, rows.shape[1])
         full[self._live] = rows
         return full
+
+
+def least_eigenvalue(lower: Tensor) -> Tensor:
+    """Of L Lᵀ, for a lower triangular L, from above: inverse iteration from the smallest pivot's coordinate."""
+    pivots = lower.diagonal()
+    vector = (pivots == pivots.min()).to(lower)[:, None] if len(lower) else lower.new_ones(0, 1)
+    size = lower.new_tensor(torch.inf)
+    for _ in range(4):
+        vector = torch.cholesky_solve(vector / vector.norm(), lower)
+        size = vector.norm()
+    return 1 / size
 
 
 def lower_multiply(lower: Tensor, b: Tensor) -> Tensor:
