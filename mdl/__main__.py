@@ -35,8 +35,9 @@ def summarise(results: Sequence[Any], directory: Path) -> None:
     from harness.compare import arrange, by_setting
     from harness.drawn import drawn_once
     from harness.job import Job
+    from harness.table import write_tables
     from mdl.figure import draw
-    from mdl.table import print_run, print_table, write_tables
+    from mdl.table import print_run, table_of
 
     if len(results) == 1:
         (only,) = results
@@ -46,10 +47,10 @@ def summarise(results: Sequence[Any], directory: Path) -> None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only["run_id"]:
             results = [control.result, only]
-    grids = by_setting(results)
-    for setting, grid in grids.items():
-        print_table(grid, setting)
-    tables = write_tables(grids, directory)
+    compared = {setting: table_of(grid, setting) for setting, grid in by_setting(results).items()}
+    for setting, table in compared.items():
+        table.show(setting)
+    tables = write_tables(compared, directory)
     figure = drawn_once(functools.partial(draw, arrange(results)), directory / "comparison.png", results)
     print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.columns import code_difference
 from harness.compare import Grid
 from harness.result import stuck
 from harness.style import STYLE, chance_line, colour, shared_legend, wrapped
-from mdl.table import MEASURES
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.axes import Axes
@@ -80,7 +80,7 @@ def _differences(ax: "Axes", grid: Grid) -> None:
             run, control = grid.cells[row].get(column), grid.control(row)
             if run is None or control is None:
                 continue
-            difference = MEASURES["code"](run, control)
+            difference = code_difference(run, control)
             error = difference.standard_error or 0.0
             y = i + (j - (len(columns) - 1) / 2) * height
             ax.barh(

@@ -22,10 +22,10 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from erasure.store.storage import write_text
-from harness.compare import Grid, Spread, by_setting
-from harness.compare import differences as compare
-from mdl.backfire import backfire
-from mdl.table import MEASURES
+from harness.columns import BELOW, CODE, DELTA, GAP, ROW, beside_controls
+from harness.columns import ERASER as BY_ERASER
+from harness.compare import Grid, by_setting
+from harness.table import Table
 from scripts.report.read import read_runs
 
 Results = Sequence[Any]
@@ -144,32 +144,11 @@ def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
 
 def differences(setting: str, grid: Grid) -> Iterator[tuple[str, str]]:
     """Of one setting two Markdown tables by title: codelength against the control, and the runs that end below it."""
-    lines, below = [], []
-    found = compare(grid, MEASURES)
-    for row, cells in grid.cells.items():
-        control = grid.control(row)
-        for eraser, result in cells.items():
-            bits = Spread.of(result["mdl"]["bits_per_sample"])
-            if control is None or control is result:
-                lines.append([row, eraser, f"{bits}", ""])
-                continue
-            code, gap = (found[row, eraser, measure] for measure in MEASURES)
-            lines.append([row, eraser, f"{bits}", f"{code}"])
-            crossed = backfire(result, control, gap)
-            if crossed.size is not None:
-                remark = "backfires" if crossed.backfires else "not significantly"
-                below.append([row, eraser, f"{gap}", f"{crossed.size:,}", remark])
-    yield (
-        f"Differences to control, {setting}",
-        _table(["dataset · model", "eraser", "bits per label", "Δ to control"], lines),
-    )
-    headings = ["dataset · model", "eraser", "Δ of final loss (bits)", "below control from n =", ""]
-    yield f"Backfiring, {setting}", _table(headings, below) if below else "No erased run ends below its control."
-
-
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [headings, ["---"] * len(headings), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    entries = [entry for entry in beside_controls(grid).values() if entry.result]
+    below = [entry for entry in entries if entry.loss is not None and entry.loss.size is not None]
+    yield f"Differences to control, {setting}", Table.of("", (ROW, BY_ERASER, CODE, DELTA), entries).markdown()
+    crossed = Table.of("", (ROW, BY_ERASER, GAP, BELOW), below).markdown()
+    yield f"Backfiring, {setting}", crossed if below else "No erased run ends below its control."
 
 
 def as_json(shown: ws.Workspace | wr.Report) -> Any:

@@ -15,7 +15,7 @@ COMMANDS_BENEATH = ("scripts.benchmarks", "scripts.studies")
 ELSEWHERE = {
     "tests/conf/test_yaml.py": "conf/compose conf/groups conf/help conf/verbs",
     "tests/test_main_job.py": (
-        "conf/cli conf/sweep harness/device mdl/table mdl/figure train/summary "
+        "conf/cli conf/sweep harness/device mdl/table mdl/figure harness/table harness/columns train/summary "
         "erasure/progress erasure/erasers/identity"
     ),
     "tests/cluster/test_launcher.py": "hydra_plugins/erasure_mdl/launcher",

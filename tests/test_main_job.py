@@ -45,8 +45,8 @@ def test_a_sweep_compares_erasers_and_models_and_trains_nothing_twice(command, m
     with (sweep_directory() / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 4
-    leace = next(row for row in rows if row["eraser"] == "leace" and "mlp" in row["row"])
-    assert float(leace["difference_bits"]) > 2 * float(leace["difference_standard_error"]) > 0
+    leace = next(row for row in rows if row["eraser"] == "leace" and "mlp" in row["model"])
+    assert float(leace["difference_bits_per_label"]) > 2 * float(leace["difference_standard_error"]) > 0
     assert float(leace["mean_gap"]) < 1e-6
 
     def fail(*_) -> None:

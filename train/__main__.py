@@ -34,15 +34,17 @@ def summarise(results: Sequence[Any], directory: Path) -> None:
     """Table of final losses and figure of loss curves, printed and written to `directory`."""
     from harness.compare import arrange, by_setting
     from harness.drawn import drawn_once
-    from train.summary import draw, print_table, write_tables
+    from harness.table import write_tables
+    from train.summary import draw, table_of
 
-    grids, grid = by_setting(results), arrange(results)
-    for setting, own in grids.items():
-        print_table(own, setting)
-    table = write_tables(grids, directory / "table.md")
+    grid = arrange(results)
+    compared = {setting: table_of(own, setting) for setting, own in by_setting(results).items()}
+    for setting, table in compared.items():
+        table.show(setting)
+    tables = write_tables(compared, directory)
     runs_dir = Path(results[0]["config"]["runs_dir"])
     figure = drawn_once(functools.partial(draw, grid, runs_dir), directory / "loss_curves.png", results)
-    print(f"figure: {figure}\ntable: {table}")
+    print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
 
 
 VERB = cli.Verb(

@@ -7,98 +7,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich import box
-from rich.table import Table
 
-from erasure.progress import console
-from erasure.store.storage import write_text
-from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, Grid, Spread, differences
-from harness.example_bits import final_difference
-from harness.loss_curves import DROP_WINDOW_EPOCHS, crossing_epoch
+from harness.columns import (
+    ACCURACY,
+    BELOW,
+    COST,
+    END_LOSS,
+    ENTROPY,
+    EPOCHS,
+    ERASER,
+    FALL,
+    GAP,
+    GAPS,
+    LOSS,
+    MARKS,
+    ROW,
+    RUNS,
+    STUCK,
+    TRAINING_LOSS,
+    beside_controls,
+)  # fmt: skip
+from harness.compare import Grid
 from harness.result import stuck
 from harness.run import CURVES, curves_of
 from harness.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
+from harness.table import Table
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.axes import Axes
 
-_COLUMNS = {
-    "test loss": "loss_bits",
-    "accuracy": "accuracy",
-    "training loss": "train_loss_bits",
-    "at the end": "end_train_loss_bits",
-}
-_CAPTION = (
-    "losses in bits per label, mean ± standard deviation over seeds; training loss on the images without "
-    "augmentation, at the lowest validation loss and at the end of training. "
-    "entropy: of the training labels, the best that a constant predictor can do. "
-    "below control: the epoch from which the best validation loss so far stays below the control's; "
-    f"sharpest fall: of the validation loss within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it began; "
-    f"Δ: of the test loss. {DIFFERENCES} {PLATEAU_CAPTION}"
-)
+_COLUMNS = (ROW, ERASER, LOSS, ACCURACY, TRAINING_LOSS, END_LOSS, ENTROPY, EPOCHS, GAP, BELOW, FALL, STUCK)
 
 
-_HEADINGS = (
-    "dataset · model",
-    "eraser",
-    *_COLUMNS,
-    "entropy",
-    "epochs",
-    "Δ to control",
-    "below control",
-    "sharpest fall",
-    PLATEAU,
-)
-
-
-def print_table(grid: Grid, setting: str) -> None:
-    """One line per run of one setting on stdout."""
-    table = Table(box=box.SIMPLE_HEAD, title=setting, title_justify="left")
-    for heading in _HEADINGS:
-        table.add_column(heading)
-    for cells in _lines(grid):
-        table.add_row(*cells)
-    output = console(min_width=180)
-    output.print(table)
-    output.print(_CAPTION, style="dim", highlight=False)
-
-
-def write_tables(grids: Mapping[str, Grid], path: Path) -> Path:
-    """The same as Markdown; `grids` by setting."""
-    lines = []
-    for setting, grid in grids.items():
-        rows = [_HEADINGS, ["---"] * len(_HEADINGS), *_lines(grid)]
-        lines += [f"## {setting}", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
-    write_text(path, "\n".join([*lines, _CAPTION, ""]))
-    return path
-
-
-def _lines(grid: Grid) -> list[list[str]]:
-    lines, found = [], differences(grid, {"loss": final_difference})
-    for row, column, result in grid.runs():
-        cells = []
-        for name in _COLUMNS.values():
-            spread = Spread.of(result["final"][name])
-            cells.append(f"{100 * spread.mean:.1f} %" if name == "accuracy" else f"{spread:.4f}")
-        cells[0] += "‡" if stuck([result]) else ""
-        epochs = result["epochs"]
-        span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
-        lines.append([row, column, *cells, f"{result['label_entropy_bits']:.4f}", span])
-        lines[-1] += [*_against_control(result, grid.control(row), found.get((row, column, "loss"))), stuck([result])]
-    return lines
-
-
-def _against_control(result: Any, control: Any, gap: Difference | None) -> list[str]:
-    """Difference of the final loss, crossing epoch and sharpest fall."""
-    if control is None or gap is None:
-        return ["", "", f"{result.sharp_drop or ''}"]
-    curves, control_curves = curves_of(result), curves_of(control)
-    where = ""
-    if curves and control_curves:
-        epoch = crossing_epoch([*curves.values()], [*control_curves.values()])
-        where = "no" if epoch is None else f"from epoch {epoch}"
-        where += ", backfires" if gap.below else ""
-    return [f"{gap}", where, f"{result.sharp_drop or ''}"]
+def table_of(grid: Grid, setting: str) -> Table:
+    """A line per run of one setting."""
+    entries = [entry for entry in beside_controls(grid).values() if entry.result]
+    return Table.of(setting, _COLUMNS, entries, MARKS, also=(RUNS, GAPS, COST))
 
 
 def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:

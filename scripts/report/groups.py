@@ -8,13 +8,14 @@ from typing import Any
 
 from conf.verbs import identifying
 from erasure.store.storage import DamagedFileError
+from harness.backfire import Backfire, backfire
+from harness.columns import Beside
 from harness.compare import Array, Difference, Result, Spread, holm, paired_difference
-from harness.example_bits import error_over_examples, read_test_bits
+from harness.example_bits import error_over_examples, loss_error, read_test_bits
 from harness.labels import labels, setting, written_setting
 from harness.loss_curves import LossCurve
 from harness.result import of_seeds, stuck
 from harness.style import ERASER_COLOURS
-from mdl.backfire import Backfire, backfire
 from scripts.report.check import INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
 
@@ -103,7 +104,7 @@ class Row:
     def difference(self, eraser: str, section: str, key: str) -> Difference | None:
         """To the control, over the seeds that both have; None without a control or a common seed."""
         pair = self._pair(eraser)
-        if pair is None:
+        if pair is None or not hasattr(pair[0], section):
             return None
         error = None
         if (section, key) == ("final", "loss_bits"):
@@ -163,6 +164,33 @@ class Block:
         """By row and eraser, all differences to controls in one table, their p-values corrected together."""
         found = {(row.label, e): row.difference(e, section, key) for row in self.rows for e in self.erasers}
         return holm({place: difference for place, difference in found.items() if difference})
+
+    @functools.cached_property
+    def entries(self) -> dict[tuple[str, str], Beside]:
+        """By row and eraser, everything a table may show; also what was not run."""
+        codes, papers = (self.differences("mdl", key) for key in ("bits_per_sample", "paper"))
+        found = {}
+        for row in self.rows:
+            for eraser in self.erasers:
+                place, cell = (row.label, eraser), row.cells.get(eraser)
+                found[place] = Beside(
+                    *place,
+                    cell.result if cell else None,
+                    row.lacks(eraser),
+                    codes.get(place),
+                    papers.get(place),
+                    self.backfire(row, eraser),
+                    loss_error(cell.test_bits(), cell.seeds) if cell and cell.runs else None,
+                    [run.id for run in cell.runs] if cell else (),
+                )
+        return found
+
+    def cell(self, entry: Beside) -> Cell | None:
+        """The runs of an entry, finished or not."""
+        return self.row(entry).cells.get(entry.eraser)
+
+    def row(self, entry: Beside) -> Row:
+        return next(row for row in self.rows if row.label == entry.row)
 
     @functools.cache  # noqa: B019
     def backfire(self, row: Row, eraser: str) -> Backfire | None:

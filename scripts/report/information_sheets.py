@@ -7,6 +7,7 @@ from statistics import mean
 from typing import Any
 
 from harness.compare import Grid, Result, Spread
+from harness.table import Table
 from sample_info.report.table import (
     AGREEMENT_CAPTION,
     AGREEMENT_HEADINGS,
@@ -27,7 +28,6 @@ from sample_info.report.table import (
     spreads,
 )
 from scripts.report.information import Information
-from scripts.report.tables import Table
 
 _WHO = HEADINGS[:2]  # dataset · model, eraser
 _SUMMARY_CAPTION = (

@@ -7,71 +7,81 @@ const make = (tag, properties = {}, ...children) => {
   element.append(...children);
   return element;
 };
-const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
-const spread = (pair, digits = 3, scale = 1) => !pair ? "" :
-  fixed(scale * pair[0], digits) + (pair[1] === null ? "" : " ± " + fixed(scale * pair[1], digits));
-const plateau = (count) => count ? ` ‡ ${count} never left the plateau` : "";
-const first = (pair) => pair ? pair[0] : null;
-const below = (run) => !run.below ? "" : [run.below[0] === null ? "" : "n = " + run.below[0].toLocaleString("en"),
-  run.below[1] === null ? "" : "epoch " + run.below[1]].filter(Boolean).join(", ") || "no";
+const state = { chosen: [], table: null };
 
-// heading, what is shown, what is sorted by
-const COLUMNS = [
-  ["dataset", (r) => r.dataset],
-  ["model", (r) => r.model],
-  ["eraser", (r) => r.eraser],
-  ["verb", (r) => r.verb],
-  ["MDL (bits per label)", (r) => spread(r.bits) + plateau(r.stuck), (r) => first(r.bits)],
-  ["Δ to control (bits)", (r) => r.delta ? r.delta[1] : "", (r) => first(r.delta)],
-  ["test loss (bits)", (r) => spread(r.loss) + plateau(r.stuckFinally), (r) => first(r.loss)],
-  ["accuracy (%)", (r) => spread(r.accuracy, 1, 100), (r) => first(r.accuracy)],
-  ["gap (bits)", (r) => r.gap ? r.gap[1] : "", (r) => first(r.gap)],
-  ["below control from", (r) => below(r) + (r.backfires ? " · backfires" : ""), (r) => r.below ? r.below[0] ?? r.below[1] : null],
-  ["sharpest fall (bits)", (r) => r.drop || "", (r) => r.drop ? parseFloat(r.drop) : null],
-  ["paper's unit", (r) => spread(r.paper), (r) => first(r.paper)],
-  ["Table 16 (paper's unit)", (r) => r.table16 ? spread(r.table16, 2) + " (" + r.table16[2] + ")" : "",
-    (r) => first(r.table16)],
-  ["seeds", (r) => r.seeds ? String(r.seeds.length) : "", (r) => r.seeds ? r.seeds.length : null],
-  ["incomplete", (r) => r.lacks],
-];
-const WIDE = new Set(["model", "Table 16 (paper's unit)"]);
-const FILTERS = [["setting", "setting"], ["dataset", "dataset"], ["family", "model"], ["eraser", "eraser"], ["verb", "verb"]];
-const state = { sort: null, down: false, shown: PAGE, chosen: [] };
-
-function filtered() {
-  const wanted = FILTERS.map(([key]) => [key, $("filter-" + key).value]).filter(([, value]) => value);
-  const whole = $("filter-incomplete").value;
-  const kept = data.runs.filter((run) => wanted.every(([key, value]) => run[key] === value)
-    && (!whole || (whole === "whole") === !run.lacks));
-  if (state.sort === null) return kept;
-  const [, text, number] = COLUMNS[state.sort];
-  return ordered(kept, number || text, state.down);
-}
+// ---- a sheet: a table with menus, an order, and as many rows as are asked for
 
 function ordered(rows, key, down) { // what has no value comes last either way
   const sign = down ? -1 : 1, order = new Intl.Collator("en", { numeric: true }).compare;
-  const empty = (value) => value === null || value === undefined || value === "";
+  const empty = (value) => value === null || value === "";
   return rows.map((row) => [key(row), row]).sort(([a], [b]) =>
     empty(a) || empty(b) ? empty(a) - empty(b) : sign * (typeof a === "number" ? a - b : order(a, b))).map(([, row]) => row);
 }
 
-function rowOf(run) {
-  const box = make("input", { type: "checkbox", checked: state.chosen.includes(run) });
-  box.setAttribute("aria-label", `show ${run.dataset}, ${run.model}, ${run.eraser}, ${run.verb}`);
-  const row = make("tr", { className: box.checked ? "chosen" : "" }, make("td", {}, box));
-  box.addEventListener("change", () => {
-    state.chosen = box.checked ? [...state.chosen, run].slice(-MOST) : state.chosen.filter((other) => other !== run);
-    if (box.checked && state.chosen.length === MOST) showTable();
-    row.className = box.checked ? "chosen" : "";
-    showSelection();
+function numberIn(text) {
+  const found = /[-+−]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?/.exec(text);
+  return found ? parseFloat(found[0].replaceAll(",", "").replace("−", "-")) : null;
+}
+
+function menuOf(column, place, rows, id) {
+  const values = [...new Set(rows.map((row) => row.cells[place]))].filter((value) => value !== "");
+  if (values.length < 2 && !id) return [];
+  const all = column.one ? [] : [make("option", { value: "", textContent: "all" })]; // one at a time: no common column
+  const menu = make("select", { id: id && `filter-${column.heading}` }, ...all,
+    ...values.map((value) => make("option", { value, textContent: value })));
+  return [{ place, menu, label: make("label", {}, column.heading, menu) }];
+}
+
+function cellOf(text, column) {
+  const cell = make("td", { className: column.word ? "wide" : "" });
+  if (data.colours[text]) cell.append(swatch({ eraser: text }));
+  cell.append(text);
+  return cell;
+}
+
+// columns: heading, word (sorted as text), menu, one (no "all" in the menu), hidden (menu only); lead: a first cell of each row
+function sheet({ title = "Results", caption, columns, rows, figures = [], noun = "", id = "" }, lead = null) {
+  const at = { sort: null, down: false, shown: PAGE };
+  const numbered = rows.map((cells, i) => ({ cells, i, figure: figures[i] }));
+  const shown = columns.map((column, place) => ({ column, place })).filter(({ column }) => !column.hidden);
+  const menus = columns.flatMap((column, place) => column.menu ? menuOf(column, place, numbered, id) : []);
+  const several = menus.some(({ place, menu }) => columns[place].one && menu.options.length > 1);
+  const count = make("p", { className: "count", id: id && "count" }), body = make("tbody");
+  const more = make("button", { className: "more", type: "button" });
+  count.setAttribute("role", "status");
+  const heads = shown.map(({ column, place }) => {
+    const button = make("button", { type: "button", textContent: column.heading });
+    button.addEventListener("click", () => { at.down = at.sort === place && !at.down; at.sort = place; show(); });
+    return make("th", { scope: "col" }, button);
   });
-  for (const [name, text] of COLUMNS) {
-    const cell = make("td", { className: name === "incomplete" ? "lacks" : WIDE.has(name) ? "wide" : "" });
-    if (name === "eraser") cell.append(swatch(run));
-    cell.append(text(run));
-    row.append(cell);
-  }
-  return row;
+  const rowOf = (row) => {
+    const line = make("tr", {}, ...shown.map(({ column, place }) => cellOf(row.cells[place], column)));
+    if (lead) line.prepend(lead(row.i, line));
+    if (figures.length) line.append(make("td", {}, row.figure ? make("a", { href: row.figure, textContent: "histogram, images" }) : ""));
+    return line;
+  };
+  const show = () => {
+    let kept = numbered.filter(({ cells }) => menus.every(({ place, menu }) => !menu.value || cells[place] === menu.value));
+    const text = ({ cells }) => cells[at.sort], number = (row) => numberIn(text(row));
+    if (at.sort !== null) kept = ordered(kept, columns[at.sort].word ? text : number, at.down);
+    body.replaceChildren(...kept.slice(0, at.shown).map(rowOf));
+    count.textContent = `${kept.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")}${noun}` + (several ? "; other settings in the menu" : "");
+    more.hidden = kept.length <= at.shown;
+    more.textContent = `show ${Math.min(PAGE, kept.length - at.shown)} more`;
+    heads.forEach((head, i) => head.setAttribute("aria-sort", shown[i].place !== at.sort ? "none" : at.down ? "descending" : "ascending"));
+  };
+  more.addEventListener("click", () => { at.shown += PAGE; show(); });
+  menus.forEach(({ menu }) => menu.addEventListener("change", () => { at.shown = PAGE; show(); }));
+  const form = make("form", { className: "filters" }, ...menus.map(({ label }) => label));
+  form.setAttribute("aria-label", `Filters: ${title}`);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  const head = make("tr", {}, ...(lead ? [make("td")] : []), ...heads, ...(figures.length ? [make("td", { textContent: "figure" })] : []));
+  const scroll = make("div", { className: "scroll", tabIndex: 0 }, make("table", { className: "sorts", id }, make("thead", {}, head), body));
+  scroll.setAttribute("role", "region");
+  scroll.setAttribute("aria-label", `${title}, scrolls sideways`);
+  show();
+  const section = make("section", {}, ...(lead ? [] : [make("h3", { textContent: title })]), form, count, scroll, more, make("p", { className: "note", textContent: caption }));
+  return { section, show };
 }
 
 function swatch({ eraser }) {
@@ -80,14 +90,18 @@ function swatch({ eraser }) {
   return square;
 }
 
-function showTable() {
-  const runs = filtered();
-  $("results").tBodies[0].replaceChildren(...runs.slice(0, state.shown).map(rowOf));
-  $("count").textContent = `${runs.length.toLocaleString("en")} of ${data.runs.length.toLocaleString("en")} results` + (new Set(data.runs.map((run) => run.setting)).size > 1 ? "; other settings in the menu" : "");
-  $("more").hidden = runs.length <= state.shown;
-  $("more").textContent = `show ${Math.min(PAGE, runs.length - state.shown)} more`;
-  [...$("results").tHead.rows[0].cells].slice(1).forEach((head, i) =>
-    head.setAttribute("aria-sort", i !== state.sort ? "none" : state.down ? "descending" : "ascending"));
+function choose(i, line) { // the first cell of a run's row
+  const run = data.runs.details[i];
+  const box = make("input", { type: "checkbox", checked: state.chosen.includes(run) });
+  box.setAttribute("aria-label", `show ${run.dataset}, ${run.model}, ${run.eraser}, ${run.verb}`);
+  line.className = box.checked ? "chosen" : "";
+  box.addEventListener("change", () => {
+    state.chosen = box.checked ? [...state.chosen, run].slice(-MOST) : state.chosen.filter((other) => other !== run);
+    if (box.checked && state.chosen.length === MOST) state.table.show();
+    line.className = box.checked ? "chosen" : "";
+    showSelection();
+  });
+  return make("td", {}, box);
 }
 
 // ---- selection: curves, certificate, configuration
@@ -186,40 +200,19 @@ function card(run) {
 // ---- once
 
 function start() {
-  $("unit").textContent = data.unit;
-  $("differences").textContent = data.differences;
-  $("trained").hidden = !data.runs.length;
+  $("trained").hidden = !data.runs.rows.length;
   $("summary").textContent = `Built ${data.built} from ${data.roots.join(", ")}. Select rows to see their curves, certificate and configuration.`;
   if (data.problems.length) {
     $("problems").hidden = false;
     $("problems").firstElementChild.textContent = `${data.problems.length} remarks on these runs`;
     $("problems").lastElementChild.append(...data.problems.map((line) => make("li", { textContent: line })));
   }
-  const filters = FILTERS.map(([key, label]) => [key, label, [...new Set(data.runs.map((run) => run[key]))].map((value) => [value, value])]);
-  filters.push(["incomplete", "completeness", [["whole", "complete"], ["parts", "incomplete"]]]);
-  for (const [key, label, values] of filters) {
-    const all = key === "setting" ? [] : [make("option", { value: "", textContent: "all" })]; // one at a time: no common column
-    const menu = make("select", { id: "filter-" + key }, ...all,
-      ...values.map(([value, textContent]) => make("option", { value, textContent })));
-    menu.addEventListener("change", () => { state.shown = PAGE; showTable(); });
-    $("filters").append(make("label", {}, label, menu));
-  }
-  $("filters").addEventListener("submit", (event) => event.preventDefault());
-  const head = $("results").tHead.rows[0];
-  head.append(make("td", {}));
-  COLUMNS.forEach(([name], i) => {
-    const button = make("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => {
-      state.down = state.sort === i && !state.down;
-      state.sort = i;
-      showTable();
-    });
-    head.append(make("th", { scope: "col" }, button));
-  });
-  $("more").addEventListener("click", () => { state.shown += PAGE; showTable(); });
-  $("clear").addEventListener("click", () => { state.chosen = []; showTable(); showSelection(); });
+  state.table = sheet(data.runs, choose);
+  $("trained").prepend(state.table.section);
+  $("clear").addEventListener("click", () => { state.chosen = []; state.table.show(); showSelection(); });
   let wide = window.innerWidth;
   window.addEventListener("resize", () => { if (window.innerWidth !== wide) { wide = window.innerWidth; showSelection(); } });
-  showTable();
+  $("sheets").hidden = !data.sheets.length;
+  $("sheets").append(...data.sheets.map((one) => sheet(one).section));
 }
 start();

@@ -2,20 +2,65 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from erasure.store.storage import write_text
-from harness.compare import DIFFERENCES, Spread
+from harness.columns import ACCURACY, BELOW, CODE, DELTA, ERASER, FALL, GAP, LOSS, MARKS, PAPER, Beside
+from harness.compare import Spread
 from harness.result import as_json
+from harness.table import Column, Table
 from scripts.report.figures import mean_curve
-from scripts.report.groups import Block, Cell, Row
+from scripts.report.groups import Block, Cell
 from scripts.report.information_sheets import Sheet
 from scripts.report.paper import UNIT, paper_number
 
 _HERE = Path(__file__).parent
 _POINTS = 60  # of a loss curve; more cannot be told apart on the page
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the page's table of runs."""
+
+    block: Block
+    beside: Beside
+
+    @property
+    def cell(self) -> Cell | None:
+        return self.block.cell(self.beside)
+
+
+def _on_line(column: Column[Beside]) -> Column[Line]:
+    return Column(column.heading, lambda line: column.text(line.beside), meaning=column.meaning, menu=column.menu)
+
+
+def _table_16(line: Line) -> str:
+    cell = line.cell
+    return f"{(paper_number(cell.config, cell.result) if cell else None) or ''}"
+
+
+def _word(heading: str, text: Callable[[Line], str]) -> Column[Line]:
+    return Column(heading, text, menu=True)
+
+
+_MENUS_ONLY = ("setting", "family", "completeness")
+_COLUMNS: Sequence[Column[Line]] = (
+    _word("setting", lambda line: line.block.setting),
+    _word("dataset", lambda line: line.block.dataset),
+    _word("family", lambda line: line.block.row(line.beside).config["model"]["name"]),
+    Column("model", lambda line: line.beside.row),
+    _on_line(ERASER),
+    _word("verb", lambda line: line.block.verb),
+    *map(_on_line, (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, PAPER)),
+    Column("Table 16", _table_16, meaning=f"{UNIT}: the paper's number, with what differs in ours"),
+    Column("seeds", lambda line: str(len(line.cell.seeds)) if line.cell and line.cell.runs else ""),
+    Column("incomplete", lambda line: line.beside.lacks, meaning="missing beside the rest of its row"),
+    _word("completeness", lambda line: "incomplete" if line.beside.lacks else "complete"),
+)
+_WORDS = ("model", "Table 16", "incomplete")
 
 
 def write_page(
@@ -27,36 +72,32 @@ def write_page(
     sheets: Sequence[Sheet] = (),
     figures: Mapping[str, Path] | None = None,
 ) -> Path:
-    """index.html: page.html with page.css, page.js, sheets.js and the runs as compact JSON in their places.
+    """index.html: page.html with page.css, page.js and the runs as compact JSON in their places.
 
     Args:
+        blocks: of trained runs.
+        colours: of erasers.
+        problems: remarks, a line each.
+        roots: where runs were searched.
+        path: of the page.
         sheets: further tables.
         figures: run id -> a figure beside the page, for the sheets' rows.
     """
     pool = Pool()
-    entries = [entry(block, row, eraser, pool) for block in blocks for row in block.rows for eraser in block.erasers]
+    links = {run: str(figure.relative_to(path.parent)) for run, figure in (figures or {}).items()}
     data = {
         "built": time.strftime("%Y-%m-%d %H:%M"),
         "roots": [str(root) for root in roots],
-        "unit": UNIT,
-        "differences": DIFFERENCES,
         "colours": dict(colours),
         "problems": list(problems),
         "pool": pool.sections,
-        "runs": entries,
-        "sheets": [
-            _sheet(sheet, {run: str(f.relative_to(path.parent)) for run, f in (figures or {}).items()})
-            for sheet in sheets
-        ],
+        "runs": _runs(blocks, pool),
+        "sheets": [_sheet(sheet, links) for sheet in sheets],
     }
     # a "</script>" within the data must not end it
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    page = (_HERE / "page.html").read_text(encoding="utf-8")
-    for mark, content in (
-        ("/*STYLE*/", _read("page.css")),
-        ("/*CODE*/", _read("page.js") + _read("sheets.js")),
-        ("/*DATA*/", text),
-    ):
+    page = _read("page.html")
+    for mark, content in (("/*STYLE*/", _read("page.css")), ("/*CODE*/", _read("page.js")), ("/*DATA*/", text)):
         page = page.replace(mark, content, 1)
     write_text(path, page)
     return path
@@ -81,85 +122,52 @@ class Pool:
         return self._places[key]
 
 
-def _sheet(sheet: Sheet, links: Mapping[str, str]) -> dict[str, Any]:
-    """A table as the page sorts and filters it; a row whose run has a figure ends with where that is."""
+def _runs(blocks: Sequence[Block], pool: Pool) -> Mapping[str, Any]:
+    """The table of runs, and what is shown of each once it is selected."""
+    lines = [Line(block, beside) for block in blocks for beside in block.entries.values()]
+    table = Table.of("results", [replace(column, record=None) for column in _COLUMNS], lines, MARKS)
+    shown = replace(table, words=[*table.words, *_WORDS]).sheet()
+    for column in shown["columns"]:
+        column |= {"hidden": column["heading"] in _MENUS_ONLY, "one": column["heading"] == "setting"}
+    return {**shown, "id": "results", "noun": " results", "details": [_details(line, pool) for line in lines]}
+
+
+def _sheet(sheet: Sheet, links: Mapping[str, str]) -> Mapping[str, Any]:
+    """A table; a row whose run has a figure ends with where that is."""
     figures = [links.get(run, "") for run in sheet.runs]
-    return {
-        "title": sheet.title,
-        "caption": sheet.table.caption,
-        "headings": list(sheet.table.headings),
-        "words": list(sheet.words),
-        "filters": list(sheet.filters),
-        "rows": [list(row) for row in sheet.table.rows],
-        "figures": figures if any(figures) else [],
-    }
+    table = replace(sheet.table, words=sheet.words, menus=sheet.filters)
+    return {**table.sheet(), "title": sheet.title, "figures": figures if any(figures) else []}
 
 
-def entry(block: Block, row: Row, eraser: str, pool: Pool) -> dict[str, Any]:
-    """A line of the page's table, and what is shown once it is selected."""
-    cell = row.cells.get(eraser)
-    shared: dict[str, Any] = {"verb": block.verb, "dataset": block.dataset, "model": row.label, "eraser": eraser}
-    shared["setting"] = block.setting
-    shared |= {"family": row.config["model"]["name"], "lacks": row.lacks(eraser)}
+def _details(line: Line, pool: Pool) -> dict[str, Any]:
+    beside, cell = line.beside, line.cell
+    about: dict[str, Any] = {"verb": line.block.verb, "dataset": line.block.dataset, "model": beside.row}
+    about |= {"eraser": beside.eraser, "lacks": beside.lacks}
     if cell is None:
-        return shared
-    shared["config"] = {key: pool.place(value) for key, value in cell.config.items()}
-    shared["ids"] = [run.id for run in (*cell.runs, *cell.unfinished)]
-    if cell.result is None:
-        return shared
-    return shared | _numbers(block, row, cell) | _curves(cell, pool)
-
-
-def _numbers(block: Block, row: Row, cell: Cell) -> dict[str, Any]:
-    result = cell.result
-    assert result is not None
-    number, found = paper_number(cell.config, result), block.backfire(row, cell.eraser)
-    difference = block.differences("mdl", "bits_per_sample").get((row.label, cell.eraser)) if "mdl" in result else None
-    return {
-        "seeds": cell.seeds,
-        "bits": _spread(cell.spread("mdl", "bits_per_sample")),
-        "paper": _spread(cell.spread("mdl", "paper")),
-        "table16": None if number is None else [number.mean, number.std, number.note],
-        "delta": [difference.mean, f"{difference}"] if difference else None,
-        "loss": _spread(cell.spread("final", "loss_bits")),
-        "accuracy": _spread(cell.spread("final", "accuracy")),
-        "gap": [found.gap.mean, f"{found.gap}"] if found else None,
-        "below": [found.size, found.epoch] if found else None,
-        "backfires": bool(found and found.backfires),
-        "drop": f"{result.sharp_drop or ''}",
-        "stuck": cell.stuck("bits_per_sample"),
-        "stuckFinally": cell.stuck("loss_bits"),
-    }
+        return about
+    about["config"] = {key: pool.place(value) for key, value in cell.config.items()}
+    about["ids"] = [run.id for run in (*cell.runs, *cell.unfinished)]
+    return about | (_curves(cell, pool) if cell.result else {})
 
 
 def _curves(cell: Cell, pool: Pool) -> dict[str, Any]:
     result = cell.result
     assert result is not None
-    sizes = [p for p in result.get("curve", ()) if p["ce_next_bits"] is not None]
-    learning = [Spread.of(point["ce_next_bits"]) for point in sizes]
+    learning = [(point.n, Spread.of(point.ce_next_bits)) for point in result.get("curve", ()) if point.ce_next_bits]
     epochs, middle, std = mean_curve([*cell.curves.values()])
-    step = max(1, -(-len(epochs) // _POINTS))
-    thinned = list(range(0, len(epochs), step))
-    if epochs and thinned[-1] != len(epochs) - 1:
-        thinned.append(len(epochs) - 1)
+    thinned = sorted({*range(0, len(epochs), max(1, -(-len(epochs) // _POINTS))), *range(len(epochs))[-1:]})
+    means = _short(spread.mean for _, spread in learning)
     return {
-        "learning": [[p["n"] for p in sizes], _short(s.mean for s in learning), _short(s.std or 0 for s in learning)],
-        "losses": [
-            [int(epochs[i]) for i in thinned],
-            _short(middle[i] for i in thinned),
-            _short(std[i] for i in thinned),
-        ],
-        "chance": result["num_classes"],
-        "parameters": result["parameters"],
+        "seeds": cell.seeds,
+        "learning": [[n for n, _ in learning], means, _short(spread.std or 0 for _, spread in learning)],
+        "losses": [[int(epochs[i]) for i in thinned], *(_short(each[i] for i in thinned) for each in (middle, std))],
+        "chance": result.num_classes,
+        "parameters": result.parameters,
         "seconds": result.timing.seconds,
         "certificate": pool.place(as_json(result.certificate)),
-        "versions": pool.place(result["versions"]),
+        "versions": pool.place(result.versions),
     }
 
 
-def _short(values: Any) -> list[float]:
+def _short(values: Iterable[float]) -> list[float]:
     return [round(value, 4) for value in values]
-
-
-def _spread(spread: Spread | None) -> list[float | None] | None:
-    return None if spread is None else [spread.mean, spread.std]

@@ -12,13 +12,14 @@ from PIL import Image
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
 from harness.run import Run
+from harness.table import tex
 from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
 from scripts.report.read import read_runs
-from scripts.report.tables import tables_of, tex
+from scripts.report.tables import tables_of
 from tests.runs import write_run
 
 

@@ -55,11 +55,11 @@ def test_real_runs_of_the_verb_are_shown_as_the_verb_shows_them(command, tmp_pat
     assert all(line in shown for line in lines if line.startswith("| "))
     data = page_data(out)
     runs, movement = data["sheets"]
-    assert runs["headings"] == list(HEADINGS)
+    assert [column["heading"] for column in runs["columns"]] == list(HEADINGS)
     assert [Image.open(out / figure).size[0] > 1000 for figure in runs["figures"]] == [True, True]
     assert movement["rows"][0][1:3] == ["control", "leace"]
     assert Image.open(out / "figures" / "sample-info-movement-1.png").size[0] > 500
-    assert data["runs"] == []
+    assert data["runs"]["rows"] == []
     page = (out / "index.html").read_text()
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
 
@@ -70,7 +70,7 @@ def test_runs_of_all_verbs_stand_in_one_report_each_in_its_tables(runs) -> None:
     out, problems = report(runs)
     assert problems == []
     data = page_data(out)
-    assert [run["verb"] for run in data["runs"]] == ["mdl"]
+    assert [run["verb"] for run in data["runs"]["details"]] == ["mdl"]
     assert [sheet["title"] for sheet in data["sheets"]] == [
         "Runs", "How scores move between erasers", "Groups of examples", "Summaries",
     ]  # fmt: skip
@@ -100,7 +100,12 @@ def test_groups_and_summaries_are_shown_where_there_are_any(runs) -> None:
         [0.95, 0.85, 0.75, 0.65]
     )
     sheet = next(sheet for sheet in page_data(out)["sheets"] if sheet["title"] == "Summaries")
-    assert sheet["headings"][-4:] == ["without 0%", "without 25%", "without 50%", "without 75%"]
+    assert [column["heading"] for column in sheet["columns"]][-4:] == [
+        "without 0%",
+        "without 25%",
+        "without 50%",
+        "without 75%",
+    ]
     assert sheet["rows"][0][2:5] == ["of the linearised network", "bottom", "95.0 ± 0.0"]
     assert Image.open(out / "figures" / "sample-info-summaries-1.png").size[0] > 500
 

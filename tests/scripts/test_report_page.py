@@ -54,16 +54,16 @@ def browser(page: Path) -> Iterator:
 
 def test_the_table_sorts_and_says_so(browser) -> None:
     assert "1,152 of 2,112 results" in browser.find_element("id", "count").text  # one setting's lines, all sorted
-    press(browser, "MDL (bits per label)")
-    up = [float(text.split(" ")[0]) for text in column(browser, "MDL (bits per label)")]
+    press(browser, "bits per label")
+    up = [float(text.split(" ")[0]) for text in column(browser, "bits per label")]
     assert up == sorted(up)
     sorts = (
         "return [...document.querySelectorAll('th')].map(head => head.getAttribute('aria-sort'))"
         ".filter(sort => sort && sort !== 'none')"
     )
     assert browser.execute_script(sorts) == ["ascending"]
-    press(browser, "MDL (bits per label)")
-    down = [float(text.split(" ")[0]) for text in column(browser, "MDL (bits per label)")]
+    press(browser, "bits per label")
+    down = [float(text.split(" ")[0]) for text in column(browser, "bits per label")]
     assert down == sorted(down, reverse=True)
     assert down[0] > up[-1] > up[0]
     assert browser.execute_script(sorts) == ["descending"]
@@ -85,7 +85,7 @@ def test_filters_filter(browser) -> None:
     Select(browser.find_element("id", "filter-eraser")).select_by_value("")
     Select(browser.find_element("id", "filter-verb")).select_by_value("")
     settings.select_by_index(0)
-    Select(browser.find_element("id", "filter-incomplete")).select_by_value("parts")
+    Select(browser.find_element("id", "filter-completeness")).select_by_value("incomplete")
     assert {"not run", "unfinished"} >= set(column(browser, "incomplete")) != set()
 
 

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from harness.backfire import backfire
 from harness.example_bits import final_difference
 from harness.loss_curves import (
     CurveRow,
@@ -18,7 +19,6 @@ from harness.loss_curves import (
 )
 from harness.result import MdlResult, SharpDrops
 from harness.run import Run
-from mdl.backfire import backfire
 from tests.results import made_up
 
 

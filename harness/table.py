@@ -1,0 +1,169 @@
+"""One table for all that is shown: a column is defined once, and printed for the terminal, Markdown, LaTeX and CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from rich import box
+from rich.table import Table as RichTable
+
+from erasure.progress import console
+from erasure.store.storage import write_text
+
+T = TypeVar("T")
+Record = Mapping[str, Any]  # columns of a CSV file: numbers unrounded, units in the names
+
+_LONG = 30  # rows, beyond which a LaTeX table breaks over pages
+_SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
+_TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+        "$": r"\$", "±": r"$\pm$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "·": r"$\cdot$", "†": r"$^\dagger$",
+        "‡": r"$^\ddagger$", "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """What a column shows of an entry.
+
+    Attributes:
+        heading: above it.
+        text: of an entry.
+        record: the same in full, for CSV; None where that has none.
+        meaning: for the caption; empty where the heading says it.
+        menu: whether the page filters by it. Such columns hold words and are sorted as such, others by the number in
+            their text.
+    """
+
+    heading: str
+    text: Callable[[T], str]
+    record: Callable[[T], Record] | None = None
+    meaning: str = ""
+    menu: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows of text, and the same as records.
+
+    Attributes:
+        name: of its files and in LaTeX.
+        words: headings of columns that are sorted as text; the others as numbers.
+        menus: headings of columns to filter by.
+    """
+
+    name: str
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    records: Sequence[Record] = ()
+    words: Sequence[str] = ()
+    menus: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        columns: Sequence[Column[T]],
+        entries: Sequence[T],
+        caption: str = "",
+        also: Sequence[Column[T]] = (),
+    ) -> "Table":
+        """A row per entry; records have the columns `also`, too."""
+        menus = [column.heading for column in columns if column.menu]
+        rows = [[column.text(entry) for column in columns] for entry in entries]
+        headings = [column.heading for column in columns]
+        return cls(
+            name, caption_of(columns, caption), headings, rows, records_of([*also, *columns], entries), menus, menus
+        )
+
+    @classmethod
+    def pivoted(
+        cls,
+        name: str,
+        what: str,
+        columns: Sequence[Column[T]],
+        entries: Mapping[tuple[str, str], T],
+        caption: str = "",
+        also: Sequence[Column[T]] = (),
+    ) -> "Table":
+        """For entries by row and place: a column per place, and for each row a line per column that says anything."""
+        rows, places = (list(dict.fromkeys(key[i] for key in entries)) for i in (0, 1))
+        lines = []
+        for row in rows:
+            for i, column in enumerate(columns):
+                texts = [column.text(entries[row, place]) if (row, place) in entries else "" for place in places]
+                if i == 0 or any(texts):
+                    lines.append([f"  {column.heading}" if i else row, *texts])
+        heading = f"{what}, {columns[0].heading}"
+        records = records_of([*also, *columns], [*entries.values()])
+        return cls(name, caption_of(columns, caption), [heading, *places], lines, records)
+
+    def show(self, title: str = "") -> None:
+        """Print it on stdout."""
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+        for heading in self.headings:
+            table.add_column(heading, overflow="fold")
+        for row in self.rows:
+            table.add_row(*row)
+        widths = [max(map(len, column)) + 3 for column in zip(self.headings, *self.rows, strict=True)]
+        output = console(min_width=sum(widths))
+        output.print(table)
+        output.print(self.caption, style="dim", highlight=False)
+
+    def markdown(self) -> str:
+        """Without its caption."""
+        lines = [self.headings, ["---"] * len(self.headings), *self.rows]
+        return "\n".join(f"| {' | '.join(cell.strip().replace('|', '∣') for cell in line)} |" for line in lines)
+
+    def latex(self) -> str:
+        """Needs booktabs and graphicx, which shrinks what is wider than the text; longtable where the table is long."""
+        columns = "l" * len(self.headings)
+        head, *rows = [" & ".join(map(tex, line)) + r" \\" for line in (self.headings, *self.rows)]
+        body = "\n".join([r"\toprule", head, r"\midrule", *rows, r"\bottomrule"])
+        caption = rf"\caption{{{tex(self.caption)}}}\label{{tab:{self.name}}}"
+        if len(rows) > _LONG:
+            return f"\\begin{{longtable}}{{{columns}}}\n{caption} \\\\\n{body}\n\\end{{longtable}}\n"
+        tabular = f"\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}"
+        return f"\\begin{{table}}\n\\centering\n{caption}\n{_SHRUNK}{{%\n{tabular}}}\n\\end{{table}}\n"
+
+    def csv(self) -> str:
+        return csv_of(self.records)
+
+    def sheet(self) -> dict[str, Any]:
+        """As the page sorts and filters it."""
+        columns = [{"heading": h, "word": h in self.words, "menu": h in self.menus} for h in self.headings]
+        return {"caption": self.caption, "columns": columns, "rows": [list(row) for row in self.rows]}
+
+
+def caption_of(columns: Sequence[Column[T]], more: str = "") -> str:
+    """What columns mean, and `more`."""
+    meanings = [f"{column.heading}: {column.meaning}." for column in columns if column.meaning]
+    return " ".join([*meanings, *([more] if more else [])])
+
+
+def records_of(columns: Sequence[Column[T]], entries: Sequence[T]) -> list[Record]:
+    """A record per entry, of all columns that have any."""
+    return [{k: v for c in columns if c.record for k, v in c.record(entry).items()} for entry in entries]
+
+
+def csv_of(records: Sequence[Record]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in text)
+
+
+def write_tables(tables: Mapping[str, Table], directory: Path) -> list[Path]:
+    """table.md, as on the terminal, and table.csv, a line per run with every number unrounded; `tables` by setting."""
+    markdown = [line for setting, table in tables.items() for line in (f"## {setting}", "", table.markdown(), "")]
+    paths = [directory / "table.md", directory / "table.csv"]
+    write_text(paths[0], "\n".join([*markdown, next(iter(tables.values())).caption, ""]))
+    write_text(paths[1], csv_of([{"setting": s, **record} for s, table in tables.items() for record in table.records]))
+    return paths
