@@ -89,8 +89,8 @@ class ArraySweep:
 
 
 def checkpointed(run: Path) -> bool:
-    """Whether the run has saved a training that is under way."""
-    return any(run.glob("checkpoint-*"))
+    """Whether the run has saved its last training, of all examples, and is still at it."""
+    return any(run.glob("checkpoint-1295-*"))
 
 
 def numbers(runs: Path) -> Mapping[str, Any]:

@@ -27,9 +27,11 @@ from tests.conftest import REPOSITORY
 no_cluster = reason_to_skip()
 pytestmark = pytest.mark.skipif(bool(no_cluster), reason=no_cluster)
 
+# trainings of one length, of which the last takes most of a run: all are in it at once, and long enough to be disturbed
 SWEEP = [
-    "eraser=control,leace", "model=linear,mlp", "train=quick", "train.stack=all", "train.patience_steps=1000000",
-    "train.max_epochs=150", "train.checkpoint_every_s=0.2", "mdl=quick", "seeds=[0]", "logger.mode=disabled",
+    "eraser=control,leace", "model=mlp", "model.width=96,128", "train=quick", "train.stack=all",
+    "train.patience_steps=1000000", "train.max_epochs=400", "train.checkpoint_every_s=0.2", "mdl=quick", "seeds=[0]",
+    "logger.mode=disabled",
 ]  # fmt: skip
 LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors"}
 
