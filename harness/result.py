@@ -14,7 +14,7 @@ from erasure.certificate import Certificate
 from erasure.store.storage import DamagedFileError, read_json
 
 VERSION = 1  # of the format; raise it when a key's meaning changes
-Config = Mapping[str, Any]  # resolved and validated, by section
+Config = Mapping[str, Any]  # of a run or of one of its sections: plain values, as files hold them
 T = TypeVar("T")
 
 
@@ -312,7 +312,7 @@ def parsed(kind: type[T], values: Any) -> T:
         raise ValueError(f"{place} holds {found[0]['input']!r}: {message}"[:300] if place else message) from None
 
 
-def result_of(values: Mapping[str, Any]) -> Result:
+def result_of(values: Config) -> Result:
     """A result from the content of result.json, as the verb's own type; unknown keys are left out (`unknown_keys`).
 
     Raises:
@@ -324,7 +324,7 @@ def result_of(values: Mapping[str, Any]) -> Result:
     return parsed(VERBS[verb], values)
 
 
-def unknown_keys(values: Mapping[str, Any]) -> list[str]:
+def unknown_keys(values: Config) -> list[str]:
     """Keys of result.json that this version does not know."""
     return sorted(set(values) - {f.name for f in fields(VERBS[str(values["verb"])])})
 

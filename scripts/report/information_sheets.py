@@ -6,7 +6,8 @@ from itertools import combinations_with_replacement
 from statistics import mean
 from typing import Any
 
-from harness.compare import Grid, Result, Spread
+from harness.compare import Grid, Spread
+from harness.result import InformationResult
 from harness.table import Table
 from sample_info.report.table import (
     AGREEMENT_CAPTION,
@@ -69,7 +70,7 @@ def sheets(information: Information) -> list[Sheet]:
     return [sheet for sheet in possible if sheet.table.rows]
 
 
-def _runs(information: Information, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
+def _runs(information: Information, runs: Sequence[tuple[str, str, InformationResult]]) -> Sheet:
     table = Table(
         "sample-info-runs",
         CAPTION,
@@ -78,11 +79,11 @@ def _runs(information: Information, runs: Sequence[tuple[str, str, Result]]) -> 
         [_who(*run) | _numbers(run[2]) for run in runs],
     )
     words = (*_WHO, "classes", "notes")
-    return Sheet("Runs", table, words, words[:3], [result["run_id"] for _, _, result in runs])
+    return Sheet("Runs", table, words, words[:3], [result.run_id for _, _, result in runs])
 
 
-def _references(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
-    found = [(run, name, seeds) for run in runs for name, seeds in run[2]["references"].items()]
+def _references(grid: Grid[InformationResult], runs: Sequence[tuple[str, str, InformationResult]]) -> Sheet:
+    found = [(run, name, seeds) for run in runs for name, seeds in run[2].references.items()]
     records = []
     for run, name, seeds in found:
         correlations = {
@@ -97,7 +98,7 @@ def _references(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
         records.append(_who(*run) | {"compared": name, "examples": seeds[0]["examples"]} | correlations)
     table = Table("sample-info-references", REFERENCE_CAPTION, REFERENCE_HEADINGS, reference_lines(grid), records)
     words = REFERENCE_HEADINGS[:3]
-    return Sheet("Scores and references", table, words, words, [run[2]["run_id"] for run, _, _ in found])
+    return Sheet("Scores and references", table, words, words, [run[2].run_id for run, _, _ in found])
 
 
 def _movements(information: Information) -> Sheet:
@@ -132,8 +133,8 @@ def _agreements(information: Information) -> Sheet:
     return Sheet("Agreement between networks", table, AGREEMENT_HEADINGS[:3], AGREEMENT_HEADINGS[:3])
 
 
-def _groups(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
-    found = [(run, name, group) for run in runs for name, group in run[2]["groups"].items()]
+def _groups(grid: Grid[InformationResult], runs: Sequence[tuple[str, str, InformationResult]]) -> Sheet:
+    found = [(run, name, group) for run in runs for name, group in run[2].groups.items()]
     records = []
     for run, name, group in found:
         spread = Spread.of(group["mean_nats"])
@@ -145,19 +146,18 @@ def _groups(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
         Table("sample-info-groups", GROUP_CAPTION, GROUP_HEADINGS, group_lines(grid), records),
         GROUP_HEADINGS[:3],
         GROUP_HEADINGS[:3],
-        [run[2]["run_id"] for run, _, _ in found],
+        [run[2].run_id for run, _, _ in found],
     )
 
 
-def _summaries(runs: Sequence[tuple[str, str, Result]]) -> Sheet:
-    found = [(run, order) for run in runs if run[2]["summaries"] for order in run[2]["summaries"]["accuracy"]]
-    fractions = sorted({fraction for run, _ in found for fraction in run[2]["summaries"]["removed"]})
+def _summaries(runs: Sequence[tuple[str, str, InformationResult]]) -> Sheet:
+    found = [(run, summary, order) for run in runs if (summary := run[2].summaries) for order in summary["accuracy"]]
+    fractions = sorted({fraction for _, summary, _ in found for fraction in summary["removed"]})
     rows, records = [], []
-    for run, order in found:
-        summary = run[2]["summaries"]
+    for run, summary, order in found:
         accuracy = dict(zip(summary["removed"], spreads(summary)[order], strict=True))
         cells = [percent(accuracy[fraction]) if fraction in accuracy else "" for fraction in fractions]
-        rows.append([*run[:2], network_of(run[2]["config"]), order, *cells])
+        rows.append([*run[:2], network_of(run[2].config), order, *cells])
         own = _who(*run) | {"network": summary["network"], "order": order}
         records += [own | {"removed": f, "accuracy_mean": s.mean, "accuracy_std": s.std} for f, s in accuracy.items()]
     headings = (*_WHO, "accuracy", "removed first", *(f"without {fraction:.0%}" for fraction in fractions))
@@ -166,25 +166,25 @@ def _summaries(runs: Sequence[tuple[str, str, Result]]) -> Sheet:
         Table("sample-info-summaries", _SUMMARY_CAPTION, headings, rows, records),
         headings[:4],
         headings[:4],
-        [run[2]["run_id"] for run, _ in found],
+        [run[2].run_id for run, *_ in found],
     )
 
 
-def _who(row: str, eraser: str, result: Result) -> dict[str, Any]:
-    return {"dataset_model": row, "eraser": eraser, "run_id": result["run_id"]}
+def _who(row: str, eraser: str, result: InformationResult) -> dict[str, Any]:
+    return {"dataset_model": row, "eraser": eraser, "run_id": result.run_id}
 
 
-def _numbers(result: Result) -> dict[str, Any]:
+def _numbers(result: InformationResult) -> dict[str, Any]:
     """A run's numbers, unrounded, with units in their names."""
-    information, numbers = result["information"], {"examples": result["train_size"], "seeds": len(result["seeds"])}
+    information, numbers = result.information, {"examples": result.train_size, "seeds": len(result.seeds)}
     for name in ("f_si_nats", "si_nats", "si_sgd_nats"):
         spread = Spread.of([one["mean_nats"] for one in information[name]]) if name in information else None
         numbers |= {f"{name}_mean": spread and spread.mean, f"{name}_std": spread and spread.std}
     return numbers | {
         "f_si_nats_median": mean(one["median_nats"] for one in information["f_si_nats"]),
         "share_of_top_tenth": mean(one["share_of_top_tenth"] or 0.0 for one in information["f_si_nats"]),
-        "test_accuracy": mean(result["network"]["test_accuracy"]),
-        "left_out_accuracy": _mean(result["network"].get("left_out_accuracy", ())),
+        "test_accuracy": mean(result.network["test_accuracy"]),
+        "left_out_accuracy": _mean(result.network.get("left_out_accuracy", ())),
     }
 
 
