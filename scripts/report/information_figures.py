@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from erasure.store.storage import replacing
 from harness.result import InformationResult
-from sample_info.report.figures import agreement_figure, movement_figure, summaries_figure
-from sample_info.report.table import panel
+from sample_info.report.figures import Panel, agreement_figure, movement_figure, summaries_figure
+from sample_info.report.table import summarised
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.information import Information
 
@@ -20,7 +20,7 @@ def information_drawings(information: Information, colours: Colours) -> tuple[li
     """Figures of movements by row, agreement by eraser, summaries by run; and lines on what there is too much of."""
     rows = list(dict.fromkeys(movement.row for movement in information.movements))
     moved = [(row, [m for m in information.movements if m.row == row]) for row in rows[:MAX_FIGURES]]
-    summed = [run for run in information.grid.runs() if run[2].summaries]
+    summed = summarised(information.grid)
     drawings: list[Drawing] = [
         Drawing(
             f"sample-info-movement-{i + 1}",
@@ -46,7 +46,7 @@ def information_drawings(information: Information, colours: Colours) -> tuple[li
 def _summaries(row: str, eraser: str, result: InformationResult) -> Figure:
     """As the run's own, under its name in the report."""
     assert result.summaries is not None
-    return summaries_figure([panel(result.summaries, result.config, f"{row} · {eraser}")])
+    return summaries_figure([Panel(f"{row} · {eraser}", result.config, result.eraser_fit, result.summaries)])
 
 
 def bring_figures(information: Information, directory: Path) -> tuple[dict[str, Path], list[str]]:

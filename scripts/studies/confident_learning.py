@@ -75,8 +75,8 @@ def compare(directory: Path) -> list[str]:
     suspicion = label_suspicion(examples.x, examples.given)
     found = auroc(suspicion, (examples.given != examples.labels).cpu())
     names = [result.named(part) for part in ("dataset", "eraser", "model")]
-    numbers = [mean(wrong["auroc"]), mean(wrong["auroc_si"]), found]
-    return [*names, f"{len(examples.x):,}", f"{wrong['examples']:,}", *(f"{number:.3f}" for number in numbers)]
+    ours = (mean(one for one in per_seed if one is not None) for per_seed in (wrong.auroc, wrong.auroc_si))
+    return [*names, f"{len(examples.x):,}", f"{wrong.examples:,}", *(f"{number:.3f}" for number in (*ours, found))]
 
 
 if __name__ == "__main__":
