@@ -120,6 +120,8 @@ def _outcome(path: Path) -> dict[str, Any]:
     """How a job ended, as `Sweep.record` wrote it."""
     try:
         outcome = read_json(path)
+        if "result" not in outcome and "error" not in outcome:
+            raise KeyError("result")
         return outcome | {"overrides": list(outcome["overrides"]), "exit_code": int(outcome["exit_code"])}
     except (KeyError, TypeError, ValueError) as error:
         return {"overrides": [], "exit_code": 1, "error": f"{path} is damaged ({error}): launch the sweep again"}

@@ -123,12 +123,23 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     first = len(lines) - 1
     while first and lines[first - 1].startswith(n):  # sizes are written one after another, the largest last
         first -= 1
+    return {seed: curve for (_, seed), curve in _curves(path, lines[first:]).items()}
+
+
+def read_every_curve(path: Path) -> dict[tuple[int, int], LossCurve]:
+    """The same of all training sizes n, by (n, seed)."""
+    return _curves(path, path.read_text(encoding="utf-8").rstrip().split("\n")[1:])
+
+
+def _curves(path: Path, lines: Sequence[str]) -> dict[tuple[int, int], LossCurve]:
     try:
-        table = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines[first:]])
-        seeds = table[:, 1].astype(int)
-        losses = {int(seed): LossCurve(*table[seeds == seed, 2:5].T) for seed in dict.fromkeys(seeds.tolist())}
+        table = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines])
+        curves = {}
+        for n, seed in dict.fromkeys(map(tuple, table[:, :2].tolist())):
+            rows = table[(table[:, :2] == (n, seed)).all(1)]
+            curves[int(n), int(seed)] = LossCurve(*rows[:, 2:5].T)
     except (ValueError, IndexError, TypeError) as error:
         raise ValueError(f"{path} is not a table of losses: {error}") from error
-    if any(not np.isfinite(curve.validation_bits).all() for curve in losses.values()):
+    if any(not np.isfinite(curve.validation_bits).all() for curve in curves.values()):
         raise ValueError(f"{path} is not a table of losses: a validation loss is missing")
-    return losses
+    return curves

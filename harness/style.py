@@ -1,7 +1,9 @@
 """How figures look: one colour per eraser everywhere, safe for colour-blind readers."""
 
+import contextlib
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +36,19 @@ STYLE: Any = {  # matplotlib rc parameters
     "savefig.dpi": 200,
     "savefig.bbox": "tight",
 }
+
+
+@contextlib.contextmanager
+def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
+    """A figure of so many inches in this style, written to `path` at the end of the block; its folder is made."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
 
 
 def colour(column: str, columns: Sequence[str]) -> str:

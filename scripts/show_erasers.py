@@ -17,6 +17,7 @@ from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
 from mdl.__main__ import VERB
+from scripts.options import parser
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
 _NAMES = {
@@ -31,16 +32,15 @@ _NAMES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m scripts.show_erasers", description=__doc__, formatter_class=formatter)
-    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
-    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows (default: %(default)s)")
-    parser.add_argument("--split", choices=["train", "validation", "test"], default="train", help="default: train")
-    parser.add_argument("--images", type=int, default=10, help="columns, the classes in turn (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("erasers.png"), help="default: %(default)s")
-    options = parser.parse_args(arguments)
+    own = parser("show_erasers", __doc__)
+    own.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
+    own.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
+    own.add_argument("--split", choices=["train", "validation", "test"], default="train", help="of the dataset")
+    own.add_argument("--images", type=int, default=10, help="columns, the classes in turn")
+    own.add_argument("--out", type=Path, default=Path("erasers.png"), help="figure")
+    options = own.parse_args(arguments)
     if options.images < 1:
-        parser.error(f"--images={options.images}: need at least one image")
+        own.error(f"--images={options.images}: need at least one image")
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
 
@@ -79,8 +79,7 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
     for row, (name, dataset) in enumerate(erased.items()):
         for ax, image in zip(axes[row], dataset.pixels(dataset.splits[split].images[shown]), strict=True):
             ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            ax.set_xticks([])
-            ax.set_yticks([])
+            ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
         edit = dataset.certificate[split].edit_size
         caption = f"\nedit {edit:.0%} of variance" if edit else ""

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from rich import box
-from rich.table import Table
 
 from conf.errors import exit_code
-from erasure.progress import console
 from erasure.spectrum import OrderSpectrum, order_spectrum
 from erasure.store.storage import write_text
-from harness.style import STYLE, colour
+from harness.style import colour, figure_at
+from harness.table import Table
+from scripts.options import parser
 from scripts.show_erasers import erased_by
 
 if TYPE_CHECKING:
@@ -35,17 +34,16 @@ _CAPTION = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m scripts.spectrum", description=__doc__, formatter_class=formatter)
-    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
-    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="default: %(default)s")
-    parser.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
-    parser.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance: %(default)s")
-    parser.add_argument("--orders", type=int, default=4, help="highest order (default: %(default)s)")
-    parser.add_argument("--permutations", type=int, default=20, help="of labels, for z (default: %(default)s)")
-    parser.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits (%(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.png and OUT.md (default: %(default)s)")
-    options = parser.parse_args(arguments)
+    own = parser("spectrum", __doc__)
+    own.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
+    own.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
+    own.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
+    own.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance")
+    own.add_argument("--orders", type=int, default=4, help="highest order")
+    own.add_argument("--permutations", type=int, default=20, help="of labels, for z")
+    own.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits")
+    own.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.png and OUT.md")
+    options = own.parse_args(arguments)
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
 
@@ -64,29 +62,24 @@ def _show(options: argparse.Namespace) -> int:
         for split in options.splits:
             images, labels = dataset.splits[split].images, dataset.splits[split].labels
             spectra[name, split] = measure(images, labels, reference=train)
-    headings, rows = tabulated(spectra, options.orders)
-    table = Table(*headings, box=box.SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*row)
-    console(min_width=120).print(table)
-    console().print(_CAPTION, style="dim", highlight=False)
+    table = tabulated(spectra, options.orders)
+    table.show()
     figure, page = options.out.with_suffix(".png"), options.out.with_suffix(".md")
-    lines = [headings, ["---"] * len(headings), *rows]
-    write_text(page, "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", _CAPTION, ""]))
+    write_text(page, f"{table.markdown()}\n\n{table.caption}\n")
     draw(spectra, figure)
     print(f"figure: {figure}\ntable: {page}")
     return 0
 
 
-def tabulated(spectra: Spectra, orders: int) -> tuple[list[str], list[list[str]]]:
-    """Headings, and a row for each eraser, split and number of directions."""
+def tabulated(spectra: Spectra, orders: int) -> Table:
+    """A row for each eraser, split and number of directions."""
     headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
     rows = [
         [eraser, split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *_shares(s)]
         for (eraser, split), found in spectra.items()
         for s in found
     ]
-    return headings, rows
+    return Table("spectrum", _CAPTION, headings, rows)
 
 
 def _shares(spectrum: OrderSpectrum) -> list[str]:
@@ -96,14 +89,10 @@ def _shares(spectrum: OrderSpectrum) -> list[str]:
 
 def draw(spectra: Spectra, path: Path) -> None:
     """A panel for each split and number of directions; shares within two errors of zero as hollow upper bounds."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     erasers = list(dict.fromkeys(eraser for eraser, _ in spectra))
     splits = list(dict.fromkeys(split for _, split in spectra))
     wide = max(len(found) for found in spectra.values())
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(4.6 * wide + 1.6, 3.4 * len(splits)), layout="constrained")
+    with figure_at(path, 4.6 * wide + 1.6, 3.4 * len(splits)) as figure:
         panels = figure.subplots(len(splits), wide, squeeze=False, sharex=True, sharey=True)
         for (eraser, split), found in spectra.items():
             for ax, s in zip(panels[splits.index(split)], found, strict=False):
@@ -116,8 +105,6 @@ def draw(spectra: Spectra, path: Path) -> None:
             ax.set_ylabel("between classes (% of energy)")
         handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right upper", title="± 2 standard errors;\n▽ at most, if anything")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
 
 
 def _curve(ax: "Axes", spectrum: OrderSpectrum, label: str, line: str, shift: float) -> None:

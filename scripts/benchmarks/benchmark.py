@@ -1,4 +1,4 @@
-"""The frame of the benchmarks: options, seconds, peak memory, floors, and a table of ours beside the alternatives."""
+"""The frame of the benchmarks: seconds, peak memory, floors, and a table of ours beside the alternatives."""
 
 import argparse
 import contextlib
@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from rich import box
-from rich.table import Table
 
-from erasure.progress import console
+from harness.table import Table
+from scripts import options
 
-Prepared = TypeVar("Prepared")
 Result = TypeVar("Result")
 _MIB = 2**20
 
@@ -51,34 +49,26 @@ class Row:
 
 
 def parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
-    """Of `python -m scripts.NAME`: an option of the type of every default, the device, and where rows are written."""
-    made = argparse.ArgumentParser(
-        f"python -m scripts.{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for key, value in (defaults | {"device": "cpu"}).items():
-        option = f"--{key.replace('_', '-')}"
-        made.add_argument(option, type=type(value), default=value, help="default: %(default)s")
+    """Of `python -m scripts.benchmarks.NAME`: with the device, and where rows are written."""
+    made = options.parser(f"benchmarks.{name}", doc, **defaults, device="cpu")
     made.add_argument("--json", type=Path, help="write the rows there, too")
     return made
 
 
-def finish(options: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
+def finish(chosen: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
     """Print the table, and write the rows where the options say; exit code 0."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor"):
-        table.add_column(name, justify="left" if name in ("work", "code") else "right", overflow="fold")
-    table.add_column("note", overflow="fold")
     first = {row.what: row.cost.seconds for row in reversed(rows) if row.cost}
+    lines = []
     for row in rows:
-        seconds, peak = (row.cost.seconds, row.cost.peak_mib) if row.cost else (None, None)
-        floors = (row.floor_seconds, seconds / row.floor_seconds if seconds and row.floor_seconds else None)
-        cells = (seconds, seconds / first[row.what] if seconds else None, peak, *floors)
-        table.add_row(row.what, row.who, *(_number(cell) for cell in cells), row.note)
-    console(150).print(table)
-    if options.json:
-        about = {key: str(value) for key, value in vars(options).items()}
+        seconds, peak, floor = row.cost and row.cost.seconds, row.cost and row.cost.peak_mib, row.floor_seconds
+        numbers = (seconds, seconds and seconds / first[row.what], peak, floor, seconds and floor and seconds / floor)
+        lines.append([row.what, row.who, *map(_number, numbers), row.note])
+    headings = ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor", "note")
+    Table("benchmark", "", headings, lines).show(title)
+    if chosen.json:
+        about = {key: str(value) for key, value in vars(chosen).items()}
         saved = {"title": title, "options": about, "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(saved, indent=1) + "\n")
+        chosen.json.write_text(json.dumps(saved, indent=1) + "\n")
     return 0
 
 
@@ -86,26 +76,26 @@ def finish(options: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
 def measured(device: torch.device) -> Iterator[Cost]:
     """Time and peak memory of the block, the device's queue emptied before and after."""
     cost = Cost()
-    before = _reset_peak(device)
+    before = _held(device, peak=False)
     _synchronise(device)
     started = time.perf_counter()
     yield cost
     _synchronise(device)
     cost.seconds = time.perf_counter() - started
-    peak = _peak(device)
-    if before is not None and peak is not None:
-        cost.peak_mib = max(0.0, peak - before) / _MIB
+    after = _held(device, peak=True)
+    if before is not None and after is not None:
+        cost.peak_mib = max(0.0, after - before) / _MIB
 
 
 def timed(
-    work: Callable[[Prepared], Result], prepare: Callable[[], Prepared], device: torch.device
+    work: Callable[..., Result], device: torch.device, prepare: Callable[[], Sequence[object]] = tuple
 ) -> tuple[Result, Cost]:
-    """Result and cost of `work(prepare())`, work alone being timed; the fastest of three runs where it is short."""
+    """Result and cost of `work(*prepare())`, work alone being timed; the fastest of three runs where it is short."""
     costs: list[Cost] = []
     while True:
         prepared = prepare()
         with measured(device) as cost:
-            result = work(prepared)
+            result = work(*prepared)
         costs.append(cost)
         if len(costs) == 3 or cost.seconds > 2:
             return result, min(costs, key=lambda cost: cost.seconds)
@@ -114,13 +104,12 @@ def timed(
 
 def fastest(work: Callable[[], object], device: torch.device, *, repeats: int = 3) -> float:
     """Seconds of the fastest of several runs, after one to warm up."""
-    work()
     times = []
-    for _ in range(repeats):
+    for _ in range(1 + repeats):
         with measured(device) as cost:
             work()
         times.append(cost.seconds)
-    return min(times)
+    return min(times[1:])
 
 
 def matmul_rate(size: int, dtype: torch.dtype, device: torch.device) -> float:
@@ -145,28 +134,19 @@ def _synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _reset_peak(device: torch.device) -> float | None:
-    """Forget the peak so far; returns bytes in use now."""
+def _held(device: torch.device, *, peak: bool) -> float | None:
+    """Bytes in use now, from when on the peak counts, or at the peak since then; None where unknown."""
     if device.type == "cuda":
+        if peak:
+            return torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: the resident set's high-water mark starts anew
-        return _status("VmRSS")
+        if not peak:
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: the resident set's high-water mark starts anew
+        fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return 1024.0 * int(fields["VmHWM" if peak else "VmRSS"].split()[0])
     return None
-
-
-def _peak(device: torch.device) -> float | None:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    with contextlib.suppress(OSError):
-        return _status("VmHWM")
-    return None
-
-
-def _status(name: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 def _cpu() -> str:

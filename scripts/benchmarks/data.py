@@ -1,17 +1,16 @@
 """The digits, and images with the covariances that erasers meet: CIFAR-10 as JPEG where at hand, else its spectrum."""
 
-import io
 import lzma
 import math
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from safetensors.torch import load
 from torch import Tensor
 
 from erasure.datasets.digits import Digits
+from erasure.decode import decode, decode_all
 from erasure.source import splits
 
 CIFAR_JPEG = Path("../shared/data/cifar10-jpeg.safetensors.xz")
@@ -66,13 +65,10 @@ def read_jpegs(path: Path, samples: int) -> tuple[Tensor, Tensor]:
     jpeg, offset = stored["jpeg"].numpy().tobytes(), stored["offset"].tolist()
     training = (stored["test"] == 0).nonzero().squeeze(1)
     n = min(samples, len(training))
-    rows = training[torch.arange(n) * len(training) // n].tolist()
-    images = torch.empty(len(rows), 32, 32, 3, dtype=torch.uint8)
-    for position, row in enumerate(rows):
-        with Image.open(io.BytesIO(jpeg[offset[row] : offset[row + 1]])) as image:
-            pixels = bytearray(image.convert("RGB").tobytes())
-        images[position] = torch.frombuffer(pixels, dtype=torch.uint8).view(32, 32, 3)
-    return images.permute(0, 3, 1, 2).contiguous(), stored["label"][rows].long()
+    rows = training[torch.arange(n) * len(training) // n]
+    encoded = (jpeg[offset[row] : offset[row + 1]] for row in rows.tolist())
+    images = decode_all(encoded, lambda one: decode(one, str(path), size=None, channels=3), str)
+    return images, stored["label"][rows].long()
 
 
 def synthetic_images(side: int, samples: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -48,7 +48,7 @@ LEFT_OUT = "left out at this size: --full-peer runs it"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     sizes = {"dim": 768, "classes": 10, "samples": 50_000, "images": CIFAR_JPEG}
-    own = parser("benchmarks.erasers", __doc__, **sizes)
+    own = parser("erasers", __doc__, **sizes)
     own.add_argument("--only", nargs="+", choices=sorted(PARTS), default=sorted(PARTS), help="default: all")
     own.add_argument("--full-peer", action="store_true", help="run the peers' QLEACE above d = 1,024, too")
     options = own.parse_args(arguments)
@@ -86,8 +86,17 @@ class Bench:
             f"memory {self.bandwidth / 1e9:.0f} GB/s"
         )
 
-    def timed(self, work: Callable[[], Result]) -> tuple[Result, Cost]:
-        return timed(lambda _: work(), lambda: None, self.device)
+    def timed(
+        self, work: Callable[..., Result], prepare: Callable[[], Sequence[object]] = tuple
+    ) -> tuple[Result, Cost]:
+        return timed(work, self.device, prepare)
+
+    def peer(self, what: str, who: str, package: str, run: Callable[[], tuple[Cost, str]], *, slow: bool) -> Row:
+        """Somebody else's row, where their package is installed and not too slow."""
+        if not installed(package) or (slow and not self.full_peer):
+            return Row(what, who, None, note=LEFT_OUT if installed(package) else MISSING)
+        cost, note = run()
+        return Row(what, who, cost, note=note)
 
     def floor(self, products: float) -> float:
         """Seconds of so many float64 products of [d, d] matrices (2 d³ FLOPs each)."""
@@ -113,12 +122,16 @@ def moments(bench: Bench) -> list[Row]:
 def leace(bench: Bench) -> list[Row]:
     m = bench.moments
     eraser, ours = bench.timed(lambda: LeaceEraser.from_moments(m))
+
+    def theirs() -> tuple[Cost, str]:
+        peer, cost = bench.timed(lambda fitter: fitter.eraser, lambda: [leace_fitter(m)])
+        return cost, _mean_gap(m, peer.proj_left @ peer.proj_right)
+
     # one Cholesky factor (d³/3 FLOPs); the rest is O(k d²)
-    rows = [Row("LEACE fit", "ours", ours, bench.floor(1 / 6), _mean_gap(m, eraser.left @ eraser.right))]
-    if not installed("concept_erasure"):
-        return [*rows, Row("LEACE fit", "concept-erasure", None, note=MISSING)]
-    peer, theirs = timed(lambda fitter: fitter.eraser, lambda: leace_fitter(m), bench.device)
-    return [*rows, Row("LEACE fit", "concept-erasure", theirs, note=_mean_gap(m, peer.proj_left @ peer.proj_right))]
+    return [
+        Row("LEACE fit", "ours", ours, bench.floor(1 / 6), _mean_gap(m, eraser.left @ eraser.right)),
+        bench.peer("LEACE fit", "concept-erasure", "concept_erasure", theirs, slow=False),
+    ]
 
 
 def qleace(bench: Bench) -> list[Row]:
@@ -128,35 +141,28 @@ def qleace(bench: Bench) -> list[Row]:
     if ours.peak_mib is not None:
         note += f", {ours.peak_mib / (k * bench.d**2 * 8 / 2**20):.2f} x class covariances of memory"
     del eraser
+
+    def theirs() -> tuple[Cost, str]:
+        peer, cost = bench.timed(lambda fitter: fitter.eraser, lambda: [quadratic_fitter(m)])
+        return cost, _gap_and_edit(m, peer.ot_maps.mT)
+
+    def pot() -> tuple[Cost, str]:
+        """The barycenter only, without the maps; its own rule allows 1,000 rounds."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import ot  # pyright: ignore[reportMissingImports]
+        with measured(bench.device) as cost:
+            found = ot.gaussian.bures_wasserstein_barycenter(m.means, m.covariances, m.weights, num_iter=PEER_STEPS)
+        return cost, f"{PEER_STEPS} rounds; trace {float(found[1].trace()):.6f}; no maps"
+
     # Per class a Cholesky factor (1/6 of a product), M = FᵀR and F U (1/2 each, F is triangular), a polar factor by
     # no fewer than 3 Halley steps of a symmetric product, a Cholesky factor and two triangular solves (1/2 + 1/6 + 1),
     # and the map (1 + 1/2).
-    rows = [Row("QLEACE fit", "ours", ours, bench.floor(k * (1 / 6 + 1 + 5 + 1.5)), note)]
-    for who, package, run in (
-        ("concept-erasure", "concept_erasure", _their_qleace),
-        ("POT, barycenter only", "ot", _their_barycenter),
-    ):
-        if not (installed(package) and bench.full_peer):
-            rows.append(Row("QLEACE fit", who, None, note=LEFT_OUT if installed(package) else MISSING))
-        else:
-            rows.append(Row("QLEACE fit", who, *run(bench)))
-    return rows
-
-
-def _their_qleace(bench: Bench) -> tuple[Cost, None, str]:
-    peer, cost = timed(lambda fitter: fitter.eraser, lambda: quadratic_fitter(bench.moments), bench.device)
-    return cost, None, _gap_and_edit(bench.moments, peer.ot_maps.mT)
-
-
-def _their_barycenter(bench: Bench) -> tuple[Cost, None, str]:
-    """POT has the barycenter only, without the maps; its own rule allows 1,000 rounds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import ot  # pyright: ignore[reportMissingImports]
-    m = bench.moments
-    with measured(bench.device) as cost:
-        found = ot.gaussian.bures_wasserstein_barycenter(m.means, m.covariances, m.weights, num_iter=PEER_STEPS)
-    return cost, None, f"{PEER_STEPS} rounds; trace {float(found[1].trace()):.6f}; no maps"
+    return [
+        Row("QLEACE fit", "ours", ours, bench.floor(k * (1 / 6 + 1 + 5 + 1.5)), note),
+        bench.peer("QLEACE fit", "concept-erasure", "concept_erasure", theirs, slow=True),
+        bench.peer("QLEACE fit", "POT, barycenter only", "ot", pot, slow=True),
+    ]
 
 
 def alf_qleace(bench: Bench) -> list[Row]:
@@ -206,9 +212,8 @@ def apply(bench: Bench) -> list[Row]:
         ("QLEACE apply", qleace, 2 * len(x) * bench.d**2),
     ):
         _, cost = bench.timed(lambda eraser=eraser: eraser(x, bench.z))
-        rows.append(
-            Row(name, "ours", cost, flops / bench.rate, f"{len(x) / cost.seconds:,.0f} images/s, float64 inside")
-        )
+        note = f"{len(x) / cost.seconds:,.0f} images/s, float64 inside"
+        rows.append(Row(name, "ours", cost, flops / bench.rate, note))
     return rows
 
 
@@ -263,11 +268,9 @@ def _gap_and_edit(m: ClassMoments, maps: Tensor) -> str:
 
 def covariance_gap(m: ClassMoments, maps: Tensor) -> float:
     """max_j ‖A_j Σ_j A_jᵀ - average‖_F / ‖Σ_xx‖_F, for A_jᵀ [k, d, d]."""
-    average = torch.zeros_like(maps[0])
-    for j, weight in enumerate(m.weights.tolist()):
-        average.add_(maps[j].T @ m.covariance(j) @ maps[j], alpha=weight)
-    gaps = [float((maps[j].T @ m.covariance(j) @ maps[j] - average).norm()) for j in range(m.num_classes)]
-    return max(gaps) / float(m.total.norm())
+    erased = [a.T @ m.covariance(j) @ a for j, a in enumerate(maps)]
+    average = sum((w * each for w, each in zip(m.weights, erased, strict=True)), torch.zeros_like(maps[0]))
+    return max(float((each - average).norm()) for each in erased) / float(m.total.norm())
 
 
 def edit_size(m: ClassMoments, maps: Tensor) -> float:

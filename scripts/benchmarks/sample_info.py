@@ -31,7 +31,7 @@ SIDE = 28
 
 def main(arguments: Sequence[str] | None = None) -> int:
     sizes = {"examples": 1000, "held_out": 700, "outputs": 1, "width": 1024, "steps": 2000, "learning_rate": 1e-3}
-    own = parser("benchmarks.sample_info", __doc__, **sizes, alone=10, memory_gib=1.0)
+    own = parser("sample_info", __doc__, **sizes, alone=10, memory_gib=1.0)
     options = own.parse_args(arguments)
     if options.outputs not in (1, 10) or options.examples + options.held_out > 1797 or options.examples < 2:
         own.error("--outputs must be 1 or 10, and --examples and --held-out 1,797 or less together, 2 or more")

@@ -36,7 +36,7 @@ _FOREVER = 10**9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("benchmarks.train", __doc__, model="mlp", samples=4000, seeds=5, epochs=3)
+    own = parser("train", __doc__, model="mlp", samples=4000, seeds=5, epochs=3)
     own.add_argument("--width", type=int, help="default: the model's")
     own.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
     own.add_argument("--skip-peer", action="store_true", help="leave out the researcher's loop")
@@ -123,7 +123,7 @@ class Bench:
             return [curve.validation_loss_bits[-1] for curve in curves]
 
         run(dataclasses.replace(self.settings, max_epochs=1))  # warms up
-        losses, cost = timed(run, lambda: self.settings, self.device)
+        losses, cost = timed(run, self.device, lambda: [self.settings])
         return self._row(f"ours, {stacking.how}", cost, losses, note)
 
     def _row(self, who: str, cost: Cost, losses: Sequence[float], note: str = "") -> Row:

@@ -7,7 +7,6 @@ For every finished run with label noise: the probability (AUROC) that a wrong la
 one, by F-SI, by SI, and by cleanlab on the same examples and labels.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,19 +14,18 @@ from statistics import mean
 
 import numpy as np
 import torch
-from rich import box
-from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from erasure.progress import console
-from harness.result import InformationResult, read_result
+from harness.result import read_result
+from harness.table import Table
 from sample_info.__main__ import VERB, job_of
 from sample_info.changes import auroc
 from sample_info.examples import load
+from scripts.options import parser
 
 
 def label_suspicion(x: Tensor, z: Tensor) -> Tensor:
@@ -45,19 +43,17 @@ def label_suspicion(x: Tensor, z: Tensor) -> Tensor:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        "python -m scripts.studies.confident_learning", description=__doc__, formatter_class=formatter
-    )
-    parser.add_argument("runs", type=Path, nargs="+", help="directories of finished runs of python -m sample_info")
-    table = Table("dataset", "eraser", "model", "examples", "wrong", "F-SI", "SI", "cleanlab", box=box.SIMPLE_HEAD)
-    for directory in parser.parse_args(arguments).runs:
+    own = parser("studies.confident_learning", __doc__)
+    own.add_argument("runs", type=Path, nargs="+", help="directories of finished runs of python -m sample_info")
+    rows = []
+    for directory in own.parse_args(arguments).runs:
         try:
-            table.add_row(*compare(directory))
+            rows.append(compare(directory))
         except ValueError as error:
             print(error, file=sys.stderr)
-    console(min_width=100).print(table)
-    return 0 if table.row_count else 2
+    headings = ("dataset", "eraser", "model", "examples", "wrong", "F-SI", "SI", "cleanlab")
+    Table("confident_learning", "", headings, rows).show()
+    return 0 if rows else 2
 
 
 def compare(directory: Path) -> list[str]:
@@ -67,17 +63,17 @@ def compare(directory: Path) -> list[str]:
         ValueError: nothing to compare, or a damaged result.
     """
     path = directory / "result.json"
-    result = read_result(path) if path.exists() else None
-    wrong = result.groups.get("wrong label") if isinstance(result, InformationResult) else None
-    if result is None or wrong is None:
+    result = read_result(path) if path.exists() else {}
+    wrong = result.get("groups", {}).get("wrong label")
+    if wrong is None:
         raise ValueError(f"{directory}: no finished run of python -m {VERB.name} with label noise")
-    examples = load(job_of(result.config))
+    examples = load(job_of(result["config"]))
     suspicion = label_suspicion(examples.x, examples.given)
     found = auroc(suspicion, (examples.given != examples.labels).cpu())
-    names = [result.named(part) for part in ("dataset", "eraser", "model")]
-    ours = (mean(one for one in per_seed if one is not None) for per_seed in (wrong.auroc, wrong.auroc_si))
-    return [*names, f"{len(examples.x):,}", f"{wrong.examples:,}", *(f"{number:.3f}" for number in (*ours, found))]
+    names = [result["config"][part]["name"] for part in ("dataset", "eraser", "model")]
+    numbers = [mean(wrong["auroc"]), mean(wrong["auroc_si"]), found]
+    return [*names, f"{len(examples.x):,}", f"{wrong['examples']:,}", *(f"{number:.3f}" for number in numbers)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""python -m scripts.studies.coord_check: does the scale of activations stay put as a network gets wider?
+"""Does the scale of activations stay put as a network gets wider?
 
 python -m scripts.studies.coord_check --out docs/coord_check.png
 """
@@ -8,16 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import torch
-from matplotlib.figure import Figure
-from rich import box
-from rich.table import Table
 from torch import Tensor, nn
 
-from erasure.progress import console
-from harness.style import STYLE
+from harness.style import figure_at
+from harness.table import Table
 from models.mup import Parametrization
 from scripts.benchmarks.data import standardised_digits
 from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, over_widths, parser
@@ -104,9 +100,9 @@ def slopes(measured: Mapping[int, Layers], step: int) -> dict[str, tuple[float, 
 def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("coord_check", __doc__, DEFAULT)
     own.add_argument("--widths", nargs="+", type=int, help="at least 4; default: an eightfold range or more")
-    own.add_argument("--steps", type=int, default=5, help="optimiser steps, at least 1 (default: %(default)s)")
-    own.add_argument("--lr", type=float, default=1e-3, help="at base size (default: %(default)s, the paper's)")
-    own.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="default: 0 1 2")
+    own.add_argument("--steps", type=int, default=5, help="optimiser steps, at least 1")
+    own.add_argument("--lr", type=float, default=1e-3, help="at base size, by default the paper's")
+    own.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="averaged over")
     options = own.parse_args(arguments)
     if options.steps < 1:
         own.error(f"--steps={options.steps}: must be at least 1")
@@ -133,18 +129,17 @@ def print_table(name: str, results: Results, steps: int) -> None:
     While the readout is zero nothing before it has a gradient, so that hidden layers first change in step 2.
     """
     headings = [f"{TITLES[p].split()[0]}: {what}" for p in PARAMETRIZATIONS for what in ("output", "change")]
-    table = Table("layer", *headings, box=box.SIMPLE_HEAD, title=f"{name}: exponent of width after {steps} steps")
     exponents = {p: slopes(results[name, p], steps) for p in PARAMETRIZATIONS}
-    for layer in exponents["mup"]:
-        cells = [f"{value:+.2f}" for p in PARAMETRIZATIONS for value in exponents[p][layer]]
-        table.add_row(layer.removeprefix("network."), *cells)
-    console().print(table)
+    rows = [
+        [layer.removeprefix("network."), *(f"{value:+.2f}" for p in PARAMETRIZATIONS for value in exponents[p][layer])]
+        for layer in exponents["mup"]
+    ]
+    Table("coord_check", "", ["layer", *headings], rows).show(f"{name}: exponent of width after {steps} steps")
 
 
 def draw(names: Sequence[str], results: Results, steps: int, path: Path) -> None:
     """A column per model, a row per parametrisation; a line per layer, the readout's thick."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.4 * len(names), 6.4), layout="constrained")
+    with figure_at(path, 3.4 * len(names), 6.4) as figure:
         axes = figure.subplots(2, len(names), sharex="col", sharey="col", squeeze=False)
         for (row, parametrization), (column, name) in itertools.product(enumerate(PARAMETRIZATIONS), enumerate(names)):
             ax, measured = axes[row][column], results[name, parametrization]
@@ -158,7 +153,6 @@ def draw(names: Sequence[str], results: Results, steps: int, path: Path) -> None
             ax.minorticks_off()
             if not column:
                 ax.set_ylabel(f"{TITLES[parametrization]}\nchange of outputs (RMS), {steps} steps")
-        figure.savefig(path)
 
 
 if __name__ == "__main__":

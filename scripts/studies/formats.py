@@ -30,7 +30,7 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint, save_tensors, sealed
-from harness.result import MdlResult, read_result
+from harness.result import read_result
 from harness.run import Run
 from harness.state import State, state_of
 from mdl.__main__ import VERB
@@ -68,15 +68,16 @@ def _huge_array() -> bytes:
     return file.getvalue()
 
 
-def _png(**options: Any) -> bytes:
+def _encoded(pixels: np.ndarray, kind: str = "png", **options: Any) -> bytes:
     file = io.BytesIO()
-    Image.new("RGB", (9, 5)).save(file, "PNG", **options)
+    Image.fromarray(pixels).save(file, kind, **options)
     return file.getvalue()
 
 
+_PNG = _encoded(np.zeros((5, 9, 3), dtype=np.uint8))
 HOSTILE: Sequence[bytes] = (
     b"", b"{}", b"[]", b"null", b'{"digest": "0"}', b'{"a": NaN}', b"[" * 100_000, b"\xff\xfe\x00", b"a: &a [*a]",
-    pickle.dumps(_Payload()), _huge_array(), _png(), _png()[:16] + b"\x00\x0f\xff\xff" * 2 + _png()[24:],
+    pickle.dumps(_Payload()), _huge_array(), _PNG, _PNG[:16] + b"\x00\x0f\xff\xff" * 2 + _PNG[24:],
     f"!!python/object/apply:os.system ['touch {CANARY}']".encode(),
     f"dataset: {{name: digits}}\neraser: {{name: leace}}\nmodel: {{name: mlp}}\nseeds: [0]\n"
     f"+hydra.callbacks.x: {{_target_: os.system, command: touch {CANARY}}}\n".encode(),
@@ -106,14 +107,10 @@ class Format:
     context: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
 
 
-def _write_part(place: Path) -> None:
-    Run(place, _RUN).save_part("100", _PART)
-
-
 def _finished(place: Path) -> Run:
     result = VERB.work(_config(f"runs_dir={place}", f"cache_dir={place}/cache")).carry_out()
     shutil.rmtree(place / "cache")
-    return Run(place, result.run_id)
+    return Run(place, result["run_id"])
 
 
 def _only(place: Path) -> Path:
@@ -203,26 +200,25 @@ def _sweep(place: Path) -> tuple[str, Any]:
     for outcome in outcomes:
         if "error" in outcome:
             raise ValueError(outcome["error"] if str(place) in outcome["error"] else f"{place}: {outcome['error']}")
-    return "", [
-        result.mdl
-        for outcome in outcomes
-        if isinstance(result := read_result(place / str(outcome["result"])), MdlResult)
-    ]
+    return "", [read_result(place / str(outcome["result"]))["mdl"] for outcome in outcomes]
 
 
-def _images(kind: str, **options: Any) -> Callable[[Path], None]:
+def _images(suffix: str, kind: str, **options: Any) -> Callable[[Path], None]:
     def write(place: Path) -> None:
         for i, pixels in enumerate(_PIXELS):
-            path = place / "train" / "ab"[i % 2] / f"{i:02}.{kind}"
+            path = place / "train" / "ab"[i % 2] / f"{i:02}.{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(path, **options)
+            path.write_bytes(_encoded(pixels, kind, **options))
 
     return write
 
 
-def _source(make: Callable[[Path], Source]) -> Callable[[Path], tuple[str, Any]]:
+def _source(kind: type[Source], file: str = "", **options: Any) -> Callable[[Path], tuple[str, Any]]:
+    """How a dataset whose `root`, or `path` of a `file`, is in the folder is read."""
+
     def read(place: Path) -> tuple[str, Any]:
-        source = make(place)
+        where = {"path": f"{place}/{file}"} if file else {"root": str(place)}
+        source = kind(**where, **options, **_OPTIONS)
         raw = source.load()
         return source.content(), [digest(raw.train.images), raw.train.labels.tolist()]
 
@@ -233,46 +229,37 @@ def _write_parquet(place: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    cells = []
-    for pixels in _PIXELS:
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "PNG")
-        cells.append({"bytes": file.getvalue(), "path": None})
+    cells = [{"bytes": _encoded(pixels), "path": None} for pixels in _PIXELS]
     table = pyarrow.table({"image": cells, "label": [i % 2 for i in range(len(cells))]})
     pyarrow.parquet.write_table(table, place / "images.parquet")
 
 
+def _cifar10() -> dict[str, bytes]:
+    """CIFAR-10's files with four images each, the training batches first."""
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    batches = {name: {"data": np.full((4, 3072), i, np.uint8), "labels": [0, 1, 2, 3]} for i, name in enumerate(names)}
+    return {
+        name: pickle.dumps(each)
+        for name, each in (batches | {"batches.meta": {"label_names": [*"abcdefghij"]}}).items()
+    }
+
+
 @contextlib.contextmanager
 def _small_cifar10() -> Iterator[None]:
-    """CIFAR-10's files with four images each, and their checksums."""
-    files = {name: pickle.dumps({"data": pixels, "labels": [0, 1, 2, 3]}) for name, pixels in _batches().items()}
-    files["batches.meta"] = pickle.dumps({"label_names": [*"abcdefghij"]})
-    listed = [[name, hashlib.md5(content).hexdigest()] for name, content in files.items()]
+    """Theirs are the checksums."""
+    listed = [[name, hashlib.md5(content).hexdigest()] for name, content in _cifar10().items()]
     meta = CIFAR10.meta | {"md5": listed[-1][1]}
     with mock.patch.multiple(CIFAR10, train_list=listed[:5], test_list=listed[5:6], meta=meta):
         yield
 
 
-def _batches() -> dict[str, np.ndarray]:
-    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-    return {name: np.full((4, 3072), i, dtype=np.uint8) for i, name in enumerate(names)}
-
-
 def _write_cifar10(place: Path) -> None:
-    folder = place / CIFAR10.base_folder
-    folder.mkdir()
-    for name, pixels in _batches().items():
-        (folder / name).write_bytes(pickle.dumps({"data": pixels, "labels": [0, 1, 2, 3]}))
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [*"abcdefghij"]}))
+    for name, content in _cifar10().items():
+        (place / CIFAR10.base_folder).mkdir(exist_ok=True)
+        (place / CIFAR10.base_folder / name).write_bytes(content)
 
 
-def _vectors() -> dict[str, torch.Tensor]:
-    return {"x": torch.from_numpy(_PIXELS.reshape(12, -1)[:, :7] / 255), "y": torch.arange(12) % 3}
-
-
-def _write_npz(place: Path) -> None:
-    vectors = _vectors()
-    np.savez(place / "a.npz", x=vectors["x"].numpy(), y=vectors["y"].numpy())
+_VECTORS = {"x": torch.from_numpy(_PIXELS.reshape(12, -1)[:, :7] / 255), "y": torch.arange(12) % 3}
 
 
 def _config(*overrides: str) -> Config:
@@ -295,7 +282,8 @@ def _whole_run(place: Path) -> tuple[str, Any]:
 
 
 FORMATS: Sequence[Format] = (
-    Format("part-*.json", _write_part, "*/part-*.json", lambda place: ("", Run(place, _RUN).part("100"))),
+    Format("part-*.json", lambda place: Run(place, _RUN).save_part("100", _PART), "*/part-*.json",
+           lambda place: ("", Run(place, _RUN).part("100"))),
     Format("result.json in a table", _finished, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
     Format("result.json in the report", _finished, "*/result.json", lambda p: ("", _shown(p).result)),
     Format("result.json in the status", _finished, "*/result.json", _state),
@@ -308,15 +296,14 @@ FORMATS: Sequence[Format] = (
     Format("cache entry", lambda place: _cached(place), "entry.safetensors", _cached),
     Format("scores.safetensors", _write_scores, "scores.safetensors", _scores),
     Format("a stopped run", _write_stopped_run, "*/*/*.*", _whole_run),
-    Format("png", _images("png"), "*/*/*.png", _source(
-        lambda place: ImageFolder(root=str(place), size=None, channels=3, **_OPTIONS)), own_data=True),
-    Format("jpeg", _images("jpg", quality=90), "*/*/*.jpg", _source(
-        lambda place: ImageFolder(root=str(place), size=None, channels=3, **_OPTIONS)), own_data=True),
-    Format("npz", _write_npz, "a.npz", _source(lambda place: Arrays(path=f"{place}/a.npz", **_OPTIONS)), own_data=True),
-    Format("safetensors", lambda place: save_file(_vectors(), place / "a.safetensors"), "a.safetensors", _source(
-        lambda place: Arrays(path=f"{place}/a.safetensors", **_OPTIONS)), own_data=True),
-    Format("parquet", _write_parquet, "images.parquet", _source(
-        lambda place: HuggingFace(path=f"{place}/images.parquet", test_split=None, **_OPTIONS)), own_data=True),
-    Format("cifar10's pickles", _write_cifar10, "*/*", _source(
-        lambda place: Cifar10(root=str(place), **_OPTIONS)), context=_small_cifar10),
+    Format("png", _images("png", "png"), "*/*/*.png", _source(ImageFolder, size=None, channels=3), own_data=True),
+    Format("jpeg", _images("jpg", "jpeg", quality=90), "*/*/*.jpg", _source(ImageFolder, size=None, channels=3),
+           own_data=True),
+    Format("npz", lambda place: np.savez(place / "a.npz", **{k: v.numpy() for k, v in _VECTORS.items()}), "a.npz",
+           _source(Arrays, "a.npz"), own_data=True),
+    Format("safetensors", lambda place: save_file(_VECTORS, place / "a.safetensors"), "a.safetensors",
+           _source(Arrays, "a.safetensors"), own_data=True),
+    Format("parquet", _write_parquet, "images.parquet", _source(HuggingFace, "images.parquet", test_split=None),
+           own_data=True),
+    Format("cifar10's pickles", _write_cifar10, "*/*", _source(Cifar10), context=_small_cifar10),
 )  # fmt: skip

@@ -15,7 +15,6 @@ inserts bytes, replaces it by a hostile or another whole file; then reads it as 
 Exit code 1 if there is a bad one.
 """
 
-import argparse
 import contextlib
 import logging
 import random
@@ -25,18 +24,18 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from logging.handlers import BufferingHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from rich import box
-from rich.table import Table
-
-from erasure.progress import Display, console
+from erasure.progress import Display
+from harness.table import Table
+from scripts.options import parser
 from scripts.studies.formats import CANARY, FORMATS, HOSTILE, Format
 
 GOOD = ("unaffected", "recovered", "one line", "other data")
+DAMAGES = ("flipped", "digit", "cut", "deleted", "repeated", "zeroed", "inserted", "replaced")
 _LIMIT_S = 30  # a case takes less than one
 _LONGEST_LINE = 600
 
@@ -45,57 +44,30 @@ class _HangError(BaseException):
     """A case took too long; no reader's `except Exception` may take it for damage."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of one case; `detail` reproduces a bad one."""
 
     format: str
     kind: str
-    detail: str = ""
-
-
-class _Warnings(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
+    detail: str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        "python -m scripts.studies.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--cases", type=int, default=500, help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    options = parser.parse_args(arguments)
+    options = parser("studies.fuzz", __doc__, cases=500, seed=0).parse_args(arguments)
+    outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder, Display("fuzz") as display:
-
-        def show(i: int) -> None:
-            display.update(i / options.cases, f"case {i} of {options.cases}")
-
-        outcomes = list(fuzz(Path(folder), options.cases, options.seed, show))
+        for outcome in fuzz(Path(folder), options.cases, options.seed, FORMATS):
+            outcomes.append(outcome)
+            display.update(len(outcomes) / options.cases, f"case {len(outcomes)} of {options.cases}")
     print_table(outcomes)
     bad = [outcome for outcome in outcomes if outcome.kind not in GOOD]
     for outcome in bad:
-        print(f"{outcome.format}: {outcome.kind}: {outcome.detail}", file=sys.stderr)
+        print(*outcome, sep=": ", file=sys.stderr)
     return 1 if bad else 0
 
 
-def fuzz(
-    folder: Path, cases: int, seed: int, show: Callable[[int], None] = lambda _: None, formats: Sequence[Format] = ()
-) -> Iterator[Outcome]:
-    """Outcomes of `cases` cases, the formats in turn; the same for the same seed.
-
-    Args:
-        folder: for the files; empty.
-        cases: how many.
-        seed: of the damage.
-        show: called with each case's number.
-        formats: which; all by default.
-    """
-    formats = formats or FORMATS
+def fuzz(folder: Path, cases: int, seed: int, formats: Sequence[Format]) -> Iterator[Outcome]:
+    """Outcomes of `cases` cases, the formats in turn, in an empty folder; the same for the same seed."""
     with contextlib.ExitStack() as stack:
         whole = {}
         for each in formats:
@@ -103,31 +75,53 @@ def fuzz(
             place = folder / "whole" / each.name
             place.mkdir(parents=True)
             each.write(place)
-            shutil.copytree(place, folder / "case")
-            whole[each.name] = each.read(folder / "case")
-            shutil.rmtree(folder / "case")
+            with _copied(place, folder / "case") as copy:
+                whole[each.name] = each.read(copy)
         for i in range(cases):
-            show(i)
             each = formats[i % len(formats)]
-            shutil.copytree(folder / "whole" / each.name, folder / "case")
-            yield _case(each, folder / "case", whole[each.name], random.Random(f"{seed} {i}"))
-            shutil.rmtree(folder / "case")
+            with _copied(folder / "whole" / each.name, folder / "case") as copy:
+                yield _case(each, copy, whole[each.name], random.Random(f"{seed} {i}"))
+
+
+@contextlib.contextmanager
+def _copied(folder: Path, to: Path) -> Iterator[Path]:
+    yield shutil.copytree(folder, to)
+    shutil.rmtree(to)
 
 
 def _case(each: Format, place: Path, whole: tuple[str, Any], chance: random.Random) -> Outcome:
     path = chance.choice(sorted(place.glob(each.damaged)))
     how = chance.choice(DAMAGES)
-    path.write_bytes(how(path.read_bytes(), chance))
+    path.write_bytes(damaged(path.read_bytes(), how, chance))
     kind, detail = _judged(each, place, whole)
     if CANARY.exists():
         CANARY.unlink()
         kind = "code run"
-    return Outcome(each.name, kind, f"{how.__name__[1:]} of {path.name}: {detail}")
+    return Outcome(each.name, kind, f"{path.name} {how}: {detail}")
+
+
+def damaged(content: bytes, how: str, chance: random.Random) -> bytes:
+    """A file's content, one of `DAMAGES` done to it."""
+    start, length = chance.randrange(len(content)), chance.randrange(1, 40)
+    if how == "digit":
+        start = chance.choice([i for i, byte in enumerate(content) if chr(byte).isdigit()] or [0])
+    before, hit, after = content[:start], content[start : start + length], content[start + length :]
+    return {
+        "flipped": before + bytes([hit[0] ^ 1 << chance.randrange(8)]) + hit[1:] + after,
+        "digit": before + bytes([chance.choice(b"0123456789")]) + hit[1:] + after,
+        "cut": before,
+        "deleted": before + after,
+        "repeated": before + hit + hit + after,
+        "zeroed": before + bytes(len(hit)) + after,
+        "inserted": before + chance.randbytes(length) + hit + after,
+        "replaced": chance.choice(HOSTILE),
+    }[how]
 
 
 def _judged(each: Format, place: Path, whole: tuple[str, Any]) -> tuple[str, str]:
     """What reading damaged files comes to, and a word on it."""
-    heard = _Warnings()
+    heard = BufferingHandler(10**6)
+    heard.setLevel(logging.WARNING)
     logging.getLogger().addHandler(heard)
     try:
         with _limited(), warnings.catch_warnings(record=True):
@@ -143,8 +137,8 @@ def _judged(each: Format, place: Path, whole: tuple[str, Any]) -> tuple[str, str
         return "traceback", f"{type(error).__name__}: {error}"
     finally:
         logging.getLogger().removeHandler(heard)
-    if heard.lines:  # a part that is computed again is not there
-        return ("recovered" if values in (whole[1], None) else "wrong number"), heard.lines[0]
+    if heard.buffer:  # a part that is computed again is not there
+        return ("recovered" if values in (whole[1], None) else "wrong number"), heard.buffer[0].getMessage()
     if values == whole[1]:
         return "unaffected", ""
     return ("other data" if each.own_data and identity != whole[0] else "wrong number"), f"{values} not {whole[1]}"
@@ -164,62 +158,15 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _bit(content: bytes, chance: random.Random) -> bytes:
-    changed = bytearray(content)
-    changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    return bytes(changed)
-
-
-def _digit(content: bytes, chance: random.Random) -> bytes:
-    digits = [i for i, byte in enumerate(content) if chr(byte).isdigit()]
-    changed = bytearray(content)
-    changed[chance.choice(digits or [0])] = chance.choice(b"0123456789")
-    return bytes(changed)
-
-
-def _cut(content: bytes, chance: random.Random) -> bytes:
-    return content[: chance.randrange(len(content))]
-
-
-def _deleted(content: bytes, chance: random.Random) -> bytes:
-    start = chance.randrange(len(content))
-    return content[:start] + content[start + chance.randrange(1, 40) :]
-
-
-def _repeated(content: bytes, chance: random.Random) -> bytes:
-    start = chance.randrange(len(content))
-    end = start + chance.randrange(1, 40)
-    return content[:end] + content[start:]
-
-
-def _zeroed(content: bytes, chance: random.Random) -> bytes:
-    start = chance.randrange(len(content))
-    return content[:start] + bytes(len(content[start : start + 20])) + content[start + 20 :]
-
-
-def _inserted(content: bytes, chance: random.Random) -> bytes:
-    start = chance.randrange(len(content))
-    return content[:start] + chance.randbytes(chance.randrange(1, 20)) + content[start:]
-
-
-def _replaced(content: bytes, chance: random.Random) -> bytes:  # noqa: ARG001
-    return chance.choice(HOSTILE)
-
-
-DAMAGES = (_bit, _digit, _cut, _deleted, _repeated, _zeroed, _inserted, _replaced)
-
-
 def print_table(outcomes: Sequence[Outcome]) -> None:
     """Counts, a row per format."""
     kinds = [*GOOD, *sorted({outcome.kind for outcome in outcomes} - set(GOOD))]
     counts = Counter((outcome.format, outcome.kind) for outcome in outcomes)
-    table = Table("file", *kinds, box=box.SIMPLE_HEAD)
-    for name in dict.fromkeys(outcome.format for outcome in outcomes):
-        table.add_row(name, *(str(counts[name, kind] or "") for kind in kinds))
-    total = Counter(outcome.kind for outcome in outcomes)
-    table.add_row(f"all {len(outcomes)}", *(str(total[kind]) for kind in kinds))
-    console(min_width=100).print(table)
+    names = dict.fromkeys(outcome.format for outcome in outcomes)
+    rows = [[name, *(str(counts[name, kind] or "") for kind in kinds)] for name in names]
+    rows.append([f"all {len(outcomes)}", *(str(sum(counts[name, kind] for name in names)) for kind in kinds)])
+    Table("fuzz", "", ["file", *kinds], rows).show()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

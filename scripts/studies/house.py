@@ -5,27 +5,22 @@ python -m scripts.studies.house --out docs/house.png     # and the picture
 python -m scripts.studies.house --startup                # and start-up, which takes a minute on a quiet machine
 """
 
-import argparse
 import ast
 import itertools
 import re
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from erasure.progress import console
-from harness.style import STYLE
+from harness.style import figure_at
+from harness.table import Table
 from scripts.benchmarks import startup
+from scripts.options import parser
 
 # a package imports those that stand below it; conf, erasure and models nothing, mdl and sample_info not one another
 FLOORS = (("conf", "erasure", "models"), ("harness",), ("train", "hydra_plugins"), ("mdl", "sample_info"), ("scripts",))
@@ -125,8 +120,7 @@ def draw(house: House, path: Path) -> None:
         for height, floor in enumerate(floors)
         for i, package in enumerate(floor)
     }
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9, 1.35 * len(floors)), layout="constrained")
+    with figure_at(path, 9, 1.35 * len(floors)) as figure:
         ax = figure.subplots()
         ax.set(xlim=(0, 10), ylim=(-0.6, 1.5 * len(floors) - 0.9))
         ax.axis("off")
@@ -140,7 +134,6 @@ def draw(house: House, path: Path) -> None:
         for above, below in arrows(house, packages):
             ends = {"patchA": boxes[above], "patchB": boxes[below]}
             ax.annotate("", at[below], at[above], arrowprops={"arrowstyle": "-|>", "color": "#33526e"} | ends)
-        figure.savefig(path)
 
 
 def arrows(house: House, packages: Sequence[str]) -> set[tuple[str, str]]:
@@ -158,20 +151,19 @@ def arrows(house: House, packages: Sequence[str]) -> set[tuple[str, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m scripts.studies.house", description=__doc__, formatter_class=formatter)
-    parser.add_argument("--root", type=Path, default=Path.cwd(), help="a git working tree (default: this one)")
-    parser.add_argument("--out", type=Path, help="the picture")
-    parser.add_argument("--startup", action="store_true", help="times the commands' start, too")
-    options = parser.parse_args(arguments)
+    own = parser("studies.house", __doc__)
+    own.add_argument("--root", type=Path, default=Path.cwd(), help="a git working tree")
+    own.add_argument("--out", type=Path, help="the picture")
+    own.add_argument("--startup", action="store_true", help="times the commands' start, too")
+    options = own.parse_args(arguments)
     house = House(options.root)
-    table = Table("", "today", "bar", box=box.SIMPLE_HEAD)
-    for row in measures(house):
-        table.add_row(*map(escape, row))
+    rows = measures(house)
     if options.startup:
-        for name, (_, ratio) in startup.multiples().items():
-            table.add_row(f"{name}, in import torch", f"{ratio:.2f}", _STARTUP_BARS.get(name, ""))
-    console(min_width=90).print(table)
+        times = startup.multiples().items()
+        rows += [
+            (f"{name}, in import torch", f"{ratio:.2f}", _STARTUP_BARS.get(name, "")) for name, (_, ratio) in times
+        ]
+    Table("house", "", ("", "today", "bar"), [[*map(escape, row)] for row in rows]).show()
     if options.out:
         draw(house, options.out)
         print(f"figure: {options.out}")
@@ -179,4 +171,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -9,9 +9,7 @@ moment uniform over its undisturbed time; and then by two tasks per run at the s
 Prints the kills, and whether results are equal to the bit, whether any part was computed twice, and files left over.
 """
 
-import argparse
 import itertools
-import math
 import multiprocessing
 import os
 import random
@@ -23,11 +21,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from erasure.store.storage import read_json
+from scripts.options import parser
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["mdl.prequential", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"])
@@ -43,16 +42,13 @@ _LATEST = 0.9  # moment of death, in undisturbed times
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        "python -m scripts.studies.kill_sweep", description=__doc__, formatter_class=formatter
-    )
-    parser.add_argument("--runs", type=int, default=64, help="default: %(default)s")
-    parser.add_argument("--kills", type=int, default=1, help="of each run (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of signals and moments (default: %(default)s)")
-    parser.add_argument("--at-once", type=int, default=2, help="tasks at the same time (default: %(default)s)")
-    parser.add_argument("overrides", nargs="*", help="of python -m mdl, for one run in place of the sweep")
-    options = parser.parse_args(arguments)
+    own = parser("studies.kill_sweep", __doc__)
+    own.add_argument("--runs", type=int, default=64, help="of the sweep")
+    own.add_argument("--kills", type=int, default=1, help="of each run")
+    own.add_argument("--seed", type=int, default=0, help="of signals and moments")
+    own.add_argument("--at-once", type=int, default=2, help="tasks at the same time")
+    own.add_argument("overrides", nargs="*", help="of python -m mdl, for one run in place of the sweep")
+    options = own.parse_args(arguments)
     os.environ["OMP_NUM_THREADS"] = "1"  # sums of several threads are in no fixed order
     tasks = [options.overrides] if options.overrides else list(itertools.islice(sweep(), options.runs))
     chance = random.Random(options.seed)
@@ -99,8 +95,9 @@ class Place:
     def finish(self, task: Sequence[str]) -> float:
         """Run a task to its end; seconds."""
         started = time.monotonic()
-        code = _wait(self._start(task))
-        if code != 0:
+        process = self._start(task)
+        process.join()
+        if code := process.exitcode:
             raise RuntimeError(f"{' '.join(task)} ended with {code}: {(self.diary.parent / 'tasks.log').read_text()}")
         return time.monotonic() - started
 
@@ -120,16 +117,14 @@ class Place:
             told.append(f"{number.name:7} after {moment:5.2f} s, code {code:4}, last done {done}: {' '.join(task)}")
         return told
 
-    def _kill_once(
-        self, task: Sequence[str], number: signal.Signals, moment: float
-    ) -> tuple[int | None, list["Entry"]]:
-        """Its exit code, and what it has done."""
-        pid = self._start(task)
-        code = _wait(pid, moment)
-        if code is None:
-            os.kill(pid, number)
-            code = _wait(pid)
-        return code, [entry for entry in self.entries() if entry.pid == pid]
+    def _kill_once(self, task: Sequence[str], number: signal.Signals, moment: float) -> tuple[int, list["Entry"]]:
+        """Its exit code, negative for a signal's number, and what it has done."""
+        process = self._start(task)
+        process.join(moment)
+        if process.is_alive():
+            os.kill(process.pid, number)
+            process.join()
+        return process.exitcode, [entry for entry in self.entries() if entry.pid == process.pid]
 
     def note(self, run: str, what: str) -> None:
         """Write into the diary that this process did something."""
@@ -161,19 +156,14 @@ class Place:
         runs = [path for path in self.runs.glob("*/*") if path.name not in LEFT]
         return runs + [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
 
-    def _start(self, task: Sequence[str]) -> int:
-        """Fork a process that runs the task; its id."""
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                code = self._run(task)
-            finally:
-                os._exit(code)
-        return pid
+    def _start(self, task: Sequence[str]) -> Any:
+        """Fork a process that runs the task."""
+        process = multiprocessing.get_context("fork").Process(target=self._run, args=(task,))
+        process.start()
+        return process
 
-    def _run(self, task: Sequence[str]) -> int:
-        """`python -m mdl TASK`, its finished parts written into the diary; the exit code."""
+    def _run(self, task: Sequence[str]) -> None:
+        """`python -m mdl TASK`, its finished parts written into the diary."""
         from conf import cli
         from harness.run import Run
         from mdl.__main__ import VERB
@@ -193,15 +183,10 @@ class Place:
         for stream in (1, 2):
             os.dup2(log, stream)
         sys.argv = ["mdl", *task, *_ALL, f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
-        try:
-            cli.main(replace(VERB, summarise=lambda *_: None))  # tables and figures are the driver's
-        except SystemExit as end:
-            return int(end.code or 0)
-        return 0
+        cli.main(replace(VERB, summarise=lambda *_: None))  # tables and figures are the driver's
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A line of the diary: which process has computed what of which run."""
 
     pid: int
@@ -222,18 +207,6 @@ def verdict(kills: int, undisturbed: Place, killed: Place) -> int:
     print(f"{len(orphans)} files left over", *orphans, sep="\n  ")
     good = kills == len(equal) == len(expected) == len(results)
     return 0 if good and not twice and not orphans else 1
-
-
-def _wait(pid: int, seconds: float = math.inf) -> int | None:
-    """A child's exit code, negative for a signal's number; None if it is still alive after so many seconds."""
-    until = time.monotonic() + seconds
-    while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > until:
-            return None
-        time.sleep(0.005)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""python -m scripts.studies.lr_transfer: does the best learning rate stay put as a network gets wider?
+"""Does the best learning rate stay put as a network gets wider?
 
 python -m scripts.studies.lr_transfer --out docs/lr_transfer.png
 """
@@ -11,12 +11,9 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
-from rich import box
-from rich.table import Table
 
-from erasure.progress import console
-from harness.style import STYLE
+from harness.style import figure_at
+from harness.table import Table
 from models.mup import Parametrization
 from scripts.benchmarks.data import standardised_digits
 from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, over_widths, parser
@@ -94,18 +91,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def print_table(results: Results) -> None:
     """The optimum at every width and how far it moves."""
-    headings = ("model", "parametrisation", "best learning rate at each width", "moves by")
-    table = Table(*headings, box=box.SIMPLE_HEAD)
+    rows = []
     for (name, parametrization), losses in results.items():
         optima = "  ".join(f"{width}: {optimum(by_rate):.1e}" for width, by_rate in losses.items())
-        table.add_row(name, TITLES[parametrization], optima, f"× {movement(losses):.2f}")
-    console().print(table)
+        rows.append([name, TITLES[parametrization], optima, f"× {movement(losses):.2f}"])
+    Table("lr_transfer", "", ("model", "parametrisation", "best learning rate at each width", "moves by"), rows).show()
 
 
 def draw(names: Sequence[str], results: Results, path: Path) -> None:
     """A row per model, a column per parametrisation; a curve per width, darker when wider, its optimum marked."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9.4, 3.5 * len(names)), layout="constrained")
+    with figure_at(path, 9.4, 3.5 * len(names)) as figure:
         axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
         for (row, name), (column, parametrization) in itertools.product(enumerate(names), enumerate(PARAMETRIZATIONS)):
             ax, losses = axes[row][column], results[name, parametrization]
@@ -125,7 +120,6 @@ def draw(names: Sequence[str], results: Results, path: Path) -> None:
                 ax.set_ylabel(f"{name}\nloss (bits per label)")
             else:  # the same widths, beside the panels, where no curve is
                 ax.legend(title="width", fontsize=9, loc="center left", bbox_to_anchor=(1.02, 0.5))
-        figure.savefig(path)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """What the two proofs of μP share: models by name and width, training steps with the run's optimiser, the sweep."""
 
 import argparse
-import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from erasure.progress import Display
 from erasure.source import LabelledImages
 from models.classifier import Classifier
 from models.mup import Parametrization
+from scripts import options
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Weights
 from train.optimizer import ScheduleFree
@@ -50,9 +50,9 @@ class Architecture:
 
 
 def parser(name: str, doc: str | None, models: Sequence[str]) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(f"python -m scripts.studies.{name}", description=(doc or "").split("\n")[0])
-    made.add_argument("--model", nargs="+", default=models, help="such as mlp:depth=4 (default: %(default)s)")
-    made.add_argument("--out", type=Path, default=Path(f"{name}.png"), help="figure (default: %(default)s)")
+    made = options.parser(f"studies.{name}", doc)
+    made.add_argument("--model", nargs="+", default=models, help="such as mlp:depth=4")
+    made.add_argument("--out", type=Path, default=Path(f"{name}.png"), help="figure")
     return made
 
 
@@ -64,13 +64,10 @@ def over_widths(
 ) -> dict[tuple[str, Parametrization], dict[int, T]]:
     """What `measure` says of every architecture under both parametrisations, by width."""
     logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
-    pairs = itertools.product(architectures, PARAMETRIZATIONS)
-    jobs: list[tuple[Architecture, Parametrization, int]] = [
-        (a, p, width) for a, p in pairs for width in widths(a.name)
-    ]
+    jobs = [(a, width, p) for a in architectures for p in PARAMETRIZATIONS for width in widths(a.name)]
     results: dict[tuple[str, Parametrization], dict[int, T]] = {}
     with Display(title) as display:
-        for done, (architecture, parametrization, width) in enumerate(jobs):
+        for done, (architecture, width, parametrization) in enumerate(jobs):
             display.update(done / len(jobs), f"{architecture}, {parametrization}, width {width}")
             found = measure(architecture, width, parametrization)
             results.setdefault((str(architecture), parametrization), {})[width] = found

@@ -14,7 +14,7 @@ from scripts.studies.fuzz import GOOD, fuzz, main
 
 @pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)
 def test_no_damage_becomes_a_wrong_number_code_a_hang_or_a_traceback(tmp_path: Path, kind: Format) -> None:
-    outcomes = list(fuzz(tmp_path, 3, 0, formats=[kind]))
+    outcomes = list(fuzz(tmp_path, 3, 0, [kind]))
     assert len(outcomes) == 3
     assert not [outcome for outcome in outcomes if outcome.kind not in GOOD]
 
@@ -65,7 +65,7 @@ WHOLE = pickle.dumps(None)
 def test_a_careless_reader_is_found(tmp_path: Path, monkeypatch, read: Callable, kind: str, cases: int) -> None:
     monkeypatch.setattr(study, "_LIMIT_S", 1)
     careless = Format("careless", lambda place: (place / "a.txt").write_bytes(WHOLE), "a.txt", read)
-    assert kind in {outcome.kind for outcome in fuzz(tmp_path, cases, 0, formats=[careless])}
+    assert kind in {outcome.kind for outcome in fuzz(tmp_path, cases, 0, [careless])}
 
 
 def test_the_table_and_the_exit_code(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,19 @@
+"""The command line of the commands beside the verbs."""
+
+import argparse
+
+
+class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    """The module's text as it stands, and behind every option its default, where there is one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        bare = action.default is None or action.default is False
+        return action.help if bare else super()._get_help_string(action)
+
+
+def parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
+    """Of `python -m scripts.NAME`, described by its module's `doc`: an option of the type of every default."""
+    made = argparse.ArgumentParser(f"python -m scripts.{name}", description=doc, formatter_class=_Help)
+    for key, value in defaults.items():
+        made.add_argument(f"--{key.replace('_', '-')}", type=type(value), default=value, help="default: %(default)s")
+    return made
