@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
 
 import numpy as np
 
 from harness.compare import Difference
 from harness.loss_curves import LossCurve, crossing, crossing_epoch
+from harness.result import Coded, Point, TrainedResult
 
-Result = Any
 Curves = Mapping[int, LossCurve]
 
 
@@ -36,7 +35,11 @@ class Backfire:
 
 
 def backfire(
-    erased: Result, control: Result, gap: Difference, curves: Curves | None = None, control_curves: Curves | None = None
+    erased: TrainedResult,
+    control: TrainedResult,
+    gap: Difference,
+    curves: Curves | None = None,
+    control_curves: Curves | None = None,
 ) -> Backfire:
     """Compare two finished runs of one verb; loss curves of the whole dataset by seed, where they are at hand.
 
@@ -45,19 +48,19 @@ def backfire(
     """
     return Backfire(
         gap=gap,
-        size=crossing_size(erased.get("curve", ()), control.get("curve", ())),
+        size=crossing_size(*(run.curve if isinstance(run, Coded) else () for run in (erased, control))),
         epoch=crossing_epoch([*curves.values()], [*control_curves.values()]) if curves and control_curves else None,
     )
 
 
-def crossing_size(erased: Sequence[Result], control: Sequence[Result]) -> int | None:
+def crossing_size(erased: Sequence[Point], control: Sequence[Point]) -> int | None:
     """The training size from which the mean test loss of `erased` stays below that of `control`.
 
     Args:
         erased: result.json's "curve", and so `control`; of the same sizes.
     """
-    sizes = [point["n"] for point in erased]
-    if sizes != [point["n"] for point in control]:
-        raise ValueError(f"trained on {sizes} examples, the control on {[point['n'] for point in control]}")
-    losses = [np.array([mean(point["ce_test_bits"]) for point in curve]) for curve in (erased, control)]
+    sizes = [point.n for point in erased]
+    if sizes != (others := [point.n for point in control]):
+        raise ValueError(f"trained on {sizes} examples, the control on {others}")
+    losses = [np.array([mean(point.ce_test_bits) for point in curve]) for curve in (erased, control)]
     return crossing(sizes, *losses) if len(sizes) > 1 else None

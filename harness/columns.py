@@ -22,6 +22,8 @@ from harness.result import Coded, TrainedOnce, TrainedResult, stuck
 from harness.run import curves_of
 from harness.table import Column, Record
 
+Values = Callable[[TrainedResult], Sequence[float] | None]  # per seed; None where a result has none
+
 MARKS = f"Mean ± standard deviation over seeds. {DIFFERENCES} {PLATEAU_CAPTION}"
 
 
@@ -108,7 +110,7 @@ def everywhere(entry: Beside) -> str:
 def _spread(
     heading: str,
     name: str,
-    values: Callable[[TrainedResult], Sequence[float] | None],
+    values: Values,
     *,
     form: str = ".3f",
     scale: float = 1,
@@ -137,8 +139,19 @@ def _spread(
     return Column(heading, text, record, meaning)
 
 
-def _codelength(unit: str) -> Callable[[TrainedResult], Sequence[float] | None]:
-    return lambda result: getattr(result.mdl, unit) if isinstance(result, Coded) else None
+def code_bits(result: TrainedResult) -> Sequence[float] | None:
+    """Codelength per label by seed; None without one."""
+    return result.mdl.bits_per_sample if isinstance(result, Coded) else None
+
+
+def code_paper(result: TrainedResult) -> Sequence[float] | None:
+    """The same in Table 16's unit."""
+    return result.mdl.paper if isinstance(result, Coded) else None
+
+
+def final_bits(result: TrainedResult) -> Sequence[float]:
+    """Loss per label on the test split, trained on everything, by seed."""
+    return result.final.loss_bits
 
 
 def _below(entry: Beside) -> str:
@@ -203,7 +216,7 @@ RUNS = Column[Beside](
 CODE = _spread(
     "bits per label",
     "bits_per_label",
-    _codelength("bits_per_sample"),
+    code_bits,
     marks=coding,
     meaning="prequential codelength (a model at chance needs log2 k)",
 )
@@ -216,7 +229,7 @@ DELTA = Column[Beside](
     ),
     "of the codelength; no test example enters it",
 )
-PAPER = _spread("Σ n·CE / N", "paper_units", _codelength("paper"), marks=everywhere)
+PAPER = _spread("Σ n·CE / N", "paper_units", code_paper, marks=everywhere)
 PAPER_DELTA = Column[Beside](
     "Δ to control",
     lambda entry: f"{entry.paper or ''}",
@@ -228,7 +241,7 @@ PAPER_DELTA = Column[Beside](
 LOSS = _spread(
     "test loss (bits)",
     "final_loss_bits",
-    lambda result: result.final.loss_bits,
+    final_bits,
     form=".4f",
     marks=final,
     more=lambda entry: {"final_loss_test_error": entry.loss_error},

@@ -5,18 +5,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conf.verbs import identifying
 from harness.labels import labels, setting, written_setting
+from harness.result import Config, Result
 
-Result = Any  # until all consumers are typed
 Array = NDArray[np.floating]
-Measure = Callable[[Result, Result], "Difference"]  # of a run and its control
 K = TypeVar("K")
+R = TypeVar("R", bound=Result)
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
     return corrected
 
 
-def difference_record(name: str, difference: Difference | None, unit: str = "bits") -> dict[str, Any]:
+def difference_record(name: str, difference: Difference | None, unit: str = "bits") -> dict[str, float | None]:
     """A difference's columns in a CSV file."""
     values = (
         (difference.mean, difference.standard_error, difference.p_value, difference.test_error)
@@ -135,26 +135,28 @@ def bootstrap_error(erased: Array, control: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Generic[R]):
     """Results arranged for a table: `cells[row][column]`, labels unique."""
 
     rows: Sequence[str]
     columns: Sequence[str]
-    cells: Mapping[str, Mapping[str, Result]]
+    cells: Mapping[str, Mapping[str, R]]
 
-    def runs(self) -> Iterator[tuple[str, str, Result]]:
+    def runs(self) -> Iterator[tuple[str, str, R]]:
         """Row, column and result of every run, row by row."""
         for row in self.rows:
             for column in self.columns:
                 if column in self.cells[row]:
                     yield row, column, self.cells[row][column]
 
-    def control(self, row: str) -> Result | None:
+    def control(self, row: str) -> R | None:
         """The row's control run, if it is there."""
-        return next((r for r in self.cells[row].values() if r["config"]["eraser"]["name"] == "control"), None)
+        return next((r for r in self.cells[row].values() if r.named("eraser") == "control"), None)
 
 
-def differences(grid: Grid, measures: Mapping[str, Measure]) -> dict[tuple[str, str, str], Difference]:
+def differences(
+    grid: Grid[R], measures: Mapping[str, Callable[[R, R], Difference]]
+) -> dict[tuple[str, str, str], Difference]:
     """Of every run to its row's control, by row, column and measure; p-values corrected for all of them together."""
     found = {}
     for row, column, result in grid.runs():
@@ -164,15 +166,15 @@ def differences(grid: Grid, measures: Mapping[str, Measure]) -> dict[tuple[str, 
     return holm(found)
 
 
-def arrange(results: Sequence[Result]) -> Grid:
+def arrange(results: Sequence[R]) -> Grid[R]:
     """Arrange runs by dataset and model (rows) and eraser (columns), control first.
 
     A label is the part's name, and the fewest options that tell it from the others that share the name.
     """
-    described = [_shared(r["config"]) for r in results]
+    described = [_shared(r.config) for r in results]
     rows = labels(described, ("dataset", "model"))
-    columns = labels([{"eraser": r["config"]["eraser"]} for r in results], ("eraser",))
-    cells: dict[str, dict[str, Result]] = {}
+    columns = labels([{"eraser": r.config["eraser"]} for r in results], ("eraser",))
+    cells: dict[str, dict[str, R]] = {}
     for row, column, result in zip(rows, columns, results, strict=True):
         own = cells.setdefault(row, {})
         if column in own:
@@ -187,14 +189,14 @@ def arrange(results: Sequence[Result]) -> Grid:
     return Grid(list(cells), ordered, cells)
 
 
-def _shared(config: Mapping[str, Any]) -> dict[str, Any]:
+def _shared(config: Config) -> Config:
     counted = identifying(config)
     return {key: counted.get(key) for key in _PAIRED} | {"setting": setting(config)}
 
 
-def by_setting(results: Sequence[Result]) -> dict[str, Grid]:
+def by_setting(results: Sequence[R]) -> dict[str, Grid[R]]:
     """A grid for each way in which runs were trained and coded (`setting`): their numbers share no column."""
-    found: dict[str, list[Result]] = {}
+    found: dict[str, list[R]] = {}
     for result in results:
-        found.setdefault(written_setting(result["config"]), []).append(result)
+        found.setdefault(written_setting(result.config), []).append(result)
     return {written: arrange(own) for written, own in found.items()}

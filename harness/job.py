@@ -4,7 +4,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from harness.device import pick_device, versions
 from harness.examples import example_row
 from harness.interruption import interruptible
 from harness.logger import Logger, LoggerSettings
-from harness.result import Result, Timing, Trained, result_of
+from harness.result import Information, Result, Timing, Trained, result_of
 from harness.run import RESULTS_VERSION, Run, run_id
 from models.classifier import Classifier
 
@@ -123,7 +123,7 @@ class Loaded(Protocol):
 
 
 L = TypeVar("L", bound=Loaded)
-Share = Trained | Mapping[str, Any]  # what a verb computes of its result
+Share = Trained | Information  # what a verb computes of its result
 
 
 def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
@@ -197,7 +197,7 @@ def _carry_out(work: Work[Any], run: Run, group: str | None) -> Result:
                 logger.summarise({f"certificate/{s}/{k}": v for s, c in gaps.items() for k, v in c.items()})
                 logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
                 share = work.compute(bench, run, logger)
-                own = {f.name: getattr(share, f.name) for f in fields(share)} if is_dataclass(share) else dict(share)
+                own = {f.name: getattr(share, f.name) for f in fields(share)}
                 timing = replace(own.pop("timing", Timing()), seconds=round(time.time() - started, 3), started=started)
                 about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
                 about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}

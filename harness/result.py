@@ -14,7 +14,7 @@ from erasure.certificate import Certificate
 from erasure.store.storage import DamagedFileError, read_json
 
 VERSION = 1  # of the format; raise it when a key's meaning changes
-Config = Mapping[str, Any]  # resolved and validated, by section
+Config = Mapping[str, Any]  # of a run or of one of its sections: plain values, as files hold them
 T = TypeVar("T")
 
 
@@ -213,18 +213,103 @@ class TrainResult(TrainedResult, TrainedOnce):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InformationResult(Result):
-    """Of `python -m sample_info`; lists have an entry per seed: see `sample_info.report.records`."""
+class ScoreSummary(Part):
+    """One seed's scores of one kind; examples by where they stand in the dataset, classes in their order."""
+
+    mean_nats: float
+    mean_bits: float
+    median_nats: float
+    largest_nats: float
+    share_of_top_tenth: float | None  # None where all are zero
+    mean_nats_by_class: list[float]
+    most_informative: list[int]
+    least_informative: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio(Part):
+    """Of one score to another, over examples."""
+
+    median: float
+    least: float
+    largest: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correlation(Part):
+    """Of two accounts of the same changes, Pearson's and of ranks; None where one of them does not vary."""
+
+    pearson: float | None
+    spearman: float | None
+    ratio: Ratio | None = field(default=None, metadata={"written": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceAgreement(Part):
+    """How well two accounts of what leaving an example out changes agree, over so many examples that both have."""
+
+    examples: int
+    weight: Correlation
+    prediction: Correlation
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearizedAccuracy(Part):
+    """Of the linearised network, an entry per seed; `left_out` on each training example, once trained without it."""
+
+    train_accuracy: list[float]
+    test_accuracy: list[float]
+    left_out_accuracy: list[float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(Part):
+    """A kind of examples: how many, mean F-SI, how well F-SI and SI tell them from the others, an entry per seed."""
+
+    examples: int
+    mean_nats: list[float]
+    auroc: list[float | None]
+    auroc_si: list[float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryCurves(Part):
+    """What is left when examples are dropped: by order an entry per seed, in it one per fraction that is `removed`.
+
+    Test accuracy, and how many classes have examples left: mean and minimum over draws of the random order, whose
+    accuracies are `random_draws`, per seed, draw and fraction.
+    """
+
+    network: Literal["linearized", "trained"]
+    removed: list[float]
+    accuracy: dict[str, list[list[float]]]
+    classes_left: dict[str, list[list[int]]]
+    random_draws: list[list[list[float]]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Information(Part):
+    """The share of `python -m sample_info`; lists have an entry per seed, `information` and `references` by name.
+
+    `how` says what was computed, in a few words and numbers; `between_seeds` correlates F-SI, mean and standard
+    deviation over pairs of seeds.
+    """
+
+    information: dict[str, list[ScoreSummary]]
+    network: LinearizedAccuracy
+    references: dict[str, list[ReferenceAgreement]]
+    how: list[dict[str, str | float]]
+    between_seeds: dict[str, float | None] | None
+    groups: dict[str, Group]
+    summaries: SummaryCurves | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformationResult(Result, Information):
+    """Of `python -m sample_info`; `eraser_fit` as `sample_info.data` has it, None for the control."""
 
     held_out_size: int
-    information: dict[str, list[dict[str, Any]]]
-    network: dict[str, list[float]]
-    references: dict[str, list[dict[str, Any]]]
-    how: list[dict[str, Any]]
-    between_seeds: dict[str, float | None] | None
-    groups: dict[str, dict[str, Any]]
-    summaries: dict[str, Any] | None
-    eraser_fit: str | None = field(default=None, metadata={"written": True})
+    eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})
 
 
 VERBS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sample_info": InformationResult}
@@ -312,7 +397,7 @@ def parsed(kind: type[T], values: Any) -> T:
         raise ValueError(f"{place} holds {found[0]['input']!r}: {message}"[:300] if place else message) from None
 
 
-def result_of(values: Mapping[str, Any]) -> Result:
+def result_of(values: Config) -> Result:
     """A result from the content of result.json, as the verb's own type; unknown keys are left out (`unknown_keys`).
 
     Raises:
@@ -324,7 +409,7 @@ def result_of(values: Mapping[str, Any]) -> Result:
     return parsed(VERBS[verb], values)
 
 
-def unknown_keys(values: Mapping[str, Any]) -> list[str]:
+def unknown_keys(values: Config) -> list[str]:
     """Keys of result.json that this version does not know."""
     return sorted(set(values) - {f.name for f in fields(VERBS[str(values["verb"])])})
 

@@ -3,10 +3,13 @@
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from conf import cli
 from conf.schema import Config
+
+if TYPE_CHECKING:
+    from harness.result import MdlResult, Result
 
 
 def work(config: Config) -> cli.Work:
@@ -17,24 +20,25 @@ def work(config: Config) -> cli.Work:
     return Work(training_job("mdl", config), load, prequential, AXES)
 
 
-def result(path: Path) -> Any:
+def result(path: Path) -> "Result":
     from harness.result import read_result
 
     return read_result(path)
 
 
-def headline(result: Any) -> str:
+def headline(result: "MdlResult") -> str:
     from harness.compare import Spread
 
-    code = Spread.of(result["mdl"]["bits_per_sample"])
+    code = Spread.of(result.mdl.bits_per_sample)
     return f"{code} bits per label"
 
 
-def summarise(results: Sequence[Any], directory: Path) -> None:
+def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     """Table and figure of the comparison, printed and written to `directory`."""
     from harness.compare import arrange, by_setting
     from harness.drawn import drawn_once
     from harness.job import Job
+    from harness.result import MdlResult
     from harness.table import write_tables
     from mdl.figure import draw
     from mdl.table import print_run, table_of
@@ -42,11 +46,11 @@ def summarise(results: Sequence[Any], directory: Path) -> None:
     if len(results) == 1:
         (only,) = results
         print_run(only)
-        control = Job.from_config("mdl", only["config"]).control()
-        if control.result is None:
+        control = Job.from_config("mdl", only.config).control()
+        if not isinstance(found := control.result, MdlResult):
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
-        elif control.id != only["run_id"]:
-            results = [control.result, only]
+        elif control.id != only.run_id:
+            results = [found, only]
     compared = {setting: table_of(grid, setting) for setting, grid in by_setting(results).items()}
     for setting, table in compared.items():
         table.show(setting)

@@ -3,20 +3,20 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.columns import code_difference
 from harness.compare import Grid
-from harness.result import stuck
+from harness.result import MdlResult, stuck
 from harness.style import STYLE, chance_line, colour, shared_legend, wrapped
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.axes import Axes
 
 
-def draw(grid: Grid, path: Path) -> Path:
+def draw(grid: Grid[MdlResult], path: Path) -> Path:
     """Draw the comparison to `path`: a learning-curve panel per row, and bars of the differences to control."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -38,30 +38,28 @@ def draw(grid: Grid, path: Path) -> Path:
     return path
 
 
-def _learning_curves(ax: "Axes", runs: Mapping[str, Any], columns: Sequence[str], title: str) -> None:
+def _learning_curves(ax: "Axes", runs: Mapping[str, MdlResult], columns: Sequence[str], title: str) -> None:
     """Loss on the next chunk over training size, mean and standard deviation over seeds."""
     from matplotlib.ticker import NullFormatter
 
     ticks: list[int] = []
     for column in (c for c in columns if c in runs):
-        points = [point for point in runs[column]["curve"] if point["ce_next_bits"] is not None]
-        sizes = [point["n"] for point in points]
-        losses = np.array([point["ce_next_bits"] for point in points])
+        points = [point for point in runs[column].curve if point.ce_next_bits is not None]
+        sizes = [point.n for point in points]
+        losses = np.array([point.ce_next_bits for point in points])
         middle = losses.mean(1)
         spread = losses.std(1, ddof=1) if losses.shape[1] > 1 else np.zeros_like(middle)
         line = colour(column, columns)
         ax.plot(sizes, middle, color=line, marker="o", markersize=4, linewidth=1.8, label=column)
         ax.fill_between(sizes, np.maximum(middle - spread, 0), middle + spread, color=line, alpha=0.18, linewidth=0)
         ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / 5))][::-1]
-    chance = math.log2(next(iter(runs.values()))["num_classes"])
+    chance = math.log2(next(iter(runs.values())).num_classes)
     chance_line(ax, chance, "uniform code")
     ax.set_xscale("log")
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
-    marks = [
-        f"‡ {c}: {count} trainings never left the plateau" for c, r in runs.items() if (count := stuck(r["curve"]))
-    ]
+    marks = [f"‡ {c}: {count} trainings never left the plateau" for c, r in runs.items() if (count := stuck(r.curve))]
     ax.set(
         title="\n".join([wrapped(title, 4.0), *marks]),
         xlabel="training examples",
@@ -69,7 +67,7 @@ def _learning_curves(ax: "Axes", runs: Mapping[str, Any], columns: Sequence[str]
     )
 
 
-def _differences(ax: "Axes", grid: Grid) -> None:
+def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
     """Bars of paired differences to the control with their standard errors, grouped by row."""
     from matplotlib.ticker import FuncFormatter
 

@@ -1,6 +1,6 @@
 """python -m sample_info: how much each training example tells a network that the others do not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,11 @@ from conf.schema import Config, validate
 
 if TYPE_CHECKING:
     from harness.job import Job
+    from harness.result import Config as Finished
+    from harness.result import InformationResult
 
 AXES = {"information/*": "seed"}
+_FIGURES = ("scores.png", "summaries.png")  # of every run
 
 
 def work(config: Config) -> cli.Work:
@@ -22,7 +25,7 @@ def work(config: Config) -> cli.Work:
     return Work(job_of(config), load, score, AXES)
 
 
-def job_of(config: Mapping[str, Any]) -> "Job":
+def job_of(config: "Finished") -> "Job":
     """The job that a configuration describes, on the classes that it names."""
     from harness.job import Job
     from sample_info.examples import restricted
@@ -46,45 +49,42 @@ def result(path: Path) -> Any:
     return read_result(path)
 
 
-def headline(result: Mapping[str, Any]) -> str:
+def headline(result: "InformationResult") -> str:
     from harness.compare import Spread
 
-    information = Spread.of([one["mean_nats"] for one in result["information"]["f_si_nats"]])
+    information = Spread.of([one.mean_nats for one in result.information["f_si_nats"]])
     return f"{information:.2e} nats of F-SI per example"
 
 
-def summarise(results: Sequence[Mapping[str, Any]], directory: Path) -> None:
+def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from harness.compare import arrange
-    from harness.style import colour
     from sample_info.report.comparison import agreements, few_enough, movements, read_scores_or_note
-    from sample_info.report.figures import agreement_figure, movement_figure, save, summaries_figure
-    from sample_info.report.table import panel, print_tables, sections, summarised, write_tables
+    from sample_info.report.table import all_tables, write_tables
 
     grid = arrange(results)
-    runs_dir = Path(results[0]["config"]["runs_dir"])
     problems: list[str] = []
-    stored = {result["run_id"]: read_scores_or_note(runs_dir / result["run_id"], problems) for result in results}
-    moved = movements(grid, lambda result: stored[result["run_id"]])
-    alike, left_out = few_enough(agreements(grid, lambda result: stored[result["run_id"]]))
-    tables = sections(grid, moved, alike)
-    print_tables(tables)
+    stored = {result.run_id: read_scores_or_note(result.directory, problems) for result in results}
+    moved = movements(grid, lambda result: stored[result.run_id])
+    alike, left_out = few_enough(agreements(grid, lambda result: stored[result.run_id]))
+    tables = all_tables(grid, moved, alike)
+    for title, table in tables:
+        if title:
+            print(title)
+        table.show()
     for line in [*problems, *left_out]:
         print(line)
     print(f"table: {write_tables(tables, directory / 'table.md')}")
-    for result in results:
-        for name in ("scores.png", "summaries.png") if result["summaries"] else ("scores.png",):
-            print(f"figure: {runs_dir / result['run_id'] / name}")
-    panels = [panel(result["summaries"], result["config"], f"{row} · {one}") for row, one, result in summarised(grid)]
-    drawn = {
-        "agreement.png": alike and (lambda: agreement_figure(alike)),
-        "movement.png": moved and (lambda: movement_figure(moved, lambda eraser: colour(eraser, grid.columns))),
-        "summaries.png": len(panels) > 1 and (lambda: summaries_figure(panels)),
-    }
-    for name, make in drawn.items():
-        if make:
-            print(f"figure: {save(make, directory / name)}")
-    print(f"scores: {', '.join(str(runs_dir / result['run_id'] / 'scores.csv') for result in results)}")
+    own = [
+        result.directory / name for result in results for name in _FIGURES if result.summaries or name == "scores.png"
+    ]
+    if len(results) > 1:
+        from sample_info.report.figures import comparison_figures
+
+        own += comparison_figures(grid, moved, alike, directory)
+    for path in own:
+        print(f"figure: {path}")
+    print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")
 
 
 VERB = cli.Verb(

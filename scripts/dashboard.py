@@ -25,10 +25,9 @@ from erasure.store.storage import write_text
 from harness.columns import BELOW, CODE, DELTA, GAP, ROW, beside_controls
 from harness.columns import ERASER as BY_ERASER
 from harness.compare import Grid, by_setting
+from harness.result import MdlResult
 from harness.table import Table
 from scripts.report.read import read_runs
-
-Results = Sequence[Any]
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
 _TITLE = "Erasers compared"
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.entity and not options.dry_run:
         parser.error("--entity is missing: the W&B user or team that the project belongs to")
-    results = [run.result for run in read_runs([options.runs]).finished if run.result and run.verb == "mdl"]
+    results = [r for run in read_runs([options.runs]).finished if isinstance(r := run.result, MdlResult)]
     if not results:
         print(f"{options.runs}: no finished run of python -m mdl", file=sys.stderr)
         return 2
@@ -59,9 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def build(results: Results, entity: str, project: str, group: str | None) -> tuple[ws.Workspace, wr.Report]:
+def build(results: Sequence[MdlResult], entity: str, project: str, group: str | None) -> tuple[ws.Workspace, wr.Report]:
     """Workspace and report about finished runs of `python -m mdl`."""
-    models = list(dict.fromkeys(str(result["config"]["model"]["name"]) for result in results))
+    models = list(dict.fromkeys(result.named("model") for result in results))
     tables = {title: table for place in by_setting(results).items() for title, table in differences(*place)}
     wanted = [expr.Metric("Group") == group] if group else []
     workspace = ws.Workspace(
@@ -142,7 +141,7 @@ def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
     )
 
 
-def differences(setting: str, grid: Grid) -> Iterator[tuple[str, str]]:
+def differences(setting: str, grid: Grid[MdlResult]) -> Iterator[tuple[str, str]]:
     """Of one setting two Markdown tables by title: codelength against the control, and the runs that end below it."""
     entries = [entry for entry in beside_controls(grid).values() if entry.result]
     below = [entry for entry in entries if entry.loss is not None and entry.loss.size is not None]

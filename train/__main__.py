@@ -3,10 +3,13 @@
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from conf import cli
 from conf.schema import Config
+
+if TYPE_CHECKING:
+    from harness.result import Result, TrainResult
 
 
 def work(config: Config) -> cli.Work:
@@ -17,20 +20,20 @@ def work(config: Config) -> cli.Work:
     return Work(training_job("train", config), load, train_on_everything, AXES)
 
 
-def result(path: Path) -> Any:
+def result(path: Path) -> "Result":
     from harness.result import read_result
 
     return read_result(path)
 
 
-def headline(result: Any) -> str:
+def headline(result: "TrainResult") -> str:
     from harness.compare import Spread
 
-    test, train = (Spread.of(result["final"][name]) for name in ("loss_bits", "train_loss_bits"))
+    test, train = Spread.of(result.final.loss_bits), Spread.of(result.final.train_loss_bits or [])
     return f"test {test.mean:.4f}, training {train.mean:.4f} bits per label"
 
 
-def summarise(results: Sequence[Any], directory: Path) -> None:
+def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     """Table of final losses and figure of loss curves, printed and written to `directory`."""
     from harness.compare import arrange, by_setting
     from harness.drawn import drawn_once
@@ -42,7 +45,7 @@ def summarise(results: Sequence[Any], directory: Path) -> None:
     for setting, table in compared.items():
         table.show(setting)
     tables = write_tables(compared, directory)
-    runs_dir = Path(results[0]["config"]["runs_dir"])
+    runs_dir = Path(results[0].config["runs_dir"])
     figure = drawn_once(functools.partial(draw, grid, runs_dir), directory / "loss_curves.png", results)
     print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
 

@@ -28,7 +28,7 @@ from harness.columns import (
     beside_controls,
 )  # fmt: skip
 from harness.compare import Grid
-from harness.result import stuck
+from harness.result import TrainResult, stuck
 from harness.run import CURVES, curves_of
 from harness.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
 from harness.table import Table
@@ -45,7 +45,7 @@ def table_of(grid: Grid, setting: str) -> Table:
     return Table.of(setting, _COLUMNS, entries, MARKS, also=(RUNS, GAPS, COST))
 
 
-def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
+def draw(grid: Grid[TrainResult], runs_dir: Path, path: Path) -> Path:
     """Validation and training loss over epochs, a panel per dataset and model, a colour per eraser."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -62,17 +62,17 @@ def draw(grid: Grid, runs_dir: Path, path: Path) -> Path:
                     _curves(
                         ax, runs_dir / result.run_id / CURVES, column, colour(column, grid.columns), _training(result)
                     )
-            entropy = next(iter(runs.values()))["label_entropy_bits"]
+            entropy = next(iter(runs.values())).label_entropy_bits
             chance_line(ax, entropy, "label entropy")
             marks = [f"‡ {c}: {count} seeds never left the plateau" for c, r in runs.items() if (count := stuck([r]))]
             ax.set(title="\n".join([wrapped(row, 4.0), *marks]), xlabel="epoch", ylabel="loss (bits per label)")
-            epoch_axis(ax, max(max(result["epochs"]) for result in runs.values()))
+            epoch_axis(ax, max(max(result.epochs) for result in runs.values()))
         shared_legend(figure, axes)
         figure.savefig(path)
     return path
 
 
-def _training(result: Any) -> str:
+def _training(result: TrainResult) -> str:
     """What the training loss is called: vectors are not augmented, images where they are cropped or mirrored."""
     dataset, vectors = result.config["dataset"], "x_key" in result.config["dataset"]
     augmented = not vectors and (dataset.get("flip") or result.config["train"].get("crop_padding"))

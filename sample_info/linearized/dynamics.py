@@ -1,14 +1,19 @@
 """The linearised network's training, and all n leave-one-out trainings at once (Harutyunyan et al. 2021, section 5)."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from sample_info.changes import Changes
+from sample_info.changes import Changes, functional_information
+from sample_info.kernel.jacobian import network_outputs
+from sample_info.kernel.ntk import Kernels
 from sample_info.linearized.resolvent import ContourRule, Elimination, Resolvent, spectral_bound
 from sample_info.linearized.series import ChebyshevSeries, MaskedSeries
 from sample_info.linearized.training import LinearizedDescent
+from sample_info.problem import Problem
 
 Method = Literal["auto", "series", "resolvent"]
 
@@ -150,3 +155,83 @@ def changes_by(
     predictions = (held_out_kernel @ coefficients).square().sum(0) * (k / len(held_out_kernel))
     own = moved.view(len(kernel) // k, k, -1)[examples, :, torch.arange(len(examples))]
     return weights.clamp(min=0), predictions, own
+
+
+@dataclass(frozen=True)
+class LinearizedNetwork:
+    """One seed's linearised network, trained on all examples, or on some of them as a training set of their own.
+
+    On m examples that are left the loss is their mean (and λ/m of the weight decay), as in the paper's released code:
+    with the same learning rate and steps, each of fewer examples weighs more. A kernel entry does not depend on other
+    examples, so that a part's kernel is a part of the kernel.
+
+    Attributes:
+        problem: the training on all n examples.
+        kernels: of the examples and the held-out inputs.
+    """
+
+    problem: Problem
+    kernels: Kernels
+
+    @cached_property
+    def initial(self) -> Tensor:
+        """f_0 of the examples, [n, k]."""
+        return self._outputs(self.problem.x)
+
+    @cached_property
+    def initial_held_out(self) -> Tensor:
+        """f_0 of the held-out inputs, [m, k]."""
+        return self._outputs(self.problem.held_out)
+
+    @cached_property
+    def dynamics(self) -> LinearizedDynamics:
+        """The training on all examples."""
+        return LinearizedDynamics(self.kernels.train, self.initial - self.problem.y, self.problem.descent)
+
+    @cached_property
+    def trained(self) -> Tensor:
+        """f of the examples once trained on all, [n, k]."""
+        return self.dynamics.predictions(self.initial, self.kernels.train)
+
+    @property
+    def how(self) -> dict[str, str | float]:
+        """What was computed, for result.json."""
+        own = self.dynamics
+        return {"kernel": self.kernels.how, "training": own.how, "error_bound": own.error_bound}
+
+    def left_out(self, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """‖w - w_-i‖², the mean of ‖f(x) - f_-i(x)‖² and f_-i(x_i) [b, k], of a block of examples [b]."""
+        weight, prediction, own = self.dynamics.changes(block, self.kernels.held_out)
+        return weight, prediction, self.trained[block] - own
+
+    def predictions_from(self, left: Tensor) -> Tensor:
+        """Outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone.
+
+        Raises:
+            ValueError: as `LinearizedDynamics`.
+        """
+        dynamics, held_out = self._part(left, "series")  # products with one vector: no eigendecomposition pays
+        return dynamics.predictions(self.initial_held_out, held_out)
+
+    def functional_information(self, left: Tensor, sigma: float) -> Tensor:
+        """F-SI in nats of the examples at positions `left` [l] among themselves, [l].
+
+        Raises:
+            ValueError: as `LinearizedDynamics`.
+        """
+        dynamics, held_out = self._part(left, "auto")
+        changes = leave_one_out(dynamics, held_out, memory_bytes=self.problem.memory_bytes)
+        return functional_information(changes, sigma)
+
+    def _part(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
+        """The training on what is left, and the kernel of the held-out inputs with it."""
+        residual = self.dynamics.residual
+        left, k = left.to(residual.device), residual.shape[1]
+        rows = (left[:, None] * k + torch.arange(k, device=left.device)).flatten()
+        kernel = self.kernels.train[rows[:, None], rows]
+        dynamics = LinearizedDynamics(kernel, residual[left], self.problem.descent, method=method)
+        return dynamics, self.kernels.held_out[:, rows]
+
+    def _outputs(self, x: Tensor) -> Tensor:
+        problem = self.problem
+        return network_outputs(problem.model, problem.weights, x, batch_size=problem.batch_size)

@@ -8,7 +8,6 @@ thousands of steps. For one vector, or few steps and many outputs, no eigendecom
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import scipy.fft
 import torch
 from torch import Tensor
 
@@ -51,12 +50,14 @@ class ChebyshevSeries:
         Raises:
             ValueError: no series of degree 65,536 or less is good enough.
         """
+        from scipy.fft import dct  # imported where it is used: a launch that has nothing left to do is quick
+
         points = 32
         while points <= _LARGEST_DEGREE:
             points *= 2
             angles = torch.pi * (torch.arange(points, dtype=torch.float64) + 0.5) / points
             values = function(low + (high - low) * (angles / 2).cos().square())  # (1 + cos)/2 with all digits at low
-            coefficients = torch.from_numpy(scipy.fft.dct(values.numpy(), type=2)) / points
+            coefficients = torch.from_numpy(dct(values.numpy(), type=2)) / points
             coefficients[0] /= 2
             tails = coefficients.abs().flip(0).cumsum(0).flip(0)  # tails[j]: what is lost by stopping before j
             largest, rounding = float(values.abs().max()), _EPS * points**0.5

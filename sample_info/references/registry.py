@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from harness.run import Run
-from sample_info.changes import Changes, LeaveOneOut, examples_to_leave_out
+from sample_info.changes import Changes
 from sample_info.kernel.jacobian import network_outputs
 from sample_info.kernel.ntk import Kernels, ntk
 from sample_info.linearized.dynamics import changes_by
@@ -50,10 +50,10 @@ Reference = Callable[[Problem, Run], Mapping[str, Changes]]  # what it finds, by
 
 def by_retraining(problem: Problem, run: Run) -> Mapping[str, Changes]:
     """Train without each of a sample of examples; what is found is kept, and not left out again by a resumed run."""
-    part, n = f"reference-retraining-{problem.seed}", len(problem.x)
-    found = LeaveOneOut.from_json(run.part(part))
-    count = None if problem.left_out is None else min(n, problem.left_out)
-    left = found.missing(examples_to_leave_out(n, count))
+    part, n = f"retrained-{problem.seed}", len(problem.x)
+    wanted = torch.randperm(n, generator=torch.Generator().manual_seed(0))[: problem.left_out].sort().values
+    found = run.part(part) or [[], [], []]  # examples, changes of weights and of predictions
+    left = wanted[~torch.isin(wanted, torch.tensor(found[0], dtype=torch.int64))]
     if len(left):
         log.info("training without each of %d examples for seed %d", len(left), problem.seed)
         stacks = retrained_stacks(
@@ -64,9 +64,10 @@ def by_retraining(problem: Problem, run: Run) -> Mapping[str, Changes]:
             memory_bytes=int(problem.memory_bytes),
         )
         for more in stacks:
-            found = LeaveOneOut.joined([found, more])
-            run.save_part(part, found.to_json())
-    return {"retraining": Changes.of(found, n)}
+            found = [have + new.tolist() for have, new in zip(found, more, strict=True)]
+            run.save_part(part, found)
+    examples, weight, prediction = (torch.tensor(part, dtype=torch.float64) for part in found)
+    return {"retraining": Changes.of(n, examples.long(), weight, prediction)}
 
 
 def by_influence(problem: Problem, run: Run) -> Mapping[str, Changes]:  # noqa: ARG001

@@ -14,7 +14,6 @@ from torch.func import functional_call, vmap
 
 from erasure.progress import Display
 from models.classifier import Classifier
-from sample_info.changes import LeaveOneOut
 from sample_info.kernel.jacobian import Network, Weights
 from train.memory import keep_freed_memory
 
@@ -162,29 +161,21 @@ class GradientDescent:
         return max(1, usable // each)
 
 
-def retrain_without_each(
-    descent: GradientDescent, x_test: Tensor, examples: Tensor | None = None, **options: Any
-) -> LeaveOneOut:
-    """All that `retrained_stacks` yields, joined; options and errors are its own."""
-    return LeaveOneOut.joined([*retrained_stacks(descent, x_test, examples, **options)])
-
-
 def retrained_stacks(
-    descent: GradientDescent,
-    x_test: Tensor,
-    examples: Tensor | None = None,
-    *,
-    effective_n: int | None = None,
-    memory_bytes: int = 2**31,
-) -> Iterator[LeaveOneOut]:
-    """Train with all examples, then without each of `examples`; yield every stack of trainings as it ends.
+    descent: GradientDescent, x_test: Tensor, examples: Tensor, *, effective_n: int, memory_bytes: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Train with all examples, then without each of `examples`, a stack of trainings at a time.
 
     Args:
         descent: how to train, and on what.
         x_test: inputs on which predictions are compared, [m, ...].
-        examples: positions of those to leave out; all by default. See `examples_to_leave_out`.
-        effective_n: what the loss without an example is divided by; n, the examples that there are, by default.
+        examples: positions of those to leave out.
+        effective_n: what the loss without an example is divided by.
         memory_bytes: what a stack of trainings may take.
+
+    Yields:
+        A stack as it ends: examples [b], and of each ‖w - w_-i‖² and the mean over test inputs of ‖f(x) - f_-i(x)‖²,
+        [b] float64, on the CPU.
 
     Raises:
         ValueError: examples that are not there, or less memory than one training needs.
@@ -192,11 +183,10 @@ def retrained_stacks(
     """
     keep_freed_memory()  # every step allocates the same activations again
     n = len(descent.x)
-    examples = torch.arange(n) if examples is None else examples.cpu()
     if len(examples) and not 0 <= int(examples.min()) <= int(examples.max()) < n:
         raise ValueError(f"examples from {int(examples.min())} to {int(examples.max())}: there are 0 to {n - 1}")
     members = descent.members_at_once(memory_bytes)
-    reduced = replace(descent, learning_rate=descent.learning_rate * n / (effective_n or n))
+    reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
     with Display("retraining") as display:
 
         def progress(before: int, members: int) -> Callable[[int], None]:
@@ -211,4 +201,4 @@ def retrained_stacks(
             change = reduced.train(c, progress(1 + i * members, len(left_out)))
             moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
             outputs = (descent.predictions(change, x_test) - predicted).double().square().sum(-1).mean(-1)
-            yield LeaveOneOut(left_out, torch.stack(moved).sum(0).cpu(), outputs.cpu())
+            yield left_out, torch.stack(moved).sum(0).cpu(), outputs.cpu()

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import DamagedFileError, digest, fingerprint, load_tensors
-from harness.compare import Grid, Result
+from harness.compare import Grid
+from harness.result import InformationResult
 from sample_info.changes import pearson, spearman
 
 MAX_RUNS, MAX_MATRICES = 30, 12  # that are shown: runs in a matrix, matrices
@@ -36,7 +37,7 @@ class RunScores:
     f_si_nats: Tensor
 
 
-ScoresOf = Callable[[Result], RunScores | None]  # None for a run that cannot be compared
+ScoresOf = Callable[[InformationResult], RunScores | None]  # None for a run that cannot be compared
 
 
 def read_scores(directory: Path) -> RunScores | None:
@@ -96,7 +97,7 @@ class Movement:
         return len(tops[0] & tops[1]) / tenth
 
 
-def movements(grid: Grid, scores: ScoresOf) -> list[Movement]:
+def movements(grid: Grid[InformationResult], scores: ScoresOf) -> list[Movement]:
     """For each row, every pair of erasers, the control first; runs without scores (None) are left out."""
     found = []
     for row in grid.rows:
@@ -125,7 +126,7 @@ class Agreement:
     correlation: Sequence[Sequence[float | None]]
 
 
-def agreements(grid: Grid, scores: ScoresOf) -> list[Agreement]:
+def agreements(grid: Grid[InformationResult], scores: ScoresOf) -> list[Agreement]:
     """One for each eraser and set of examples that several models, or several ways of training, were scored on.
 
     How scores differ between erasers is what `movements` says.
@@ -133,10 +134,10 @@ def agreements(grid: Grid, scores: ScoresOf) -> list[Agreement]:
     alike: dict[tuple[str, ...], tuple[list[str], list[dict[int, Tensor]]]] = {}
     for row, column, result in grid.runs():
         if (stored := scores(result)) is not None:
-            examples = fingerprint(result["config"]["dataset"]), digest(stored.index), digest(stored.given_label)
+            examples = fingerprint(result.config["dataset"]), digest(stored.index), digest(stored.given_label)
             names, f_si = alike.setdefault((column, *examples), ([], []))
             names.append(row)
-            f_si.append(dict(zip(result["seeds"], stored.f_si_nats.double(), strict=True)))
+            f_si.append(dict(zip(result.seeds, stored.f_si_nats.double(), strict=True)))
     return [Agreement(key[0], names, _correlations(f_si)) for key, (names, f_si) in alike.items() if len(names) > 1]
 
 

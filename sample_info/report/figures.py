@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -12,10 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from torch import Tensor
 
-from harness.compare import Spread
-from harness.style import STYLE, shared_legend
+from harness.compare import Grid
+from harness.result import Config, InformationResult, SummaryCurves
+from harness.style import STYLE, colour, shared_legend
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement
+from sample_info.report.table import eraser_note, spreads, whose
 
 NAMES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
 ORDER_STYLES = {
@@ -26,17 +29,8 @@ ORDER_STYLES = {
 }
 _ENDS = 10  # images shown at either end
 _PALETTE = [
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#8C564B",
-    "#4d4d4d",
-    "#17BECF",
-    "#6A3D9A",
-]
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#4d4d4d", "#17BECF", "#6A3D9A",
+]  # fmt: skip
 
 
 def save(make: Callable[[], Figure], path: Path, dpi: int | None = None) -> Path:
@@ -44,6 +38,23 @@ def save(make: Callable[[], Figure], path: Path, dpi: int | None = None) -> Path
     with mpl.rc_context(STYLE):
         make().savefig(path, dpi=dpi or "figure")
     return path
+
+
+def comparison_figures(
+    grid: Grid[InformationResult], moved: Sequence[Movement], alike: Sequence[Agreement], directory: Path
+) -> list[Path]:
+    """Draw how runs agree, how scores move, and their summaries beside each other, where there is any such thing."""
+    panels = [
+        Panel(f"{row} · {eraser}", result.config, result.eraser_fit, result.summaries)
+        for row, eraser, result in grid.runs()
+        if result.summaries
+    ]
+    drawn: dict[str, Any] = {
+        "agreement.png": alike and (lambda: agreement_figure(alike)),
+        "movement.png": moved and (lambda: movement_figure(moved, lambda eraser: colour(eraser, grid.columns))),
+        "summaries.png": len(panels) > 1 and (lambda: summaries_figure(panels)),
+    }
+    return [save(make, directory / name) for name, make in drawn.items() if make]
 
 
 def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
@@ -116,19 +127,12 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Panel:
-    """One run's summaries.
-
-    Attributes:
-        title: of the panel.
-        network: whose accuracy it is, e.g. "of the linearised network".
-        removed: fractions.
-        accuracy: by order, for every fraction.
-    """
+    """One run's summaries, and what its result says of the network and of the eraser."""
 
     title: str
-    network: str
-    removed: Sequence[float]
-    accuracy: Mapping[str, Sequence[Spread]]
+    config: Config
+    eraser_fit: str | None
+    summaries: SummaryCurves
 
 
 def summaries_figure(panels: Sequence[Panel]) -> Figure:
@@ -141,18 +145,18 @@ def summaries_figure(panels: Sequence[Panel]) -> Figure:
 
 
 def _draw_summaries(ax: Axes, panel: Panel) -> None:
-    removed = [100 * fraction for fraction in panel.removed]
-    for order, spreads in panel.accuracy.items():
-        colour, marker = ORDER_STYLES[order]
-        means = torch.tensor([100 * spread.mean for spread in spreads])
-        stds = torch.tensor([100 * (spread.std or 0.0) for spread in spreads])
+    removed = [100 * fraction for fraction in panel.summaries.removed]
+    for order, found in spreads(panel.summaries).items():
+        line, marker = ORDER_STYLES[order]
+        means = torch.tensor([100 * spread.mean for spread in found])
+        stds = torch.tensor([100 * (spread.std or 0.0) for spread in found])
         label = order.replace("_", " ")
-        ax.plot(removed, means, label=label, color=colour, marker=marker, markersize=4)
-        ax.fill_between(removed, means - stds, means + stds, color=colour, alpha=0.15, linewidth=0)
+        ax.plot(removed, means, label=label, color=line, marker=marker, markersize=4)
+        ax.fill_between(removed, means - stds, means + stds, color=line, alpha=0.15, linewidth=0)
     ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-    ax.set_title(panel.title, fontsize=10, wrap=True)
+    ax.set_title("\n".join([panel.title, *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
     ax.set_xlabel("training examples removed (%)")
-    ax.set_ylabel(f"test accuracy (%)\n{panel.network}", fontsize=10)
+    ax.set_ylabel(f"test accuracy (%)\n{whose(panel.config)}", fontsize=10)
 
 
 def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) -> Figure:

@@ -1,117 +1,290 @@
-"""The tables that `python -m sample_info` shows: runs, groups of examples, movements, agreement, summaries."""
+"""The tables that `python -m sample_info` and the report show, every column defined once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from rich import box
-from rich.table import Table
-
-from erasure.progress import console
 from erasure.store.storage import write_text
-from harness.compare import Grid, Result, Spread
+from harness.compare import Grid, Spread
+from harness.result import Config, Group, InformationResult, Ratio, ReferenceAgreement, SummaryCurves
+from harness.table import Column, Record, Table
 from sample_info.report.comparison import Agreement, Movement
-from sample_info.report.figures import Panel
 
-HEADINGS = (
-    "dataset · model", "eraser", "classes", "n", "F-SI, mean", "median", "top tenth", "SI, mean", "accuracy",
-    "left out", "notes"
-)  # fmt: skip
-CAPTION = (
-    "F-SI: what an example tells the network's predictions that the others do not, SI: what it tells the weights, in "
-    "nats at noise sigma, mean over examples (± standard deviation over seeds); top tenth: the share of all F-SI that "
-    "the most informative tenth has; accuracy: of the linearised network on test examples; left out: on each training "
-    "example, once trained without it. docs/sample_info.md."
-)
-GROUP_HEADINGS = ("dataset · model", "eraser", "group", "examples", "F-SI, mean", "AUROC, F-SI", "AUROC, SI")
-GROUP_CAPTION = (
-    "Groups of examples (± standard deviation over seeds). AUROC: the probability that an example of the group scores "
-    "above one of the others; 0.5 is chance."
-)
-REFERENCE_HEADINGS = (
-    "dataset · model", "eraser", "compared", "examples", "weights", "predictions", "rank, weights",
-    "rank, predictions", "ratio, weights", "ratio, predictions"
-)  # fmt: skip
-REFERENCE_CAPTION = (
-    "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
-    "predictions (± standard deviation over seeds), and the median of their ratios, with the least and the largest. "
-    "Ours, unless it says otherwise, with a reference; influence 10: functions with a damping of 10, the paper's."
-)
-MOVEMENT_HEADINGS = ("dataset · model", "from", "to", "rank correlation", "median ratio", "still in the top tenth")
-MOVEMENT_CAPTION = (
-    "F-SI example by example, mean over seeds: Spearman's rank correlation, the median of the ratio of the second to "
-    "the first, and the share of the first's most informative tenth that is in the second's."
-)
-AGREEMENT_HEADINGS = ("eraser", "run", "another run", "correlation")
-AGREEMENT_CAPTION = (
+AGREEMENT = (
     "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; of a run with itself: "
     "between its seeds."
 )
-_SUMMARY_CAPTION = (
+_SEEDS = "Mean ± standard deviation over seeds."
+_SUMMARIES = (
     "Test accuracy (%) after a fraction of the training examples is removed in order of F-SI: mean over seeds (± "
     "standard deviation over seeds and, for the random order, draws); *: in some summary a class has no example left."
 )
-_CHANGES = ("weight", "prediction")
 _FITS = {
     "disjoint": "eraser fitted on other examples",
     "refit": "eraser refitted without each example",
     "scored": "eraser fitted on the scored examples: leaks what is left out",
 }
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Section:
-    """A table and what its columns mean."""
+class Entry(Generic[T]):
+    """A run, by its dataset and model (`row`) and its eraser, and a part of its result by name: what a row shows."""
 
-    headings: Sequence[str]
-    lines: Sequence[Sequence[str]]
-    caption: str = ""
-    title: str = ""
+    row: str
+    eraser: str
+    result: InformationResult
+    name: str
+    part: T
 
 
-def sections(grid: Grid, movements: Sequence[Movement], agreements: Sequence[Agreement]) -> list[Section]:
-    """One line per run; then, if any, one per group, reference, pair of erasers; matrices of agreement; summaries."""
-    found = [
-        Section(HEADINGS, run_lines(grid), CAPTION),
-        Section(GROUP_HEADINGS, group_lines(grid), GROUP_CAPTION),
-        Section(REFERENCE_HEADINGS, reference_lines(grid), REFERENCE_CAPTION),
-        Section(MOVEMENT_HEADINGS, [movement_cells(m) for m in movements], MOVEMENT_CAPTION),
+def entries(grid: Grid[InformationResult], parts: Callable[[InformationResult], Mapping[str, T]]) -> list[Entry[T]]:
+    """Every part of every run's result, row by row of the grid."""
+    return [Entry(*run, name, part) for run in grid.runs() for name, part in parts(run[-1]).items()]
+
+
+def _word(heading: str, name: str, text: Callable[[T], str]) -> Column[T]:
+    return Column(heading, text, lambda entry: {name: text(entry)}, menu=True)
+
+
+def _number(heading: str, name: str, form: str, value: Callable[[T], float | None], meaning: str = "") -> Column[T]:
+    """Nothing where it is not known, as in runs that are older than the number."""
+
+    def text(entry: T) -> str:
+        return "" if (number := value(entry)) is None else format(number, form)
+
+    return Column(heading, text, lambda entry: {name: value(entry)}, meaning)
+
+
+def _spread(
+    heading: str, name: str, form: str, values: Callable[[T], Iterable[float | None]], meaning: str = ""
+) -> Column[T]:
+    """Mean ± standard deviation over the seeds that have it."""
+
+    def spread(entry: T) -> Spread | None:
+        known = [value for value in values(entry) if value is not None]
+        return Spread.of(known) if known else None
+
+    def record(entry: T) -> Record:
+        found = spread(entry)
+        return {name: found and found.mean, f"{name.removesuffix('_mean')}_std": found and found.std}
+
+    return Column(heading, lambda entry: f"{found:{form}}" if (found := spread(entry)) else "", record, meaning)
+
+
+def _scores(name: str) -> Callable[[Entry[Any]], list[float]]:
+    """Mean over examples of one kind of score, for every seed; of no seed where it was not asked for."""
+    return lambda entry: [one.mean_nats for one in entry.result.information.get(name, ())]
+
+
+def _accuracy(name: str) -> Callable[[Entry[Any]], float | None]:
+    return lambda entry: mean(values) if (values := getattr(entry.result.network, name)) else None
+
+
+def _classes(entry: Entry[Any]) -> str:
+    classes = entry.result.config["sample_info"]["classes"]
+    if classes == "all":
+        return f"all {entry.result.num_classes}"
+    return ", ".join("+".join(map(str, c)) if isinstance(c, list) else str(c) for c in classes)
+
+
+def _notes(entry: Entry[Any]) -> str:
+    """What the eraser was fitted on, how alike seeds are, the score with SGD's noise."""
+    notes = [*eraser_note(entry.result.eraser_fit)]
+    if entry.result.between_seeds is not None:
+        notes.append(f"between seeds: r = {entry.result.between_seeds['pearson']:.2f}")
+    if sgd := _scores("si_sgd_nats")(entry):
+        notes.append(f"SI with SGD's noise {mean(sgd):.2e}")
+    return "; ".join(notes)
+
+
+def _correlation(heading: str, kind: str, how: str) -> Column[Entry[list[ReferenceAgreement]]]:
+    return _spread(heading, f"{kind}_{how}", ".3f", lambda entry: [getattr(getattr(p, kind), how) for p in entry.part])
+
+
+def _ratio(heading: str, kind: str) -> Column[Entry[list[ReferenceAgreement]]]:
+    """Median over examples, mean over seeds, and the range over all; nothing for runs that are older."""
+
+    def known(entry: Entry[list[ReferenceAgreement]]) -> Ratio | None:
+        found = [ratio for one in entry.part if (ratio := getattr(one, kind).ratio) is not None]
+        if not found:
+            return None
+        least, largest = min(one.least for one in found), max(one.largest for one in found)
+        return Ratio(median=mean(one.median for one in found), least=least, largest=largest)
+
+    def text(entry: Entry[list[ReferenceAgreement]]) -> str:
+        found = known(entry)
+        return f"{found.median:.3g} ({found.least:.3g} to {found.largest:.3g})" if found else ""
+
+    def record(entry: Entry[list[ReferenceAgreement]]) -> Record:
+        found = known(entry)
+        return {f"{kind}_ratio_{end}": found and getattr(found, end) for end in ("median", "least", "largest")}
+
+    return Column(heading, text, record)
+
+
+_ROW: Column[Any] = _word("dataset · model", "dataset_model", lambda entry: entry.row)
+WHO: Sequence[Column[Entry[Any]]] = (_ROW, _word("eraser", "eraser", lambda entry: entry.eraser))
+RUN = Column[Entry[Any]]("run", str, lambda entry: {"run_id": entry.result.run_id, "seeds": len(entry.result.seeds)})
+RUNS: Sequence[Column[Entry[InformationResult]]] = (
+    *WHO,
+    _word("classes", "classes", _classes),
+    _number("n", "examples", ",", lambda entry: entry.part.train_size),
+    _spread(
+        "F-SI, mean",
+        "f_si_nats_mean",
+        ".2e",
+        _scores("f_si_nats"),
+        "what an example tells the network's predictions that the others do not, in nats at noise sigma, over examples",
+    ),
+    _number(
+        "median", "f_si_nats_median", ".2e", lambda e: mean(one.median_nats for one in e.part.information["f_si_nats"])
+    ),
+    _number(
+        "top tenth",
+        "share_of_top_tenth",
+        ".0%",
+        lambda entry: mean(one.share_of_top_tenth or 0.0 for one in entry.part.information["f_si_nats"]),
+        "the share of all F-SI that the most informative tenth has",
+    ),
+    _spread("SI, mean", "si_nats_mean", ".2e", _scores("si_nats"), "what it tells the weights"),
+    _number(
+        "accuracy", "test_accuracy", ".1%", _accuracy("test_accuracy"), "of the linearised network on test examples"
+    ),
+    _number(
+        "left out",
+        "left_out_accuracy",
+        ".1%",
+        _accuracy("left_out_accuracy"),
+        "on each training example, once trained without it",
+    ),
+    Column("notes", _notes, _spread("", "si_sgd_nats_mean", "", _scores("si_sgd_nats")).record),
+)
+GROUPS: Sequence[Column[Entry[Group]]] = (
+    *WHO,
+    _word("group", "group", lambda entry: entry.name),
+    _number("examples", "examples", ",", lambda entry: entry.part.examples),
+    _spread("F-SI, mean", "f_si_nats_mean", ".2e", lambda entry: entry.part.mean_nats),
+    _spread("AUROC, F-SI", "auroc", ".3f", lambda entry: entry.part.auroc),
+    _spread("AUROC, SI", "auroc_si", ".3f", lambda entry: entry.part.auroc_si),
+)
+REFERENCES: Sequence[Column[Entry[list[ReferenceAgreement]]]] = (
+    *WHO,
+    _word("compared", "compared", lambda entry: entry.name),
+    _number("examples", "examples", ",", lambda entry: entry.part[0].examples),
+    _correlation("weights", "weight", "pearson"),
+    _correlation("predictions", "prediction", "pearson"),
+    _correlation("rank, weights", "weight", "spearman"),
+    _correlation("rank, predictions", "prediction", "spearman"),
+    _ratio("ratio, weights", "weight"),
+    _ratio("ratio, predictions", "prediction"),
+)
+MOVEMENTS: Sequence[Column[Movement]] = (
+    _ROW,
+    _word("from", "from", lambda moved: moved.before),
+    _word("to", "to", lambda moved: moved.after),
+    _number("rank correlation", "spearman", ".3f", lambda moved: moved.spearman, "Spearman's"),
+    _number("median ratio", "median_ratio", ".3g", lambda moved: moved.median_ratio, "of the second to the first"),
+    _number(
+        "still in the top tenth",
+        "top_tenth_overlap",
+        ".0%",
+        lambda moved: moved.overlap,
+        "the share of the first's most informative tenth that is in the second's",
+    ),
+)
+
+
+def runs_table(grid: Grid[InformationResult]) -> Table:
+    """A row per run."""
+    found = entries(grid, lambda result: {"": result})
+    return Table.of("sample-info-runs", RUNS, found, f"{_SEEDS} docs/sample_info.md.", also=[RUN])
+
+
+def groups_table(grid: Grid[InformationResult]) -> Table:
+    """A row per run and kind of example."""
+    caption = (
+        f"{_SEEDS} AUROC: the probability that an example of the group scores above one of the others; 0.5 is chance."
+    )
+    return Table.of("sample-info-groups", GROUPS, entries(grid, lambda result: result.groups), caption, also=[RUN])
+
+
+def references_table(grid: Grid[InformationResult]) -> Table:
+    """A row per run and comparison."""
+    caption = (
+        "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
+        "predictions (± standard deviation over seeds), and the median of their ratios, with the least and the "
+        "largest. Ours, unless it says otherwise, with a reference; influence 10: functions with a damping of 10, the "
+        "paper's."
+    )
+    found = entries(grid, lambda result: result.references)
+    return Table.of("sample-info-references", REFERENCES, found, caption, also=[RUN])
+
+
+def movements_table(found: Sequence[Movement]) -> Table:
+    """A row per pair of erasers."""
+    return Table.of("sample-info-movement", MOVEMENTS, found, "F-SI example by example, mean over seeds.")
+
+
+def agreement_matrix(found: Agreement) -> Table:
+    """A row per run: its number, its name, its correlation with every run."""
+    rows = [
+        [str(i + 1), name, *("" if value is None else f"{value:.2f}" for value in row)]
+        for i, (name, row) in enumerate(zip(found.names, found.correlation, strict=True))
     ]
-    for agreement in agreements:
-        headings = ["", agreement.eraser, *(str(j + 1) for j in range(len(agreement.names)))]
-        found.append(Section(headings, agreement_lines(agreement), AGREEMENT_CAPTION))
-    summaries = [_summary_section(f"{row} · {column}", result) for row, column, result in summarised(grid)]
-    found += [*summaries[:-1], *(replace(last, caption=_SUMMARY_CAPTION) for last in summaries[-1:])]
-    return [section for section in found if section.lines]
+    headings = ["", found.eraser, *(str(j + 1) for j in range(len(found.names)))]
+    return Table("sample-info-agreement", AGREEMENT, headings, rows)
 
 
-def summarised(grid: Grid) -> list[tuple[str, str, Result]]:
-    """Runs that have summaries."""
-    return [run for run in grid.runs() if run[2]["summaries"] is not None]
-
-
-def _summary_section(name: str, result: Result) -> Section:
-    found = result["summaries"]
-    lines = [[f"{fraction:.0%}"] for fraction in found["removed"]]
+def summaries_table(result: InformationResult) -> Table:
+    """A row per fraction removed, a column per order."""
+    found = result.summaries
+    assert found is not None
+    rows = [[f"{fraction:.0%}"] for fraction in found.removed]
     for order, accuracy in spreads(found).items():
-        fewest = [min(seeds) for seeds in zip(*found["classes_left"][order], strict=True)]
-        for line, spread, classes in zip(lines, accuracy, fewest, strict=True):
-            line.append(percent(spread) + ("" if classes == result["num_classes"] else " *"))
-    headings = ["removed", *(order.replace("_", " ") for order in found["accuracy"])]
-    return Section(headings, lines, title=f"{name}: summaries, accuracy {network_of(result['config'])}")
+        fewest = [min(seeds) for seeds in zip(*found.classes_left[order], strict=True)]
+        for row, spread, classes in zip(rows, accuracy, fewest, strict=True):
+            row.append(percent(spread) + ("" if classes == result.num_classes else " *"))
+    return Table("", "", ["removed", *(order.replace("_", " ") for order in found.accuracy)], rows)
 
 
-def spreads(summaries: Mapping[str, Any]) -> dict[str, list[Spread]]:
+def all_tables(
+    grid: Grid[InformationResult], movements: Sequence[Movement], agreements: Sequence[Agreement]
+) -> list[tuple[str, Table]]:
+    """With titles where they have some: runs; groups, references, movements, agreement and summaries, if any."""
+    found = [runs_table(grid), groups_table(grid), references_table(grid), movements_table(movements)]
+    tables = [("", table) for table in [*found, *map(agreement_matrix, agreements)] if table.rows]
+    for row, eraser, result in summarised(grid):
+        accuracy = "; ".join([whose(result.config), *eraser_note(result.eraser_fit)])
+        tables.append((f"{row} · {eraser}: summaries, accuracy {accuracy}", summaries_table(result)))
+    if tables[-1][0]:
+        tables[-1] = (tables[-1][0], replace(tables[-1][1], caption=_SUMMARIES))
+    return tables
+
+
+def write_tables(shown: Sequence[tuple[str, Table]], path: Path) -> Path:
+    """As Markdown."""
+    parts = [part for title, table in shown for part in (title, table.markdown(), table.caption) if part]
+    write_text(path, "\n\n".join(parts) + "\n")
+    return path
+
+
+def summarised(grid: Grid[InformationResult]) -> list[tuple[str, str, InformationResult]]:
+    """Runs that have summaries."""
+    return [run for run in grid.runs() if run[-1].summaries is not None]
+
+
+def spreads(found: SummaryCurves) -> dict[str, list[Spread]]:
     """Accuracy by order, for every fraction removed: over seeds, and over draws of the random order."""
-    trials = dict(summaries["accuracy"])
-    if "random" in trials:
-        trials["random"] = [draw for draws in summaries["random_draws"] for draw in draws]
+    trials = dict(found.accuracy)
+    if found.random_draws is not None:
+        trials["random"] = [draw for draws in found.random_draws for draw in draws]
     return {order: [Spread.of(values) for values in zip(*curves, strict=True)] for order, curves in trials.items()}
 
 
-def network_of(config: Mapping[str, Any]) -> str:
+def whose(config: Config) -> str:
     """Whose accuracy a run's summaries are about, in words."""
     section = config["sample_info"]
     if isinstance(section["summaries"], Mapping):
@@ -124,148 +297,12 @@ def network_of(config: Mapping[str, Any]) -> str:
     return f"of the network trained again{f' ({changed})' if changed else ''}"
 
 
-def panel(summaries: Mapping[str, Any], config: Mapping[str, Any], title: str) -> Panel:
-    """How a run's summaries are drawn."""
-    return Panel(title, network_of(config), summaries["removed"], spreads(summaries))
+def eraser_note(fit: str | None) -> list[str]:
+    """Whether the eraser has seen the examples that are left out; nothing for the control, and for older runs."""
+    return [] if fit is None else [_FITS[fit]]
 
 
 def percent(accuracy: Spread) -> str:
     """Of a share between 0 and 1."""
     std = None if accuracy.std is None else 100 * accuracy.std
     return f"{Spread(100 * accuracy.mean, std):.1f}"
-
-
-def print_tables(shown: Sequence[Section]) -> None:
-    """On stdout."""
-    output = console(min_width=150)
-    for section in shown:
-        if section.title:
-            output.print(section.title)
-        output.print(_table(section.headings, section.lines))
-        if section.caption:
-            output.print(section.caption, style="dim", highlight=False)
-
-
-def write_tables(shown: Sequence[Section], path: Path) -> Path:
-    """The same as Markdown."""
-    parts = (part for s in shown for part in (s.title, _markdown(s.headings, s.lines).rstrip(), s.caption) if part)
-    write_text(path, "\n\n".join(parts) + "\n")
-    return path
-
-
-def movement_cells(movement: Movement) -> list[str]:
-    """One line of the table of movements."""
-    rank = "" if movement.spearman is None else f"{movement.spearman:.3f}"
-    return [
-        movement.row,
-        movement.before,
-        movement.after,
-        rank,
-        f"{movement.median_ratio:.3g}",
-        f"{movement.overlap:.0%}",
-    ]
-
-
-def agreement_lines(agreement: Agreement) -> list[list[str]]:
-    """A row per run: its number, its name, its correlation with every run."""
-    rows = zip(agreement.names, agreement.correlation, strict=True)
-    return [
-        [str(i + 1), name, *("" if value is None else f"{value:.2f}" for value in row)]
-        for i, (name, row) in enumerate(rows)
-    ]
-
-
-def group_lines(grid: Grid) -> list[list[str]]:
-    """A line per run and group."""
-    return [
-        [row, column, name, f"{group['examples']:,}", f"{Spread.of(group['mean_nats']):.2e}"]
-        + [_mean(group[key]) for key in ("auroc", "auroc_si")]
-        for row, column, result in grid.runs()
-        for name, group in result["groups"].items()
-    ]
-
-
-def reference_lines(grid: Grid) -> list[list[str]]:
-    """A line per run and comparison."""
-    return [
-        [row, column, name, f"{agreements[0]['examples']:,}"]
-        + [_mean(a[kind][how] for a in agreements) for how in ("pearson", "spearman") for kind in _CHANGES]
-        + [_ratios([a[kind].get("ratio") for a in agreements]) for kind in _CHANGES]
-        for row, column, result in grid.runs()
-        for name, agreements in result["references"].items()
-    ]
-
-
-def _ratios(seeds: Sequence[Mapping[str, float] | None]) -> str:
-    """Median over examples, mean over seeds, and the range over all; nothing for runs that are older."""
-    known = [one for one in seeds if one is not None]
-    if not known:
-        return ""
-    ends = min(one["least"] for one in known), max(one["largest"] for one in known)
-    return f"{mean(one['median'] for one in known):.3g} ({ends[0]:.3g} to {ends[1]:.3g})"
-
-
-def _mean(values: Iterable[float | None]) -> str:
-    """Of what is known, over seeds."""
-    known = [value for value in values if value is not None]
-    return f"{Spread.of(known):.3f}" if known else ""
-
-
-def run_lines(grid: Grid) -> list[list[str]]:
-    """The first table's lines, row by row of the grid."""
-    lines = []
-    for row, column, result in grid.runs():
-        f_si, si = (result["information"][name] for name in ("f_si_nats", "si_nats"))
-        shares = [one["share_of_top_tenth"] or 0.0 for one in f_si]
-        lines.append(
-            [
-                row,
-                column,
-                _classes(result),
-                f"{result['train_size']:,}",
-                f"{Spread.of([one['mean_nats'] for one in f_si]):.2e}",
-                f"{mean(one['median_nats'] for one in f_si):.2e}",
-                f"{mean(shares):.0%}",
-                f"{Spread.of([one['mean_nats'] for one in si]):.2e}",
-                *(_percent(result["network"].get(key)) for key in ("test_accuracy", "left_out_accuracy")),
-                "; ".join(_notes(result)),
-            ]
-        )
-    return lines
-
-
-def _percent(accuracy: Sequence[float] | None) -> str:
-    """Mean over seeds; nothing for runs that are older than the number."""
-    return f"{100 * mean(accuracy):.1f} %" if accuracy else ""
-
-
-def _classes(result: Result) -> str:
-    classes = result["config"]["sample_info"]["classes"]
-    if classes == "all":
-        return f"all {result['num_classes']}"
-    return ", ".join("+".join(map(str, c)) if isinstance(c, list) else str(c) for c in classes)
-
-
-def _notes(result: Result) -> list[str]:
-    """What the eraser was fitted on, how alike seeds are, the score with SGD's noise."""
-    information, notes = result["information"], [_FITS[fit]] if (fit := result.get("eraser_fit")) else []
-    if result["between_seeds"] is not None:
-        notes.append(f"between seeds: r = {result['between_seeds']['pearson']:.2f}")
-    if "si_sgd_nats" in information:
-        notes.append(f"SI with SGD's noise {mean(one['mean_nats'] for one in information['si_sgd_nats']):.2e}")
-    return notes
-
-
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for cells in lines:
-        table.add_row(*cells)
-    return table
-
-
-def _markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table for a page."""
-    rows = [headings, ["---"] * len(headings), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

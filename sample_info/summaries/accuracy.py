@@ -12,11 +12,8 @@ import torch
 from torch import Tensor
 
 from harness.run import Run
-from sample_info.changes import functional_information
 from sample_info.examples import Examples
-from sample_info.kernel.ntk import Kernels
-from sample_info.linearized.dynamics import LinearizedDynamics, Method, leave_one_out
-from sample_info.linearized.training import LinearizedDescent
+from sample_info.linearized.dynamics import LinearizedNetwork
 from sample_info.problem import Problem, initial_weights
 from sample_info.settings import summary_model
 from sample_info.summaries.orders import bottom, bottom_iterative, kept, random, top
@@ -34,14 +31,14 @@ class Summaries:
         classes_left: how many classes a summary has examples of.
     """
 
-    accuracy: Mapping[str, Sequence[Sequence[float]]]
-    classes_left: Mapping[str, Sequence[Sequence[int]]]
+    accuracy: Mapping[str, list[list[float]]]
+    classes_left: Mapping[str, list[list[int]]]
 
 
 def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
     """Outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
 
-    The loss is the mean over a part, as in `Subsets`.
+    The loss is the mean over a part, as in `LinearizedNetwork`.
 
     Args:
         problem: the training on all n.
@@ -70,53 +67,6 @@ def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], No
     return torch.cat(outputs)
 
 
-@dataclass(frozen=True)
-class Subsets:
-    """Trainings of the linearised network on parts of a training set, each a training set of its own.
-
-    The loss is the mean over the examples that are left (and λ/m of the weight decay), as in the paper's released
-    code: with the same learning rate and steps, each of fewer examples weighs more. A kernel entry does not depend
-    on other examples, so that a part's kernel is a part of the kernel.
-
-    Attributes:
-        kernels: of all n examples and the held-out inputs.
-        residual: f_0(X) - Y, [n, k].
-        initial_held_out: f_0 of the held-out inputs, [m, k].
-        descent: the training.
-    """
-
-    kernels: Kernels
-    residual: Tensor
-    initial_held_out: Tensor
-    descent: LinearizedDescent
-
-    def predictions(self, left: Tensor) -> Tensor:
-        """Outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone.
-
-        Raises:
-            ValueError: as `LinearizedDynamics`.
-        """
-        dynamics, held_out = self._training(left, "series")  # products with one vector: no eigendecomposition pays
-        return dynamics.predictions(self.initial_held_out, held_out)
-
-    def functional_information(self, left: Tensor, sigma: float, *, memory_bytes: float = 2**30) -> Tensor:
-        """F-SI in nats of the examples at positions `left` [l] among themselves, [l].
-
-        Raises:
-            ValueError: as `LinearizedDynamics`.
-        """
-        dynamics, held_out = self._training(left, "auto")
-        return functional_information(leave_one_out(dynamics, held_out, memory_bytes=memory_bytes), sigma)
-
-    def _training(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
-        """The training, and the kernel of the held-out inputs with what is left."""
-        left, k = left.to(self.residual.device), self.residual.shape[1]
-        rows = (left[:, None] * k + torch.arange(k, device=left.device)).flatten()
-        kernel = self.kernels.train[rows[:, None], rows]
-        dynamics = LinearizedDynamics(kernel, self.residual[left], self.descent, method=method)
-        return dynamics, self.kernels.held_out[:, rows]
-
-
 def part_of(show: Show, begin: float, end: float) -> Show:
     """Progress of a part of the work, from 0 to 1, as progress of the whole."""
     return lambda done, what: show(begin + (end - begin) * done, what)
@@ -137,15 +87,12 @@ def require_possible(examples: Examples) -> None:
         )
 
 
-def try_summaries(
-    examples: Examples, problem: Problem, subsets: Subsets, scores: Tensor, run: Run, show: Show
-) -> Summaries:
+def try_summaries(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run, show: Show) -> Summaries:
     """Drop examples in every order that is asked for, if any; measure what a network then knows.
 
     Args:
         examples: with the options, and labels of held-out examples.
-        problem: one seed's training.
-        subsets: of its linearisation.
+        linearized: one seed's network.
         scores: F-SI of every example, [n].
         run: keeps finished parts.
         show: called with progress.
@@ -157,8 +104,8 @@ def try_summaries(
         return Summaries({}, {})
     fractions = examples.settings.summaries.removed
     show(0.0, "orders in which examples are dropped")
-    orders = _orders(examples, problem, subsets, scores, run)
-    network = _network(examples, problem)
+    orders = _orders(examples, linearized, scores, run)
+    trained = _trained(examples, linearized.problem)
     accuracy, classes = [], []
     for j, fraction in enumerate(fractions):
 
@@ -167,7 +114,7 @@ def try_summaries(
 
         left = torch.stack([kept(order, fraction) for _, order in orders])
         with _named(f"sample_info.summaries.removed={fraction:g}"):
-            accuracy.append(_accuracies(examples, network, subsets, left, run, progress))
+            accuracy.append(_accuracies(examples, trained, linearized, left, run, progress))
         classes.append([len(examples.given.cpu()[mask].unique()) for mask in left])
     names = [name for name, _ in orders]
     return Summaries(_by_order(names, accuracy), _by_order(names, classes))
@@ -181,30 +128,33 @@ def _by_order(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, 
     return curves
 
 
-def _orders(
-    examples: Examples, problem: Problem, subsets: Subsets, scores: Tensor, run: Run
-) -> list[tuple[str, Tensor]]:
+def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run) -> list[tuple[str, Tensor]]:
     """Names and orders [n]; the random one as often as it is drawn."""
-    settings, options, n = examples.settings, examples.settings.summaries, len(scores)
+    options, n, seed = examples.settings.summaries, len(scores), linearized.problem.seed
 
     def score(left: Tensor) -> Tensor:
         with _named(f"sample_info.summaries.orders=bottom_iterative, {len(left)} examples left"):
-            return subsets.functional_information(left, settings.sigma, memory_bytes=settings.memory_bytes)
+            return linearized.functional_information(left, examples.settings.sigma)
 
     def iterative() -> list[int]:
         return bottom_iterative(score, n, until=options.removed[-1]).tolist()
 
     make: dict[str, Callable[[], list[Tensor]]] = {
         "bottom": lambda: [bottom(scores)],
-        "bottom_iterative": lambda: [torch.tensor(_remembered(run, f"order-{problem.seed}", iterative))],
+        "bottom_iterative": lambda: [torch.tensor(_remembered(run, f"order-{seed}", iterative))],
         "top": lambda: [top(scores)],
-        "random": lambda: [random(n, problem.seed * options.draws + draw) for draw in range(options.draws)],
+        "random": lambda: [random(n, seed * options.draws + draw) for draw in range(options.draws)],
     }
     return [(name, order) for name in options.orders for order in make[name]()]
 
 
 def _accuracies(
-    examples: Examples, network: Problem, subsets: Subsets, left: Tensor, run: Run, progress: Callable[[float], None]
+    examples: Examples,
+    trained: Problem,
+    linearized: LinearizedNetwork,
+    left: Tensor,
+    run: Run,
+    progress: Callable[[float], None],
 ) -> list[float]:
     """Held-out accuracy of a network that has seen each part of the examples [S, n] alone; equal parts are one."""
     parts, which = left.unique(dim=0, return_inverse=True)
@@ -212,16 +162,16 @@ def _accuracies(
     def measure() -> list[float]:
         progress(0.0)
         if examples.settings.summaries.trained:
-            outputs = train_on_each(network, parts, progress)
+            outputs = train_on_each(trained, parts, progress)
         else:
-            outputs = torch.stack([subsets.predictions(part.nonzero().squeeze(1)) for part in parts])
+            outputs = torch.stack([linearized.predictions_from(part.nonzero().squeeze(1)) for part in parts])
         return [examples.accuracy(one, examples.held_out_labels) for one in outputs]
 
-    found = _remembered(run, f"summaries-{network.seed}-{int(left[0].sum())}", measure)
+    found = _remembered(run, f"summaries-{trained.seed}-{int(left[0].sum())}", measure)
     return [found[i] for i in which.tolist()]
 
 
-def _network(examples: Examples, problem: Problem) -> Problem:
+def _trained(examples: Examples, problem: Problem) -> Problem:
     """The problem of the network that is trained on summaries: the scored one, or another architecture's."""
     if examples.settings.summaries.model is None:
         return problem

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from conf.groups import keys as read_keys
+from harness.columns import code_bits
 from harness.labels import labels
 from harness.loss_curves import LossCurve
 from harness.style import chance_line, epoch_axis, shared_legend, wrapped
@@ -161,14 +162,14 @@ Point = tuple[int, float, float, bool]  # x, middle, half a band, whole
 
 def _codelengths(rows: Sequence[Row], eraser: str, x: Callable[[Row], int]) -> Iterator[Point]:
     for row in rows:
-        spread = row.cells[eraser].spread("mdl", "bits_per_sample") if eraser in row.cells else None
+        spread = row.cells[eraser].spread() if eraser in row.cells else None
         if spread:
             yield x(row), spread.mean, spread.std or 0.0, row.sound(eraser)
 
 
 def _increases(rows: Sequence[Row], eraser: str, x: Callable[[Row], int]) -> Iterator[Point]:
     for row in rows:
-        found = row.difference(eraser, "mdl", "bits_per_sample")
+        found = row.difference(eraser, code_bits)
         if found:
             whole = row.sound(eraser) and row.sound("control")
             yield x(row), found.mean, found.standard_error or 0.0, whole
@@ -211,7 +212,7 @@ def _loss_figure(block: Block, rows: Sequence[Row], colours: Colours) -> Figure:
 
 
 def _classes(row: Row) -> int:
-    return next(cell.result["num_classes"] for cell in row.cells.values() if cell.result)
+    return next(cell.result.num_classes for cell in row.cells.values() if cell.result)
 
 
 def _loss_curves(ax: Axes, cell: Cell, line: str, lacks: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 from conf.verbs import identifying
 from erasure.store.storage import DamagedFileError
 from harness.backfire import Backfire, backfire
-from harness.columns import Beside
-from harness.compare import Array, Difference, Result, Spread, holm, paired_difference
+from harness.columns import Beside, Values, code_bits, code_paper, final_bits
+from harness.compare import Array, Difference, Spread, holm, paired_difference
 from harness.example_bits import error_over_examples, loss_error, read_test_bits
 from harness.labels import labels, setting, written_setting
 from harness.loss_curves import LossCurve
-from harness.result import of_seeds, stuck
+from harness.result import Coded, Config, TrainedResult, of_seeds, stuck
 from harness.style import ERASER_COLOURS
 from scripts.report.check import INFORMATION
 from scripts.report.read import Found, Reading, loss_curves, with_drop
@@ -33,7 +33,7 @@ class Cell:
     problems: list[str] = field(default_factory=list)  # of the reading, to which more may come
 
     @property
-    def config(self) -> Mapping[str, Any]:
+    def config(self) -> Config:
         return (self.runs or self.unfinished)[0].config
 
     @cached_property
@@ -41,12 +41,12 @@ class Cell:
         return sorted({seed for run in self.runs for seed in run.seeds})
 
     @cached_property
-    def result(self) -> Result | None:
+    def result(self) -> TrainedResult | None:
         """All seeds' results as one; None while nothing has finished."""
         if not self.runs:
             return None
-        merged: Any = of_seeds([run.result for run in self.runs if run.result], self.seeds)
-        return with_drop(merged, self.curves)
+        results = [run.result for run in self.runs if isinstance(run.result, TrainedResult)]
+        return with_drop(of_seeds(results, self.seeds), self.curves)
 
     def test_bits(self) -> dict[int, Array]:
         """Seed -> losses of the test examples; nothing where a file is damaged, which is noted once."""
@@ -64,9 +64,9 @@ class Cell:
         curve = self.result.trainings
         return stuck({"bits_per_sample": curve[:-1], "paper": curve, "loss_bits": curve[-1:]}[key])
 
-    def spread(self, section: str, key: str) -> Spread | None:
-        """Over seeds, of `mdl.bits_per_sample` and the like."""
-        return Spread.of(self.result[section][key]) if self.result and section in self.result else None
+    def spread(self) -> Spread | None:
+        """Of the codelength over seeds, in bits per label."""
+        return Spread.of(self.result.mdl.bits_per_sample) if isinstance(self.result, Coded) else None
 
 
 @dataclass(eq=False)
@@ -74,7 +74,7 @@ class Row:
     """Everything but the eraser and the seeds is shared."""
 
     label: str
-    config: Mapping[str, Any]
+    config: Config
     cells: dict[str, Cell] = field(default_factory=dict)
 
     @cached_property
@@ -101,24 +101,24 @@ class Row:
         """Whether the codelength lacks no seed, and rests on no training that never left the plateau."""
         return not self.lacks(eraser) and not self.cells[eraser].stuck("bits_per_sample")
 
-    def difference(self, eraser: str, section: str, key: str) -> Difference | None:
-        """To the control, over the seeds that both have; None without a control or a common seed."""
+    def difference(self, eraser: str, values: Values) -> Difference | None:
+        """To the control, over the seeds that both have; None without a control, a common seed or such values."""
         pair = self._pair(eraser)
-        if pair is None or not hasattr(pair[0], section):
+        if pair is None or (erased := values(pair[0])) is None or (control := values(pair[1])) is None:
             return None
         error = None
-        if (section, key) == ("final", "loss_bits"):
-            known, control = (cell.test_bits() for cell in self._both(eraser))
-            error = error_over_examples(known, control, pair[0]["seeds"])
-        return paired_difference(pair[0][section][key], pair[1][section][key], error)
+        if values is final_bits:
+            known, others = (cell.test_bits() for cell in self._both(eraser))
+            error = error_over_examples(known, others, pair[0].seeds)
+        return paired_difference(erased, control, error)
 
     def backfire(self, eraser: str, gap: Difference | None) -> Backfire | None:
         """Of the seeds that both have; `gap`: the difference of the final loss."""
         pair = self._pair(eraser)
         if pair is None or gap is None:
             return None
-        curves = [{s: cell.curves[s] for s in pair[0]["seeds"] if s in cell.curves} for cell in self._both(eraser)]
-        whole = all(len(found) == len(pair[0]["seeds"]) for found in curves)
+        curves = [{s: cell.curves[s] for s in pair[0].seeds if s in cell.curves} for cell in self._both(eraser)]
+        whole = all(len(found) == len(pair[0].seeds) for found in curves)
         return backfire(*pair, gap, *(curves if whole else ()))
 
     def compared(self, cell: Cell) -> bool:
@@ -132,7 +132,7 @@ class Row:
         return cell, self.control
 
     @functools.cache  # noqa: B019
-    def _pair(self, eraser: str) -> tuple[Result, Result] | None:
+    def _pair(self, eraser: str) -> tuple[TrainedResult, TrainedResult] | None:
         both = self._both(eraser)
         common = [seed for seed in both[0].seeds if seed in both[1].seeds] if both else []
         if not common:
@@ -160,15 +160,15 @@ class Block:
     erasers: list[str]
 
     @functools.cache  # noqa: B019 blocks live as long as the report
-    def differences(self, section: str, key: str) -> dict[tuple[str, str], Difference]:
+    def differences(self, values: Values) -> dict[tuple[str, str], Difference]:
         """By row and eraser, all differences to controls in one table, their p-values corrected together."""
-        found = {(row.label, e): row.difference(e, section, key) for row in self.rows for e in self.erasers}
+        found = {(row.label, e): row.difference(e, values) for row in self.rows for e in self.erasers}
         return holm({place: difference for place, difference in found.items() if difference})
 
     @functools.cached_property
     def entries(self) -> dict[tuple[str, str], Beside]:
         """By row and eraser, everything a table may show; also what was not run."""
-        codes, papers = (self.differences("mdl", key) for key in ("bits_per_sample", "paper"))
+        codes, papers = self.differences(code_bits), self.differences(code_paper)
         found = {}
         for row in self.rows:
             for eraser in self.erasers:
@@ -194,7 +194,7 @@ class Block:
 
     @functools.cache  # noqa: B019
     def backfire(self, row: Row, eraser: str) -> Backfire | None:
-        return row.backfire(eraser, self.differences("final", "loss_bits").get((row.label, eraser)))
+        return row.backfire(eraser, self.differences(final_bits).get((row.label, eraser)))
 
 
 def arrange(reading: Reading) -> list[Block]:
@@ -215,7 +215,7 @@ def arrange(reading: Reading) -> list[Block]:
     ]
 
 
-def _with_normalisation(label: str, dataset: Mapping[str, Any]) -> str:
+def _with_normalisation(label: str, dataset: Config) -> str:
     """A dataset that is not as it was published says so, even where nothing else does."""
     normalize = dataset.get("normalize", "none")
     plain = normalize == "none" or "normalize=" in label
@@ -261,17 +261,17 @@ def _add(cell: Cell, run: Found, problems: list[str]) -> None:
     cell.curves |= {seed: curve for seed, curve in found.items() if seed not in cell.curves}
 
 
-def _dataset(run: Found) -> dict[str, Any]:
+def _dataset(run: Found) -> Config:
     return comparable({"dataset": run.config["dataset"]})["dataset"]
 
 
-def comparable(config: Mapping[str, Any]) -> dict[str, Any]:
+def comparable(config: Config) -> Config:
     """A configuration without the options that say how and where: what is left makes a row."""
     counted = identifying(config)
     return counted | {"dataset": _without(counted["dataset"], _ELSEWHERE)}
 
 
-def _without(section: Mapping[str, Any], options: Sequence[str]) -> dict[str, Any]:
+def _without(section: Config, options: Sequence[str]) -> Config:
     return {
         key: _without(value, options) if isinstance(value, Mapping) else value
         for key, value in section.items()
@@ -286,6 +286,6 @@ def eraser_order(eraser: str) -> tuple[int, str]:
     return (known.index(name) if name in known else len(known), eraser)
 
 
-def _order(model: Mapping[str, Any], label: str) -> tuple[Any, ...]:
+def _order(model: Config, label: str) -> tuple[Any, ...]:
     numbers = [model.get(key) if isinstance(model.get(key), int) else 0 for key in ("depth", "width")]
     return (model["name"], str(model.get("activation", "")), *numbers, label)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.compare import Grid, arrange
+from harness.result import InformationResult
 from sample_info.report.comparison import (
     Agreement,
     Movement,
@@ -28,7 +29,7 @@ class Information:
         runs: by run id.
     """
 
-    grid: Grid
+    grid: Grid[InformationResult]
     movements: Sequence[Movement]
     agreements: Sequence[Agreement]
     runs: Mapping[str, Found]
@@ -37,9 +38,10 @@ class Information:
 def read_information(reading: Reading) -> Information:
     """Arrange the runs; adds to the reading's problems what cannot be shown."""
     runs = {run.id: run for run in reading.finished if run.verb == INFORMATION}
-    results = [replace(run.result, config=comparable(run.config)) for run in runs.values() if run.result]
+    found = [run.result for run in runs.values()]
+    results = [replace(r, config=comparable(r.config)) for r in found if isinstance(r, InformationResult)]
     grid = arrange(results)
-    shown = {result["run_id"] for cells in grid.cells.values() for result in cells.values()}
+    shown = {result.run_id for cells in grid.cells.values() for result in cells.values()}
     reading.problems += [
         f"{run.directory}: another run has the same configuration and seeds: left out; "
         "one of them is of another version of the code"
@@ -48,7 +50,7 @@ def read_information(reading: Reading) -> Information:
     ]
 
     stored = {run_id: read_scores_or_note(runs[run_id].directory, reading.problems) for run_id in shown}
-    moved = movements(grid, lambda result: stored[result["run_id"]])
-    alike, left_out = few_enough(agreements(grid, lambda result: stored[result["run_id"]]))
+    moved = movements(grid, lambda result: stored[result.run_id])
+    alike, left_out = few_enough(agreements(grid, lambda result: stored[result.run_id]))
     reading.problems += left_out
     return Information(grid, moved, alike, runs)

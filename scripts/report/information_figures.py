@@ -6,9 +6,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from erasure.store.storage import replacing
-from harness.compare import Result
-from sample_info.report.figures import agreement_figure, movement_figure, summaries_figure
-from sample_info.report.table import panel
+from harness.result import InformationResult
+from sample_info.report.figures import Panel, agreement_figure, movement_figure, summaries_figure
+from sample_info.report.table import summarised
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing
 from scripts.report.information import Information
 
@@ -20,7 +20,7 @@ def information_drawings(information: Information, colours: Colours) -> tuple[li
     """Figures of movements by row, agreement by eraser, summaries by run; and lines on what there is too much of."""
     rows = list(dict.fromkeys(movement.row for movement in information.movements))
     moved = [(row, [m for m in information.movements if m.row == row]) for row in rows[:MAX_FIGURES]]
-    summed = [run for run in information.grid.runs() if run[2]["summaries"]]
+    summed = summarised(information.grid)
     drawings: list[Drawing] = [
         Drawing(
             f"sample-info-movement-{i + 1}",
@@ -43,9 +43,10 @@ def information_drawings(information: Information, colours: Colours) -> tuple[li
     return drawings, left_out
 
 
-def _summaries(row: str, eraser: str, result: Result) -> Figure:
+def _summaries(row: str, eraser: str, result: InformationResult) -> Figure:
     """As the run's own, under its name in the report."""
-    return summaries_figure([panel(result["summaries"], result["config"], f"{row} · {eraser}")])
+    assert result.summaries is not None
+    return summaries_figure([Panel(f"{row} · {eraser}", result.config, result.eraser_fit, result.summaries)])
 
 
 def bring_figures(information: Information, directory: Path) -> tuple[dict[str, Path], list[str]]:
@@ -54,9 +55,7 @@ def bring_figures(information: Information, directory: Path) -> tuple[dict[str, 
     Returns:
         Run id -> the copy, below `directory`; and a line if there are more than MAX_COPIES.
     """
-    found = [
-        (result["run_id"], path) for _, _, result in information.grid.runs() if (path := _own(information, result))
-    ]
+    found = [(result.run_id, path) for _, _, result in information.grid.runs() if (path := _own(information, result))]
     copies = {}
     for run_id, path in found[:MAX_COPIES]:
         copies[run_id] = directory / "figures" / "scores" / f"{run_id}.png"
@@ -66,6 +65,6 @@ def bring_figures(information: Information, directory: Path) -> tuple[dict[str, 
     return copies, [f"scores.png of {more:,} runs: left out; report on fewer runs for these"] if more else []
 
 
-def _own(information: Information, result: Result) -> Path | None:
-    path = information.runs[result["run_id"]].directory / "scores.png"
+def _own(information: Information, result: InformationResult) -> Path | None:
+    path = information.runs[result.run_id].directory / "scores.png"
     return path if path.exists() else None

@@ -1,36 +1,30 @@
-"""Sample information's tables: runs, groups of examples, references, movements, agreement, summaries."""
+"""Sample information's tables on the page: those of `python -m sample_info`, agreement and summaries as lists."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
-from statistics import mean
-from typing import Any
 
-from harness.compare import Grid, Result, Spread
-from harness.table import Table
+from harness.compare import Grid, Spread
+from harness.result import InformationResult, SummaryCurves
+from harness.table import Column, Record, Table, records_of
 from sample_info.report.table import (
-    AGREEMENT_CAPTION,
-    AGREEMENT_HEADINGS,
-    CAPTION,
-    GROUP_CAPTION,
-    GROUP_HEADINGS,
-    HEADINGS,
-    MOVEMENT_CAPTION,
-    MOVEMENT_HEADINGS,
-    REFERENCE_CAPTION,
-    REFERENCE_HEADINGS,
-    group_lines,
-    movement_cells,
-    network_of,
+    AGREEMENT,
+    RUN,
+    WHO,
+    Entry,
+    entries,
+    eraser_note,
+    groups_table,
+    movements_table,
     percent,
-    reference_lines,
-    run_lines,
+    references_table,
+    runs_table,
     spreads,
+    whose,
 )
 from scripts.report.information import Information
 
-_WHO = HEADINGS[:2]  # dataset · model, eraser
-_SUMMARY_CAPTION = (
+_SUMMARIES = (
     "Test accuracy (%) once a share of the examples is removed in the order of their F-SI (mean over seeds ± standard "
     "deviation over seeds and, for the random order, draws)."
 )
@@ -57,137 +51,76 @@ class Sheet:
 
 def sheets(information: Information) -> list[Sheet]:
     """The tables that there is something for."""
-    runs = list(information.grid.runs())
+    grid = information.grid
+    runs, (summaries, summarised) = runs_table(grid), _summaries(grid)
     possible = (
-        _runs(information, runs),
-        _references(information.grid, runs),
-        _movements(information),
-        _agreements(information),
-        _groups(information.grid, runs),
-        _summaries(runs),
+        _sheet("Runs", replace(runs, words=[*runs.words, "notes"])),
+        _sheet("Scores and references", references_table(grid)),
+        _sheet("How scores move between erasers", movements_table(information.movements)),
+        _sheet("Agreement between networks", _agreements(information)),
+        _sheet("Groups of examples", groups_table(grid)),
+        replace(_sheet("Summaries", summaries), runs=summarised),
     )
     return [sheet for sheet in possible if sheet.table.rows]
 
 
-def _runs(information: Information, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
-    table = Table(
-        "sample-info-runs",
-        CAPTION,
-        HEADINGS,
-        run_lines(information.grid),
-        [_who(*run) | _numbers(run[2]) for run in runs],
-    )
-    words = (*_WHO, "classes", "notes")
-    return Sheet("Runs", table, words, words[:3], [result["run_id"] for _, _, result in runs])
+def _sheet(title: str, table: Table) -> Sheet:
+    """With a record, and its run, to each row."""
+    return Sheet(title, table, table.words, table.menus, [str(r["run_id"]) for r in table.records if "run_id" in r])
 
 
-def _references(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
-    found = [(run, name, seeds) for run in runs for name, seeds in run[2]["references"].items()]
-    records = []
-    for run, name, seeds in found:
-        correlations = {
-            f"{kind}_{how}": _mean([one[kind][how] for one in seeds])
-            for how in ("pearson", "spearman")
-            for kind in ("weight", "prediction")
-        } | {
-            f"{kind}_ratio_{end}": _mean([(one[kind].get("ratio") or {}).get(end) for one in seeds])
-            for kind in ("weight", "prediction")
-            for end in ("median", "least", "largest")
-        }
-        records.append(_who(*run) | {"compared": name, "examples": seeds[0]["examples"]} | correlations)
-    table = Table("sample-info-references", REFERENCE_CAPTION, REFERENCE_HEADINGS, reference_lines(grid), records)
-    words = REFERENCE_HEADINGS[:3]
-    return Sheet("Scores and references", table, words, words, [run[2]["run_id"] for run, _, _ in found])
-
-
-def _movements(information: Information) -> Sheet:
-    records = [
-        {
-            "dataset_model": m.row,
-            "from": m.before,
-            "to": m.after,
-            "spearman": m.spearman,
-            "median_ratio": m.median_ratio,
-            "top_tenth_overlap": m.overlap,
-        }
-        for m in information.movements
-    ]
-    rows = [movement_cells(m) for m in information.movements]
-    table = Table("sample-info-movement", MOVEMENT_CAPTION, MOVEMENT_HEADINGS, rows, records)
-    return Sheet("How scores move between erasers", table, MOVEMENT_HEADINGS[:3], MOVEMENT_HEADINGS[:3])
-
-
-def _agreements(information: Information) -> Sheet:
+def _agreements(information: Information) -> Table:
     found = [
         (one.eraser, one.names[i], one.names[j], value)
         for one in information.agreements
         for i, j in combinations_with_replacement(range(len(one.names)), 2)
         if (value := one.correlation[i][j]) is not None
     ]
-    records: list[dict[str, Any]] = [
-        {"eraser": eraser, "run": one, "another_run": other, "pearson": value} for eraser, one, other, value in found
+    names = ("eraser", "run", "another_run", "pearson")
+    records: list[Record] = [dict(zip(names, row, strict=True)) for row in found]
+    words = ("eraser", "run", "another run")
+    rows = [[*row, f"{value:.2f}"] for *row, value in found]
+    return Table("sample-info-agreement", AGREEMENT, (*words, "correlation"), rows, records, words, words)
+
+
+def _summaries(grid: Grid[InformationResult]) -> tuple[Table, list[str]]:
+    """A row per run and order, a record per fraction; and the run of each row."""
+    found = entries(grid, lambda result: _by_fraction(result.summaries) if result.summaries else {})
+    fractions = sorted({fraction for entry in found for fraction in entry.part})
+    table = Table.of(
+        "sample-info-summaries",
+        [
+            *WHO,
+            Column("accuracy", _accuracy, menu=True),
+            Column("removed first", lambda entry: entry.name, menu=True),
+            *map(_without, fractions),
+        ],
+        found,
+        _SUMMARIES,
+    )
+    records = [
+        {**about, "order": entry.name, "removed": fraction, "accuracy_mean": spread.mean, "accuracy_std": spread.std}
+        for entry, about in zip(found, records_of([*WHO, RUN, _NETWORK], found), strict=True)
+        for fraction, spread in entry.part.items()
     ]
-    rows = [[*names, f"{value:.2f}"] for *names, value in found]
-    table = Table("sample-info-agreement", AGREEMENT_CAPTION, AGREEMENT_HEADINGS, rows, records)
-    return Sheet("Agreement between networks", table, AGREEMENT_HEADINGS[:3], AGREEMENT_HEADINGS[:3])
+    return replace(table, records=records), [entry.result.run_id for entry in found]
 
 
-def _groups(grid: Grid, runs: Sequence[tuple[str, str, Result]]) -> Sheet:
-    found = [(run, name, group) for run in runs for name, group in run[2]["groups"].items()]
-    records = []
-    for run, name, group in found:
-        spread = Spread.of(group["mean_nats"])
-        means = {key: _mean(group[key]) for key in ("auroc", "auroc_si")}
-        means |= {"f_si_nats_mean": spread.mean, "f_si_nats_std": spread.std}
-        records.append(_who(*run) | {"group": name, "examples": group["examples"]} | means)
-    return Sheet(
-        "Groups of examples",
-        Table("sample-info-groups", GROUP_CAPTION, GROUP_HEADINGS, group_lines(grid), records),
-        GROUP_HEADINGS[:3],
-        GROUP_HEADINGS[:3],
-        [run[2]["run_id"] for run, _, _ in found],
-    )
+def _by_fraction(summaries: SummaryCurves) -> dict[str, dict[float, Spread]]:
+    return {order: dict(zip(summaries.removed, of, strict=True)) for order, of in spreads(summaries).items()}
 
 
-def _summaries(runs: Sequence[tuple[str, str, Result]]) -> Sheet:
-    found = [(run, order) for run in runs if run[2]["summaries"] for order in run[2]["summaries"]["accuracy"]]
-    fractions = sorted({fraction for run, _ in found for fraction in run[2]["summaries"]["removed"]})
-    rows, records = [], []
-    for run, order in found:
-        summary = run[2]["summaries"]
-        accuracy = dict(zip(summary["removed"], spreads(summary)[order], strict=True))
-        cells = [percent(accuracy[fraction]) if fraction in accuracy else "" for fraction in fractions]
-        rows.append([*run[:2], network_of(run[2]["config"]), order, *cells])
-        own = _who(*run) | {"network": summary["network"], "order": order}
-        records += [own | {"removed": f, "accuracy_mean": s.mean, "accuracy_std": s.std} for f, s in accuracy.items()]
-    headings = (*_WHO, "accuracy", "removed first", *(f"without {fraction:.0%}" for fraction in fractions))
-    return Sheet(
-        "Summaries",
-        Table("sample-info-summaries", _SUMMARY_CAPTION, headings, rows, records),
-        headings[:4],
-        headings[:4],
-        [run[2]["run_id"] for run, _ in found],
-    )
+def _accuracy(entry: Entry[dict[float, Spread]]) -> str:
+    return "; ".join([whose(entry.result.config), *eraser_note(entry.result.eraser_fit)])
 
 
-def _who(row: str, eraser: str, result: Result) -> dict[str, Any]:
-    return {"dataset_model": row, "eraser": eraser, "run_id": result["run_id"]}
+_NETWORK = Column[Entry[dict[float, Spread]]](
+    "", _accuracy, lambda entry: {"network": entry.result.summaries and entry.result.summaries.network}
+)
 
 
-def _numbers(result: Result) -> dict[str, Any]:
-    """A run's numbers, unrounded, with units in their names."""
-    information, numbers = result["information"], {"examples": result["train_size"], "seeds": len(result["seeds"])}
-    for name in ("f_si_nats", "si_nats", "si_sgd_nats"):
-        spread = Spread.of([one["mean_nats"] for one in information[name]]) if name in information else None
-        numbers |= {f"{name}_mean": spread and spread.mean, f"{name}_std": spread and spread.std}
-    return numbers | {
-        "f_si_nats_median": mean(one["median_nats"] for one in information["f_si_nats"]),
-        "share_of_top_tenth": mean(one["share_of_top_tenth"] or 0.0 for one in information["f_si_nats"]),
-        "test_accuracy": mean(result["network"]["test_accuracy"]),
-        "left_out_accuracy": _mean(result["network"].get("left_out_accuracy", ())),
-    }
+def _without(fraction: float) -> Column[Entry[dict[float, Spread]]]:
+    def text(entry: Entry[dict[float, Spread]]) -> str:
+        return percent(entry.part[fraction]) if fraction in entry.part else ""
 
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return mean(known) if known else None
+    return Column(f"without {fraction:.0%}", text)

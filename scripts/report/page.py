@@ -10,7 +10,7 @@ from typing import Any
 from erasure.store.storage import write_text
 from harness.columns import ACCURACY, BELOW, CODE, DELTA, ERASER, FALL, GAP, LOSS, MARKS, PAPER, Beside
 from harness.compare import Spread
-from harness.result import as_json
+from harness.result import Coded, as_json
 from harness.table import Column, Table
 from scripts.report.figures import mean_curve
 from scripts.report.groups import Block, Cell
@@ -153,7 +153,11 @@ def _details(line: Line, pool: Pool) -> dict[str, Any]:
 def _curves(cell: Cell, pool: Pool) -> dict[str, Any]:
     result = cell.result
     assert result is not None
-    learning = [(point.n, Spread.of(point.ce_next_bits)) for point in result.get("curve", ()) if point.ce_next_bits]
+    learning = [
+        (point.n, Spread.of(point.ce_next_bits))
+        for point in (result.curve if isinstance(result, Coded) else ())
+        if point.ce_next_bits
+    ]
     epochs, middle, std = mean_curve([*cell.curves.values()])
     thinned = sorted({*range(0, len(epochs), max(1, -(-len(epochs) // _POINTS))), *range(len(epochs))[-1:]})
     means = _short(spread.mean for _, spread in learning)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from conf.groups import keys as read_keys
+from harness.result import Config, MdlResult, Result
 from mdl.codelength import paper_units
 from scripts.report.groups import comparable
 
@@ -61,7 +62,7 @@ class PaperNumber:
         return f"{self.mean:.2f} ± {self.std:.2f} ({self.note})"
 
 
-def paper_number(config: Mapping[str, Any], result: Any = None) -> PaperNumber | None:
+def paper_number(config: Config, result: Result | None = None) -> PaperNumber | None:
     """The entry for a run's configuration; None where Table 16 has none for its dataset, model or eraser.
 
     Args:
@@ -71,16 +72,16 @@ def paper_number(config: Mapping[str, Any], result: Any = None) -> PaperNumber |
     entry = TABLE_16.get(config["model"]["name"], {}).get(config["eraser"]["name"])
     if entry is None or config["dataset"]["name"] != "cifar10" or "mdl" not in config:
         return None
-    return PaperNumber(*entry, compared=(*_options(config), *(_sizes(result) if result else ())))
+    return PaperNumber(*entry, compared=(*_options(config), *(_sizes(result) if isinstance(result, MdlResult) else ())))
 
 
-def chance(result: Any) -> float:
+def chance(result: MdlResult) -> float:
     """What a model that knows nothing has in the paper's unit at a run's training sizes."""
-    sizes = [point["n"] for point in result["curve"]]
-    return paper_units(sizes, [math.log2(result["num_classes"])] * len(sizes), result["train_size"])
+    sizes = [point.n for point in result.curve]
+    return paper_units(sizes, [math.log2(result.num_classes)] * len(sizes), result.train_size)
 
 
-def _options(config: Mapping[str, Any]) -> Iterator[Compared]:
+def _options(config: Config) -> Iterator[Compared]:
     """All that enters a run's identity."""
     says = _says(config)
     for section, own in comparable(config).items():
@@ -92,7 +93,7 @@ def _options(config: Mapping[str, Any]) -> Iterator[Compared]:
             yield _compared(option, of, value, says.get(option))
 
 
-def _says(config: Mapping[str, Any]) -> dict[str, Any]:
+def _says(config: Config) -> Config:
     """What the paper says, by option: sections 3 and 4, the captions of figures 4 and 16."""
     says = {"dataset.name": "cifar10", "dataset.normalize": "zscore", "dataset.flip": True}
     for part in ("dataset", "model", "eraser"):
@@ -105,12 +106,12 @@ def _says(config: Mapping[str, Any]) -> dict[str, Any]:
     return says
 
 
-def _sizes(result: Any) -> Iterator[Compared]:
+def _sizes(result: MdlResult) -> Iterator[Compared]:
     """The paper states no training sizes, but chance in its unit follows from them."""
-    yield _compared("seeds", "", len(result["seeds"]), 5)
+    yield _compared("seeds", "", len(result.seeds), 5)
     ours = chance(result)
     mark: Mark = "same" if math.isclose(ours, CHANCE, rel_tol=_CHANCE_TOLERANCE) else "differs"
-    yield Compared("chance", "", f"{ours:.3f} at N = {result['train_size']:,}", f"{CHANCE}", mark)
+    yield Compared("chance", "", f"{ours:.3f} at N = {result.train_size:,}", f"{CHANCE}", mark)
 
 
 def _compared(option: str, of: str, ours: Any, paper: Any) -> Compared:

@@ -4,14 +4,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from conf.groups import choices
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
-from harness.result import result_of, unknown_keys
+from harness.result import Config, Result, TrainedResult, result_of, unknown_keys
 from harness.run import RESULT, STATE, read_state, whole_curves
 from scripts.report.check import INFORMATION, UnusableError, check
 
@@ -23,17 +22,17 @@ class Found:
     """One run's directory and what it holds: a checked result, or the configuration of one that has none."""
 
     directory: Path
-    config: Mapping[str, Any]
+    config: Config
     verb: str
     seeds: Sequence[int]
-    result: Any
+    result: Result | None
     state: str  # "finished", "running", "failed", "interrupted"
     checked: bool = True  # by the result's checksum
     unknown: Sequence[str] = ()  # keys of result.json
 
     @property
     def id(self) -> str:
-        return self.result["run_id"] if self.result else self.directory.name
+        return self.result.run_id if self.result else self.directory.name
 
 
 @dataclass
@@ -141,7 +140,7 @@ def _better(first: Found, second: Found, problems: list[str]) -> Found:
         return first if first.result is not None else second
     if first.result == second.result:
         return first
-    kept, left = sorted((first, second), key=lambda run: -run.result.timing.started)
+    kept, left = sorted((first, second), key=lambda run: -run.result.timing.started if run.result else 0.0)
     problems.append(
         f"{left.directory}: differs from {kept.directory}, which has the same run id and is newer: left out"
     )
@@ -175,7 +174,7 @@ def _version_problems(runs: Sequence[Found]) -> list[str]:
     versions: dict[str, list[str]] = {}
     for run in runs:
         assert run.result is not None
-        versions.setdefault(str(run.result["versions"].get("erasure-mdl")), []).append(run.id)
+        versions.setdefault(str(run.result.versions.get("erasure-mdl")), []).append(run.id)
     if len(versions) < 2:
         return []
     counts = "; ".join(f"{version}: {len(ids)} runs, e.g. {ids[0]}" for version, ids in sorted(versions.items()))
@@ -192,7 +191,7 @@ def loss_curves(run: Found) -> dict[int, LossCurve]:
     return {} if path is None else read_loss_curves(path)
 
 
-def with_drop(result: Any, curves: Mapping[int, LossCurve]) -> Any:
+def with_drop(result: TrainedResult, curves: Mapping[int, LossCurve]) -> TrainedResult:
     """The result with its sharp drop, computed from the curves where an earlier version left it out."""
     if result.sharp_drop is not None or set(curves) != set(result.seeds):
         return result

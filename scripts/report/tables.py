@@ -21,6 +21,7 @@ from harness.columns import (
     RUNS,
     Beside,
 )  # fmt: skip
+from harness.result import MdlResult
 from harness.table import Column, Table
 from scripts.report.groups import Block
 from scripts.report.paper import CHANCE, UNIT, chance, paper_number
@@ -60,8 +61,9 @@ def tables_of(block: Block) -> Iterator[Table]:
 
 
 def _at_chance(block: Block) -> str:
-    results = [cell.result for row in block.rows for cell in row.cells.values() if cell.result]
-    ours = dict.fromkeys(f"{chance(result):.3f} at N = {result['train_size']:,}" for result in results)
+    found = (cell.result for row in block.rows for cell in row.cells.values())
+    results = [result for result in found if isinstance(result, MdlResult)]
+    ours = dict.fromkeys(f"{chance(result):.3f} at N = {result.train_size:,}" for result in results)
     return f"At chance: {', '.join(ours)}; in the paper {CHANCE} (QLEACE, MLP)."
 
 

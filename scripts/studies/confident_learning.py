@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from harness.result import read_result
+from harness.result import InformationResult, read_result
 from harness.table import Table
 from sample_info.__main__ import VERB, job_of
 from sample_info.changes import auroc
@@ -63,16 +63,16 @@ def compare(directory: Path) -> list[str]:
         ValueError: nothing to compare, or a damaged result.
     """
     path = directory / "result.json"
-    result = read_result(path) if path.exists() else {}
-    wrong = result.get("groups", {}).get("wrong label")
-    if wrong is None:
+    result = read_result(path) if path.exists() else None
+    wrong = result.groups.get("wrong label") if isinstance(result, InformationResult) else None
+    if result is None or wrong is None:
         raise ValueError(f"{directory}: no finished run of python -m {VERB.name} with label noise")
-    examples = load(job_of(result["config"]))
+    examples = load(job_of(result.config))
     suspicion = label_suspicion(examples.x, examples.given)
     found = auroc(suspicion, (examples.given != examples.labels).cpu())
-    names = [result["config"][part]["name"] for part in ("dataset", "eraser", "model")]
-    numbers = [mean(wrong["auroc"]), mean(wrong["auroc_si"]), found]
-    return [*names, f"{len(examples.x):,}", f"{wrong['examples']:,}", *(f"{number:.3f}" for number in numbers)]
+    names = [result.named(part) for part in ("dataset", "eraser", "model")]
+    ours = (mean(one for one in per_seed if one is not None) for per_seed in (wrong.auroc, wrong.auroc_si))
+    return [*names, f"{len(examples.x):,}", f"{wrong.examples:,}", *(f"{number:.3f}" for number in (*ours, found))]
 
 
 if __name__ == "__main__":

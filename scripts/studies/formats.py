@@ -30,7 +30,7 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint, save_tensors, sealed
-from harness.result import read_result
+from harness.result import MdlResult, read_result
 from harness.run import Run
 from harness.state import State, state_of
 from mdl.__main__ import VERB
@@ -110,7 +110,7 @@ class Format:
 def _finished(place: Path) -> Run:
     result = VERB.work(_config(f"runs_dir={place}", f"cache_dir={place}/cache")).carry_out()
     shutil.rmtree(place / "cache")
-    return Run(place, result["run_id"])
+    return Run(place, result.run_id)
 
 
 def _only(place: Path) -> Path:
@@ -200,7 +200,11 @@ def _sweep(place: Path) -> tuple[str, Any]:
     for outcome in outcomes:
         if "error" in outcome:
             raise ValueError(outcome["error"] if str(place) in outcome["error"] else f"{place}: {outcome['error']}")
-    return "", [read_result(place / str(outcome["result"]))["mdl"] for outcome in outcomes]
+    return "", [
+        result.mdl
+        for outcome in outcomes
+        if isinstance(result := read_result(place / str(outcome["result"])), MdlResult)
+    ]
 
 
 def _images(suffix: str, kind: str, **options: Any) -> Callable[[Path], None]:

@@ -19,19 +19,19 @@ from harness.compare import (
     holm,
     paired_difference,
 )
+from harness.result import Result
+from tests.results import made_up
 
 
-def result(eraser: dict | None = None, model: dict | None = None, **config):
-    return {
-        "config": {
-            "dataset": {"name": "digits"},
-            "eraser": {"name": "control"} | (eraser or {}),
-            "model": {"name": "mlp", "width": 8} | (model or {}),
-            "train": {"lr": 0.1},
-            "seeds": [0, 1],
-        }
-        | config
+def result(eraser: dict | None = None, model: dict | None = None, **config) -> Result:
+    sections = {
+        "dataset": {"name": "digits"},
+        "eraser": {"name": "control"} | (eraser or {}),
+        "model": {"name": "mlp", "width": 8} | (model or {}),
+        "train": {"lr": 0.1},
+        "seeds": [0, 1],
     }
+    return made_up(config=sections | config)
 
 
 def test_differences_are_paired_by_seed() -> None:

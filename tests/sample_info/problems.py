@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from models.mlp import MLP
+from sample_info.changes import Changes
 from sample_info.kernel.jacobian import Weights
-from sample_info.references.retraining import GradientDescent
+from sample_info.references.retraining import GradientDescent, retrained_stacks
 
 
 def draws(*shape: int, seed: int) -> Tensor:
@@ -38,3 +39,13 @@ def mlp_problem(
     x = draws(n, 1, side, side, seed=6)
     descent = GradientDescent.of(model, initial, x, draws(n, k, seed=7), **chosen)
     return descent, draws(7, 1, side, side, seed=8)
+
+
+def retrained(
+    descent: GradientDescent, x_test: Tensor, examples: Tensor | None = None, memory_bytes: int = 2**31
+) -> Changes:
+    """What leaving out each of `examples`, by default of all, changes."""
+    n = len(descent.x)
+    examples = torch.arange(n) if examples is None else examples
+    stacks = retrained_stacks(descent, x_test, examples, effective_n=n, memory_bytes=memory_bytes)
+    return Changes.of(n, *map(torch.cat, zip(*stacks, strict=True)))

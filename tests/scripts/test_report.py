@@ -3,6 +3,8 @@
 import csv
 import json
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ import torch
 from PIL import Image
 
 from erasure.store.storage import read_json, write_json
+from harness.columns import code_bits
 from harness.example_bits import save_test_bits
+from harness.result import Config, MdlResult, of_seeds, read_result
 from harness.run import Run
 from harness.table import tex
 from mdl.chunks import ChunkSettings, chunk_sizes
@@ -116,6 +120,12 @@ def _result(run: Run) -> dict:
     return read_json(run.directory / "result.json")
 
 
+def _coded(run: Run) -> MdlResult:
+    result = read_result(run.directory / "result.json")
+    assert isinstance(result, MdlResult)
+    return result
+
+
 def test_nothing_to_report(tmp_path, capsys) -> None:
     (tmp_path / "empty").mkdir()
     assert main([str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 1
@@ -172,7 +182,7 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     assert control is not None
     assert leace is not None
     expected = [leace["mdl"]["bits_per_sample"][i] - control["mdl"]["bits_per_sample"][j] for i, j in ((0, 0), (1, 2))]
-    found = base.difference("leace", "mdl", "bits_per_sample")
+    found = base.difference("leace", code_bits)
     assert found is not None
     assert found.mean == pytest.approx(sum(expected) / 2)
 
@@ -238,15 +248,15 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     assert block.backfire(row, "leace") is not None
 
 
-def marks(config: dict, result: dict | None = None) -> dict[str, str]:
+def marks(config: Config, result: MdlResult) -> dict[str, str]:
     number = paper_number(config, result)
     assert number is not None
     return {compared.option: compared.mark for compared in number.compared}
 
 
 def test_the_papers_number_says_what_is_comparable(runs) -> None:
-    result = _result(write_run(runs))
-    config = result["config"]
+    result = _coded(write_run(runs))
+    config = result.config
     same = paper_number(config, result)
     assert same is not None
     assert (same.mean, same.std) == (8.49, 0.10)
@@ -261,8 +271,8 @@ def test_the_papers_number_says_what_is_comparable(runs) -> None:
     }  # fmt: skip
     how = {"train.stack", "train.checkpoint_every_s", "mdl.order", "dataset.root", "runs_dir", "device"}
     assert not how & set(found)  # no part of a run's identity
-    assert paper_number(config | {"dataset": {"name": "digits"}}) is None
-    assert paper_number(config | {"eraser": {"name": "random"}}) is None
+    assert paper_number({**config, "dataset": {"name": "digits"}}) is None
+    assert paper_number({**config, "eraser": {"name": "random"}}) is None
 
 
 @pytest.mark.parametrize(
@@ -278,23 +288,27 @@ def test_the_papers_number_says_what_is_comparable(runs) -> None:
     ],
 )
 def test_what_differs_from_the_paper_is_named(runs, option: str, value, shown: str) -> None:
-    result = _result(write_run(runs))
+    result = _coded(write_run(runs))
     section, _, key = option.partition(".")
-    config = result["config"] | {section: result["config"][section] | {key: value} if key else value}
-    number = paper_number(config, result | ({} if key else {section: value}))
+    config = {**result.config, section: result.config[section] | {key: value} if key else value}
+    number = paper_number(config, result if key else of_seeds([result], value))
     assert number is not None
     assert f"differs: {shown}" in f"{number}".replace(", chance", "; chance")
 
 
 def test_chance_in_the_papers_unit_tells_its_training_sizes(runs) -> None:
-    result = _result(write_run(runs))
+    result = _coded(write_run(runs))
     sizes = chunk_sizes(48_976, ChunkSettings(num_chunks=10, min_chunk=1024, order="smallest_first"))
-    ours = {**result, "curve": [{"n": n} for n in sizes]}
+
+    def at(sizes: Sequence[int]) -> MdlResult:
+        return replace(result, curve=[replace(result.curve[-1], n=n) for n in sizes])
+
+    ours = at(sizes)
     assert chance(ours) == pytest.approx(11.449, abs=5e-4)
-    assert marks(result["config"], ours)["chance"] == "same"
-    assert marks(result["config"], {**ours, "curve": [{"n": n} for n in (1024, 8000, 48_976)]})["chance"] == "differs"
+    assert marks(result.config, ours)["chance"] == "same"
+    assert marks(result.config, at((1024, 8000, 48_976)))["chance"] == "differs"
     nine = chunk_sizes(48_976, ChunkSettings(num_chunks=9, min_chunk=1024, order="smallest_first"))
-    assert marks(result["config"], {**ours, "curve": [{"n": n} for n in nine]})["chance"] == "differs"
+    assert marks(result.config, at(nine))["chance"] == "differs"
     (block,) = arrange(read_runs([runs]))
     bits, paper, options, _ = tables_of(block)
     assert block.dataset == "cifar10 (normalize=zscore)"

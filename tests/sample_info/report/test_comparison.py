@@ -8,20 +8,22 @@ from torch import Tensor
 
 from harness.compare import arrange
 from sample_info.report.comparison import Agreement, RunScores, agreements, few_enough
+from tests.results import made_up
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 
 
 def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "control", first_seed: int = 0) -> Any:
-    """A run's result, with its scores inside."""
+    """A run's result and its scores."""
     parts = {"dataset": {"name": "d"}, "eraser": {"name": eraser}, "model": {"name": "m", "depth": depth}}
     stored = RunScores(torch.tensor(index), torch.zeros(len(index), dtype=torch.int64), scores)
     seeds = [first_seed + i for i in range(len(scores))]
-    return {"run_id": f"run-{depth}", "seeds": seeds, "config": parts, "scores": stored}
+    return made_up(f"run-{depth}-{eraser}", seeds=seeds, config=parts), stored
 
 
 def found_in(*results: Any) -> list[Agreement]:
-    return agreements(arrange(results), lambda result: result["scores"])
+    stored = {result.run_id: scores for result, scores in results}
+    return agreements(arrange([result for result, _ in results]), lambda result: stored[result.run_id])
 
 
 def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds() -> None:

@@ -13,12 +13,12 @@ from sample_info.__main__ import VERB
 from sample_info.changes import functional_information
 from sample_info.kernel.jacobian import network_outputs
 from sample_info.kernel.ntk import ntk
-from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
+from sample_info.linearized.dynamics import LinearizedDynamics, LinearizedNetwork, leave_one_out
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem
 from sample_info.references.retraining import DivergedError
 from sample_info.summaries import accuracy
-from sample_info.summaries.accuracy import Subsets, train_on_each
+from sample_info.summaries.accuracy import train_on_each
 from tests.sample_info.networks import Linearization, small_mlp
 from tests.wandb_file import only_run
 
@@ -32,12 +32,6 @@ TRY = [
 ]
 QUIET = "logger.mode=disabled"
 TRAINED = ["sample_info.summaries.network=trained", "sample_info.summaries.draws=2", "sample_info.training.steps=40"]
-
-
-def subsets_of(net: Linearization) -> Subsets:
-    kernels = ntk(net.model, net.weights, net.x, net.held_out)
-    residual = network_outputs(net.model, net.weights, net.x) - net.y
-    return Subsets(kernels, residual, network_outputs(net.model, net.weights, net.held_out), DESCENT)
 
 
 def problem_of(net: Linearization) -> Problem:
@@ -59,16 +53,15 @@ def mask(*left: Tensor) -> Tensor:
 def test_a_part_of_the_kernel_is_the_kernel_of_the_part(k: int) -> None:
     """Predictions and scores against the verb's own steps from scratch on the examples that are left."""
     net = small_mlp(k)
-    subsets = subsets_of(net)
+    whole = LinearizedNetwork(problem_of(net), ntk(net.model, net.weights, net.x, net.held_out))
     alone = ntk(net.model, net.weights, net.x[LEFT], net.held_out)
     initial = network_outputs(net.model, net.weights, net.x[LEFT])
     dynamics = LinearizedDynamics(alone.train, initial - net.y[LEFT], DESCENT)
-    predicted = dynamics.predictions(subsets.initial_held_out, alone.held_out)
-    torch.testing.assert_close(subsets.predictions(LEFT), predicted, rtol=1e-10, atol=1e-12)
+    predicted = dynamics.predictions(whole.initial_held_out, alone.held_out)
+    torch.testing.assert_close(whole.predictions_from(LEFT), predicted, rtol=1e-10, atol=1e-12)
     scores = functional_information(leave_one_out(dynamics, alone.held_out), 0.5)
-    torch.testing.assert_close(subsets.functional_information(LEFT, 0.5), scores, rtol=1e-10, atol=1e-15)
-    everything = LinearizedDynamics(subsets.kernels.train, subsets.residual, DESCENT)
-    of_all = functional_information(leave_one_out(everything, subsets.kernels.held_out), 0.5)
+    torch.testing.assert_close(whole.functional_information(LEFT, 0.5), scores, rtol=1e-10, atol=1e-15)
+    of_all = functional_information(leave_one_out(whole.dynamics, whole.kernels.held_out), 0.5)
     assert ((of_all[LEFT] - scores).abs() > 0.1 * scores).all()  # what others told is unique now
 
 
