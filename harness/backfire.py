@@ -1,16 +1,14 @@
 """Backfiring: an erased run that ends below its control. By how much, from where on, and how suddenly."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
 import numpy as np
 
 from harness.compare import Difference
-from harness.loss_curves import LossCurve, crossing, crossing_epoch
-from harness.result import Coded, Point, TrainedResult
-
-Curves = Mapping[int, LossCurve]
+from harness.loss_curves import crossing
+from harness.result import Point
 
 
 @dataclass(frozen=True)
@@ -34,30 +32,14 @@ class Backfire:
         return self.gap.below
 
 
-def backfire(
-    erased: TrainedResult,
-    control: TrainedResult,
-    gap: Difference,
-    curves: Curves | None = None,
-    control_curves: Curves | None = None,
-) -> Backfire:
-    """Compare two finished runs of one verb; loss curves of the whole dataset by seed, where they are at hand.
-
-    Raises:
-        ValueError: the runs were trained on different sizes.
-    """
-    return Backfire(
-        gap=gap,
-        size=crossing_size(*(run.curve if isinstance(run, Coded) else () for run in (erased, control))),
-        epoch=crossing_epoch([*curves.values()], [*control_curves.values()]) if curves and control_curves else None,
-    )
-
-
 def crossing_size(erased: Sequence[Point], control: Sequence[Point]) -> int | None:
     """The training size from which the mean test loss of `erased` stays below that of `control`.
 
     Args:
-        erased: result.json's "curve", and so `control`; of the same sizes.
+        erased: a run's learning curve, and so `control`; of the same sizes.
+
+    Raises:
+        ValueError: they were trained on different sizes.
     """
     sizes = [point.n for point in erased]
     if sizes != (others := [point.n for point in control]):

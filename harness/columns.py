@@ -1,91 +1,15 @@
 """What tables say of trained runs beside their controls: every column, defined once."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from statistics import mean
 
-from harness.backfire import Backfire, backfire
-from harness.compare import (
-    DIFFERENCES,
-    PLATEAU,
-    PLATEAU_CAPTION,
-    Difference,
-    Grid,
-    Spread,
-    difference_record,
-    differences,
-    paired_difference,
-)
-from harness.example_bits import final_difference, known_bits, loss_error
+from harness.beside import Beside, Values, code_bits, code_paper, final_bits
+from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, Spread, difference_record
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.result import Coded, TrainedOnce, TrainedResult, stuck
-from harness.run import curves_of
 from harness.table import Column, Record
 
-Values = Callable[[TrainedResult], Sequence[float] | None]  # per seed; None where a result has none
-
 MARKS = f"Mean ± standard deviation over seeds. {DIFFERENCES} {PLATEAU_CAPTION}"
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A run, or several of different seeds as one result, and how it stands to its row's control.
-
-    Attributes:
-        row: what it shares with the control.
-        eraser: what it does not.
-        result: None where there is none, which `lacks` explains.
-        lacks: what makes it incomplete.
-        code: difference of the codelength; None for the control, and without one.
-        paper: the same in Table 16's unit.
-        loss: where it falls below the control, and the difference of the final loss.
-        loss_error: standard error of the final loss over test examples.
-        run_ids: of all that is in it.
-    """
-
-    row: str
-    eraser: str
-    result: TrainedResult | None
-    lacks: str = ""
-    code: Difference | None = None
-    paper: Difference | None = None
-    loss: Backfire | None = None
-    loss_error: float | None = None
-    run_ids: Sequence[str] = ()
-
-
-def beside_controls(grid: Grid) -> dict[tuple[str, str], Beside]:
-    """All runs of a grid by row and column; p-values are corrected for all their differences together."""
-    codes = all(isinstance(result, Coded) for *_, result in grid.runs())
-    found = differences(grid, {"loss": final_difference} | ({"code": code_difference} if codes else {}))
-    entries = {}
-    for row in grid.rows:
-        control = grid.control(row)
-        for column in grid.columns:
-            result, gap = grid.cells[row].get(column), found.get((row, column, "loss"))
-            if result is None:
-                entries[row, column] = Beside(row, column, None, "not run")
-                continue
-            against = None
-            if gap is not None and control is not None:
-                against = backfire(result, control, gap, curves_of(result), curves_of(control))
-            entries[row, column] = Beside(
-                row,
-                column,
-                result,
-                code=found.get((row, column, "code")),
-                loss=against,
-                loss_error=loss_error(known_bits(result), result.seeds),
-                run_ids=[result.run_id],
-            )
-    return entries
-
-
-def code_difference(result: TrainedResult, control: TrainedResult) -> Difference:
-    """Of the codelength, in bits per label, of two runs of the same seeds."""
-    assert isinstance(result, Coded)
-    assert isinstance(control, Coded)
-    return paired_difference(result.mdl.bits_per_sample, control.mdl.bits_per_sample)
 
 
 def known(show: Callable[[TrainedResult], str]) -> Callable[[Beside], str]:
@@ -93,18 +17,10 @@ def known(show: Callable[[TrainedResult], str]) -> Callable[[Beside], str]:
     return lambda entry: "" if entry.result is None else show(entry.result)
 
 
-def coding(entry: Beside) -> str:
-    """How many of the trainings that the codelength rests on never left the plateau."""
-    return stuck(entry.result.coding) if entry.result else ""
-
-
-def final(entry: Beside) -> str:
-    """The same of the last trainings, which the final loss is of."""
-    return stuck(entry.result.trainings[-1:]) if entry.result else ""
-
-
-def everywhere(entry: Beside) -> str:
-    return stuck(entry.result.trainings) if entry.result else ""
+# how many trainings never left the plateau: of those that the codelength rests on, of the last, of all
+_coding = known(lambda result: stuck(result.coding))
+_final = known(lambda result: stuck(result.trainings[-1:]))
+_everywhere = known(lambda result: stuck(result.trainings))
 
 
 def _spread(
@@ -120,38 +36,28 @@ def _spread(
 ) -> Column[Beside]:
     """Mean ± standard deviation over seeds; with `marks`, on what trainings it rests, and what is missing."""
 
-    def spread(entry: Beside) -> Spread | None:
+    def spread(entry: Beside, scale: float = 1) -> Spread | None:
         numbers = values(entry.result) if entry.result is not None else None
         return Spread.of([scale * number for number in numbers]) if numbers else None
 
     def text(entry: Beside) -> str:
-        shown = spread(entry)
-        marked = (
-            [f"{mark}{count}" for mark, count in (("‡", marks(entry)), ("†", entry.lacks)) if count] if marks else []
-        )
-        return " ".join([*([format(shown, form)] if shown else []), *marked])
+        marked = (("‡", marks(entry)), ("†", entry.lacks)) if marks else ()
+        shown = [format(found, form)] if (found := spread(entry, scale)) else []
+        return " ".join([*shown, *(f"{mark}{count}" for mark, count in marked if count)])
 
     def record(entry: Beside) -> Record:
-        numbers = values(entry.result) if entry.result is not None else None
-        found = Spread.of(numbers) if numbers else None
+        found = spread(entry)
         return {f"{name}_mean": found and found.mean, f"{name}_std": found and found.std, **more(entry)}
 
     return Column(heading, text, record, meaning)
 
 
-def code_bits(result: TrainedResult) -> Sequence[float] | None:
-    """Codelength per label by seed; None without one."""
-    return result.mdl.bits_per_sample if isinstance(result, Coded) else None
+def _delta(of: Callable[[Beside], Difference | None], unit: str, meaning: str = "") -> Column[Beside]:
+    def record(entry: Beside) -> Record:
+        found = of(entry)
+        return {**difference_record("difference", found, unit), "significant": found and found.significant}
 
-
-def code_paper(result: TrainedResult) -> Sequence[float] | None:
-    """The same in Table 16's unit."""
-    return result.mdl.paper if isinstance(result, Coded) else None
-
-
-def final_bits(result: TrainedResult) -> Sequence[float]:
-    """Loss per label on the test split, trained on everything, by seed."""
-    return result.final.loss_bits
+    return Column("Δ to control", lambda entry: f"{of(entry) or ''}", record, meaning)
 
 
 def _below(entry: Beside) -> str:
@@ -195,7 +101,7 @@ def _epochs(result: TrainedResult) -> str:
 
 
 def _plateaus(entry: Beside) -> str:
-    both = (coding(entry), "coding"), (final(entry), "final")
+    both = (_coding(entry), "coding"), (_final(entry), "final")
     return ", ".join(f"{count} {which}" for count, which in both if count)
 
 
@@ -208,42 +114,27 @@ RUNS = Column[Beside](
         "run_ids": " ".join(entry.run_ids),
         "seeds": len(entry.result.seeds) if entry.result else 0,
         "incomplete": entry.lacks,
-        "bits_per_sample_on_plateau": coding(entry),
-        "paper_on_plateau": everywhere(entry) if isinstance(entry.result, Coded) else "",
-        "loss_bits_on_plateau": final(entry),
+        "bits_per_sample_on_plateau": _coding(entry),
+        "paper_on_plateau": _everywhere(entry) if isinstance(entry.result, Coded) else "",
+        "loss_bits_on_plateau": _final(entry),
     },
 )
 CODE = _spread(
     "bits per label",
     "bits_per_label",
     code_bits,
-    marks=coding,
+    marks=_coding,
     meaning="prequential codelength (a model at chance needs log2 k)",
 )
-DELTA = Column[Beside](
-    "Δ to control",
-    lambda entry: f"{entry.code or ''}",
-    lambda entry: (
-        difference_record("difference", entry.code, "bits_per_label")
-        | {"significant": entry.code and entry.code.significant}
-    ),
-    "of the codelength; no test example enters it",
-)
-PAPER = _spread("Σ n·CE / N", "paper_units", code_paper, marks=everywhere)
-PAPER_DELTA = Column[Beside](
-    "Δ to control",
-    lambda entry: f"{entry.paper or ''}",
-    lambda entry: (
-        difference_record("difference", entry.paper, "paper_units")
-        | {"significant": entry.paper and entry.paper.significant}
-    ),
-)
+DELTA = _delta(lambda entry: entry.code, "bits_per_label", "of the codelength; no test example enters it")
+PAPER = _spread("Σ n·CE / N", "paper_units", code_paper, marks=_everywhere)
+PAPER_DELTA = _delta(lambda entry: entry.paper, "paper_units")
 LOSS = _spread(
     "test loss (bits)",
     "final_loss_bits",
     final_bits,
     form=".4f",
-    marks=final,
+    marks=_final,
     more=lambda entry: {"final_loss_test_error": entry.loss_error},
     meaning="per label, trained on everything",
 )

@@ -1,11 +1,11 @@
 """Runs side by side: rows of datasets and models, columns of erasers, differences paired by seed."""
 
-import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from statistics import mean, stdev
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,15 @@ Array = NDArray[np.floating]
 K = TypeVar("K")
 R = TypeVar("R", bound=Result)
 
-log = logging.getLogger(__name__)
+
+class Configured(Protocol):
+    """What may stand in a grid: a result, or several as one."""
+
+    @property
+    def config(self) -> Config: ...
+
+
+C = TypeVar("C", bound=Configured)
 
 LEVEL = 0.05
 DIFFERENCES = (
@@ -135,35 +143,23 @@ def bootstrap_error(erased: Array, control: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Grid(Generic[R]):
-    """Results arranged for a table: `cells[row][column]`, labels unique."""
+class Grid(Generic[C]):
+    """Runs arranged for a table: `cells[row][column]`, labels unique."""
 
     rows: Sequence[str]
     columns: Sequence[str]
-    cells: Mapping[str, Mapping[str, R]]
+    cells: Mapping[str, Mapping[str, C]]
 
-    def runs(self) -> Iterator[tuple[str, str, R]]:
+    def runs(self) -> Iterator[tuple[str, str, C]]:
         """Row, column and result of every run, row by row."""
         for row in self.rows:
             for column in self.columns:
                 if column in self.cells[row]:
                     yield row, column, self.cells[row][column]
 
-    def control(self, row: str) -> R | None:
+    def control(self, row: str) -> C | None:
         """The row's control run, if it is there."""
-        return next((r for r in self.cells[row].values() if r.named("eraser") == "control"), None)
-
-
-def differences(
-    grid: Grid[R], measures: Mapping[str, Callable[[R, R], Difference]]
-) -> dict[tuple[str, str, str], Difference]:
-    """Of every run to its row's control, by row, column and measure; p-values corrected for all of them together."""
-    found = {}
-    for row, column, result in grid.runs():
-        control = grid.control(row)
-        if control is not None and control is not result:
-            found |= {(row, column, name): measure(result, control) for name, measure in measures.items()}
-    return holm(found)
+        return next((one for one in self.cells[row].values() if one.config["eraser"]["name"] == "control"), None)
 
 
 def arrange(results: Sequence[R]) -> Grid[R]:
@@ -174,19 +170,38 @@ def arrange(results: Sequence[R]) -> Grid[R]:
     described = [_shared(r.config) for r in results]
     rows = labels(described, ("dataset", "model"))
     columns = labels([{"eraser": r.config["eraser"]} for r in results], ("eraser",))
+    rows, columns = told_apart(results, rows, columns)
     cells: dict[str, dict[str, R]] = {}
     for row, column, result in zip(rows, columns, results, strict=True):
-        own = cells.setdefault(row, {})
-        if column in own:
-            log.warning(
-                "%s is left out beside %s, which has the same configuration and seeds: one of them is of another "
-                "version of the code",
-                own[column].run_id,
-                result.run_id,
-            )
-        own[column] = result
+        cells.setdefault(row, {})[column] = result
     ordered = sorted(dict.fromkeys(columns), key=lambda column: not column.startswith("control"))
     return Grid(list(cells), ordered, cells)
+
+
+def told_apart(results: Sequence[Result], rows: Sequence[str], columns: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Labels with what tells runs of one configuration and the same seeds apart: another version of the code.
+
+    Rows say how the code differs that their runs share; columns, where that is not enough, the ends of run ids.
+    """
+    rows, columns = list(rows), list(columns)
+    for row in dict.fromkeys(rows[i] for i in _twins(results, rows, columns)):
+        own = [i for i, label in enumerate(rows) if label == row]
+        shared = sorted(set.intersection(*(set(results[i].code) for i in own)))
+        versions = [{"row": {"name": row}, "code": {name: results[i].code[name] for name in shared}} for i in own]
+        for i, label in zip(own, labels(versions, ("row",)), strict=True):
+            rows[i] = label
+    for i in _twins(results, rows, columns):
+        columns[i] = f"{columns[i]} ({'-'.join(results[i].run_id.split('-')[-2:])})"
+    return rows, columns
+
+
+def _twins(results: Sequence[Result], rows: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Runs in one place, of which one has all seeds of the other."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for i, place in enumerate(zip(rows, columns, strict=True)):
+        places.setdefault(place, []).append(i)
+    pairs = (pair for own in places.values() for pair in permutations(own, 2))
+    return sorted({i for pair in pairs if set(results[pair[0]].seeds) <= set(results[pair[1]].seeds) for i in pair})
 
 
 def _shared(config: Config) -> Config:

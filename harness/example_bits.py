@@ -7,8 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from erasure.store.storage import load_tensors, save_tensors
-from harness.compare import Array, Difference, bootstrap_error, paired_difference
-from harness.result import Result, TrainedResult
+from harness.compare import Array, bootstrap_error
 from harness.run import Run
 
 TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
@@ -46,21 +45,3 @@ def error_over_examples(
 def loss_error(known: Mapping[int, Array], seeds: Sequence[int]) -> float | None:
     """Standard error over test examples of the mean loss of all seeds in bits; None where a seed's is not known."""
     return error_over_examples(known, {seed: np.zeros_like(bits) for seed, bits in known.items()}, seeds)
-
-
-def known_bits(result: Result) -> dict[int, Array]:
-    """What `read_test_bits` finds in a run's own directory."""
-    return read_test_bits([result.directory])
-
-
-def final_difference(result: TrainedResult, control: TrainedResult) -> Difference:
-    """Of the final loss on the test split, in bits per label, of two finished runs of the same seeds.
-
-    Raises:
-        ValueError: the runs have different seeds.
-    """
-    seeds = result.seeds
-    if seeds != control.seeds:
-        raise ValueError(f"{result.run_id} has seeds {seeds}, its control {control.seeds}")
-    error = error_over_examples(known_bits(result), known_bits(control), seeds)
-    return paired_difference(result.final.loss_bits, control.final.loss_bits, error)

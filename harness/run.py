@@ -22,7 +22,7 @@ from erasure.store.storage import (
     write_json,
     write_text,
 )
-from harness.loss_curves import CurveRow, LossCurve, read_loss_curves, write_curves
+from harness.loss_curves import CurveRow, write_curves
 from harness.result import Result, as_json, read_result
 
 log = logging.getLogger(__name__)
@@ -221,16 +221,6 @@ def whole_curves(directory: Path, result: Result | None) -> Path | None:
     if result is not None and result.curves_checksum not in (None, file_checksum(path)):
         raise DamagedFileError(f"{path} was edited or damaged after the run had finished: its curves are left out")
     return path
-
-
-def curves_of(result: Result) -> dict[int, LossCurve] | None:
-    """The loss curves that a run left in its own directory; None without any, or with damaged ones, which is said."""
-    try:
-        path = whole_curves(result.directory, result)
-        return None if path is None else read_loss_curves(path)
-    except ValueError as error:
-        log.warning("%s", error)
-        return None
 
 
 def leftover(name: str) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.columns import code_difference
-from harness.compare import Grid
+from harness.compare import Grid, paired_difference
+from harness.panels import panel_grid
 from harness.result import MdlResult, stuck
 from harness.style import STYLE, chance_line, colour, shared_legend, wrapped
 
@@ -19,16 +19,11 @@ if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
 def draw(grid: Grid[MdlResult], path: Path) -> Path:
     """Draw the comparison to `path`: a learning-curve panel per row, and bars of the differences to control."""
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         rows = list(grid.rows)
         has_bars = any(grid.control(row) is not None and len(grid.cells[row]) > 1 for row in rows)
-        panels = len(rows) + has_bars
-        wide = min(3, panels)
-        tall = math.ceil(panels / wide)
-        figure = Figure(figsize=(4.7 * wide, 3.7 * tall + 0.4), layout="constrained")
-        axes = [figure.add_subplot(tall, wide, i + 1) for i in range(panels)]
+        figure, axes = panel_grid(len(rows) + has_bars)
         for row, ax in zip(rows, axes, strict=False):
             _learning_curves(ax, grid.cells[row], grid.columns, row)
         if has_bars:
@@ -78,7 +73,7 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
             run, control = grid.cells[row].get(column), grid.control(row)
             if run is None or control is None:
                 continue
-            difference = code_difference(run, control)
+            difference = paired_difference(run.mdl.bits_per_sample, control.mdl.bits_per_sample)
             error = difference.standard_error or 0.0
             y = i + (j - (len(columns) - 1) / 2) * height
             ax.barh(

@@ -7,6 +7,7 @@ from rich.table import Table as RichTable
 
 from erasure.certificate import Certificate
 from erasure.progress import console
+from harness.beside import beside_controls
 from harness.columns import (
     ACCURACY,
     BELOW,
@@ -24,7 +25,6 @@ from harness.columns import (
     RUNS,
     STUCK,
     TEST_GAPS,
-    beside_controls,
 )
 from harness.compare import Grid, Spread
 from harness.result import MdlResult
@@ -33,7 +33,7 @@ from harness.table import Table
 _COLUMNS = (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, GAPS, TEST_GAPS)
 
 
-def table_of(grid: Grid, setting: str) -> Table:
+def table_of(grid: Grid[MdlResult], setting: str) -> Table:
     """The comparison of one setting."""
     also = (ROW, ERASER, RUNS, PAPER, COST)
     return Table.pivoted(setting, "dataset · model", _COLUMNS, beside_controls(grid), MARKS, also=also)

@@ -22,7 +22,8 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from erasure.store.storage import write_text
-from harness.columns import BELOW, CODE, DELTA, GAP, ROW, beside_controls
+from harness.beside import beside_controls
+from harness.columns import BELOW, CODE, DELTA, GAP, ROW
 from harness.columns import ERASER as BY_ERASER
 from harness.compare import Grid, by_setting
 from harness.result import MdlResult

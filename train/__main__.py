@@ -45,8 +45,7 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     for setting, table in compared.items():
         table.show(setting)
     tables = write_tables(compared, directory)
-    runs_dir = Path(results[0].config["runs_dir"])
-    figure = drawn_once(functools.partial(draw, grid, runs_dir), directory / "loss_curves.png", results)
+    figure = drawn_once(functools.partial(draw, grid), directory / "loss_curves.png", results)
     print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
 
 

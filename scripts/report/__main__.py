@@ -97,11 +97,7 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
     for line in left_out:
         print(line)
     unfinished = len(reading.runs) - len(reading.finished)
-    cells = (cell for block in blocks for row in block.rows for cell in row.cells.values())
-    shown = sum(len(cell.runs) for cell in cells) + len(list(information.grid.runs()))
-    twins = len(reading.finished) - shown
-    more = [f"{count:,} {what}" for count, what in ((twins, "left out"), (unfinished, "unfinished")) if count]
-    print(", ".join([f"{shown:,} finished runs", *more]), end="")
+    print(f"{len(reading.finished):,} finished runs" + (f", {unfinished:,} unfinished" if unfinished else ""), end="")
     print(f"; {len(reading.problems)} remarks above and on the page" if reading.problems else "")
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
     print(f"figures: {len(figures)} files in {out / 'figures'}")

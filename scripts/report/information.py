@@ -41,15 +41,7 @@ def read_information(reading: Reading) -> Information:
     found = [run.result for run in runs.values()]
     results = [replace(r, config=comparable(r.config)) for r in found if isinstance(r, InformationResult)]
     grid = arrange(results)
-    shown = {result.run_id for cells in grid.cells.values() for result in cells.values()}
-    reading.problems += [
-        f"{run.directory}: another run has the same configuration and seeds: left out; "
-        "one of them is of another version of the code"
-        for run in runs.values()
-        if run.id not in shown
-    ]
-
-    stored = {run_id: read_scores_or_note(runs[run_id].directory, reading.problems) for run_id in shown}
+    stored = {run_id: read_scores_or_note(run.directory, reading.problems) for run_id, run in runs.items()}
     moved = movements(grid, lambda result: stored[result.run_id])
     alike, left_out = few_enough(agreements(grid, lambda result: stored[result.run_id]))
     reading.problems += left_out

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from erasure.store.storage import write_text
-from harness.columns import ACCURACY, BELOW, CODE, DELTA, ERASER, FALL, GAP, LOSS, MARKS, PAPER, Beside
+from harness.beside import Beside
+from harness.cell import Cell
+from harness.columns import ACCURACY, BELOW, CODE, DELTA, ERASER, FALL, GAP, LOSS, MARKS, PAPER
 from harness.compare import Spread
-from harness.result import Coded, as_json
+from harness.panels import mean_curve
+from harness.result import Coded, TrainedResult, as_json
 from harness.table import Column, Table
-from scripts.report.figures import mean_curve
-from scripts.report.groups import Block, Cell
+from scripts.report.groups import Block, Row
 from scripts.report.information_sheets import Sheet
-from scripts.report.paper import UNIT, paper_number
+from scripts.report.paper import TABLE_16, UNIT
 
 _HERE = Path(__file__).parent
 _POINTS = 60  # of a loss curve; more cannot be told apart on the page
@@ -26,20 +28,12 @@ class Line:
     """A line of the page's table of runs."""
 
     block: Block
-    beside: Beside
-
-    @property
-    def cell(self) -> Cell | None:
-        return self.block.cell(self.beside)
+    row: Row
+    entry: Beside
 
 
-def _on_line(column: Column[Beside]) -> Column[Line]:
-    return Column(column.heading, lambda line: column.text(line.beside), meaning=column.meaning, menu=column.menu)
-
-
-def _table_16(line: Line) -> str:
-    cell = line.cell
-    return f"{(paper_number(cell.config, cell.result) if cell else None) or ''}"
+def _of_entry(column: Column[Beside]) -> Column[Line]:
+    return Column(column.heading, lambda line: column.text(line.entry), meaning=column.meaning, menu=column.menu)
 
 
 def _word(heading: str, text: Callable[[Line], str]) -> Column[Line]:
@@ -50,15 +44,19 @@ _MENUS_ONLY = ("setting", "family", "completeness")
 _COLUMNS: Sequence[Column[Line]] = (
     _word("setting", lambda line: line.block.setting),
     _word("dataset", lambda line: line.block.dataset),
-    _word("family", lambda line: line.block.row(line.beside).config["model"]["name"]),
-    Column("model", lambda line: line.beside.row),
-    _on_line(ERASER),
+    _word("family", lambda line: line.row.model["name"]),
+    Column("model", lambda line: line.row.label),
+    _of_entry(ERASER),
     _word("verb", lambda line: line.block.verb),
-    *map(_on_line, (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, PAPER)),
-    Column("Table 16", _table_16, meaning=f"{UNIT}: the paper's number, with what differs in ours"),
-    Column("seeds", lambda line: str(len(line.cell.seeds)) if line.cell and line.cell.runs else ""),
-    Column("incomplete", lambda line: line.beside.lacks, meaning="missing beside the rest of its row"),
-    _word("completeness", lambda line: "incomplete" if line.beside.lacks else "complete"),
+    *map(_of_entry, (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, PAPER)),
+    Column(
+        "Table 16",
+        lambda line: TABLE_16.text(line.entry),
+        meaning=f"{UNIT}: the paper's number, with what differs in ours",
+    ),
+    Column("seeds", lambda line: f"{len(line.entry.result.seeds)}" if line.entry.result else ""),
+    Column("incomplete", lambda line: line.entry.lacks, meaning="missing beside the rest of its row"),
+    _word("completeness", lambda line: "incomplete" if line.entry.lacks else "complete"),
 )
 _WORDS = ("model", "Table 16", "incomplete")
 
@@ -124,8 +122,8 @@ class Pool:
 
 def _runs(blocks: Sequence[Block], pool: Pool) -> Mapping[str, Any]:
     """The table of runs, and what is shown of each once it is selected."""
-    lines = [Line(block, beside) for block in blocks for beside in block.entries.values()]
-    table = Table.of("results", [replace(column, record=None) for column in _COLUMNS], lines, MARKS)
+    lines = [Line(block, row, entry) for block in blocks for row in block.rows for entry in row.entries.values()]
+    table = Table.of("results", _COLUMNS, lines, MARKS)
     shown = replace(table, words=[*table.words, *_WORDS]).sheet()
     for column in shown["columns"]:
         column |= {"hidden": column["heading"] in _MENUS_ONLY, "one": column["heading"] == "setting"}
@@ -140,31 +138,26 @@ def _sheet(sheet: Sheet, links: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _details(line: Line, pool: Pool) -> dict[str, Any]:
-    beside, cell = line.beside, line.cell
-    about: dict[str, Any] = {"verb": line.block.verb, "dataset": line.block.dataset, "model": beside.row}
-    about |= {"eraser": beside.eraser, "lacks": beside.lacks}
-    if cell is None:
+    entry, cell = line.entry, line.entry.cell
+    about: dict[str, Any] = {"verb": line.block.verb, "dataset": line.block.dataset, "model": entry.row}
+    about |= {"eraser": entry.eraser, "lacks": entry.lacks}
+    if not cell.every:
         return about
     about["config"] = {key: pool.place(value) for key, value in cell.config.items()}
-    about["ids"] = [run.id for run in (*cell.runs, *cell.unfinished)]
-    return about | (_curves(cell, pool) if cell.result else {})
+    about["ids"] = [run.id for run in cell.every]
+    return about | (_curves(cell, cell.result, pool) if cell.result else {})
 
 
-def _curves(cell: Cell, pool: Pool) -> dict[str, Any]:
-    result = cell.result
-    assert result is not None
-    learning = [
-        (point.n, Spread.of(point.ce_next_bits))
-        for point in (result.curve if isinstance(result, Coded) else ())
-        if point.ce_next_bits
-    ]
-    epochs, middle, std = mean_curve([*cell.curves.values()])
+def _curves(cell: Cell, result: TrainedResult, pool: Pool) -> dict[str, Any]:
+    curve = result.curve if isinstance(result, Coded) else ()
+    learning = [(point.n, Spread.of(point.ce_next_bits)) for point in curve if point.ce_next_bits]
+    epochs, *losses = mean_curve([*cell.curves.values()])
     thinned = sorted({*range(0, len(epochs), max(1, -(-len(epochs) // _POINTS))), *range(len(epochs))[-1:]})
     means = _short(spread.mean for _, spread in learning)
     return {
-        "seeds": cell.seeds,
+        "seeds": result.seeds,
         "learning": [[n for n, _ in learning], means, _short(spread.std or 0 for _, spread in learning)],
-        "losses": [[int(epochs[i]) for i in thinned], *(_short(each[i] for i in thinned) for each in (middle, std))],
+        "losses": [[int(epochs[i]) for i in thinned], *(_short(float(each[i]) for i in thinned) for each in losses)],
         "chance": result.num_classes,
         "parameters": result.parameters,
         "seconds": result.timing.seconds,

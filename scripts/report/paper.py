@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from conf.groups import keys as read_keys
+from harness.beside import Beside
 from harness.result import Config, MdlResult, Result
+from harness.table import Column
 from mdl.codelength import paper_units
 from scripts.report.groups import comparable
 
@@ -16,7 +18,7 @@ keys = functools.cache(read_keys)
 UNIT = "Σ n·CE / N, the unit of the paper's Table 16 (not a codelength)"
 
 # Quirke & Belrose 2025, Table 16 (bottom): z-scored CIFAR-10, base sizes, mean and standard deviation of five seeds
-TABLE_16 = {
+_ENTRIES = {
     "mlp": {"control": (7.14, 0.05), "leace": (8.49, 0.10), "alf_qleace": (8.94, 0.14), "gradient": (10.02, 0.08),
             "qleace": (11.41, 0.00)},
     "lenet": {"control": (5.62, 0.02), "leace": (6.59, 0.28), "alf_qleace": (6.83, 0.11), "gradient": (8.71, 0.09),
@@ -69,10 +71,22 @@ def paper_number(config: Config, result: Result | None = None) -> PaperNumber | 
         config: of the run, or of one of several of different seeds.
         result: of all its seeds; without it, training sizes and seeds are not compared.
     """
-    entry = TABLE_16.get(config["model"]["name"], {}).get(config["eraser"]["name"])
+    entry = _ENTRIES.get(config["model"]["name"], {}).get(config["eraser"]["name"])
     if entry is None or config["dataset"]["name"] != "cifar10" or "mdl" not in config:
         return None
     return PaperNumber(*entry, compared=(*_options(config), *(_sizes(result) if isinstance(result, MdlResult) else ())))
+
+
+def beside_paper(entry: Beside) -> PaperNumber | None:
+    """The same for what stands in a table, finished or not."""
+    return paper_number(entry.cell.config, entry.result) if entry.cell.every else None
+
+
+TABLE_16 = Column[Beside](
+    "paper's Table 16",
+    lambda entry: f"{beside_paper(entry) or ''}",
+    lambda entry: {"paper": f"{beside_paper(entry) or ''}"},
+)
 
 
 def chance(result: MdlResult) -> float:

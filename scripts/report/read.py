@@ -1,38 +1,20 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from conf.groups import choices
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
-from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
-from harness.result import Config, Result, TrainedResult, result_of, unknown_keys
-from harness.run import RESULT, STATE, read_state, whole_curves
+from harness.cell import Found
+from harness.result import result_of, unknown_keys
+from harness.run import RESULT, STATE, read_state
 from scripts.report.check import INFORMATION, UnusableError, check
 
 RUN_FILES = {"config.yaml", STATE, RESULT}  # any of them makes a folder a run's
-
-
-@dataclass(frozen=True)
-class Found:
-    """One run's directory and what it holds: a checked result, or the configuration of one that has none."""
-
-    directory: Path
-    config: Config
-    verb: str
-    seeds: Sequence[int]
-    result: Result | None
-    state: str  # "finished", "running", "failed", "interrupted"
-    checked: bool = True  # by the result's checksum
-    unknown: Sequence[str] = ()  # keys of result.json
-
-    @property
-    def id(self) -> str:
-        return self.result.run_id if self.result else self.directory.name
 
 
 @dataclass
@@ -73,7 +55,7 @@ def read_runs(
         by_id[found.id] = found
     reading.runs = list(by_id.values())
     for run in reading.runs:
-        reading.problems += [f"{run.directory}: {line}" for line in remarks(run)]
+        reading.problems += [f"{run.directory}: {line}" for line in [*run.remarks, *_unknown_parts(run)]]
     reading.problems += _version_problems(reading.finished)
     return reading
 
@@ -94,7 +76,7 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
         UnusableError: it has neither a result nor a configuration that can be read, or one that is not what was
             written, or contradicts itself.
     """
-    checked = True
+    remarks = []
     try:
         result = read_json(directory / RESULT)
     except FileNotFoundError:
@@ -103,7 +85,8 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
         if not unchecked:
             reason = "has no checksum, of an earlier version or edited: run it again, or show it with --unchecked"
             raise UnusableError(f"{RESULT} {reason}") from error
-        result, checked = error.values, False
+        result = error.values
+        remarks.append(f"{RESULT} has no checksum: shown unchecked")
     except (OSError, DamagedFileError) as error:
         reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
         raise UnusableError(f"{RESULT} cannot be used ({reason}): delete it, and run it again") from error
@@ -112,7 +95,9 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
     except ValueError as error:
         raise UnusableError(f"{RESULT} {error}") from error
     check(found)
-    return Found(directory, found.config, found.verb, found.seeds, found, "finished", checked, unknown_keys(result))
+    if unknown := unknown_keys(result):
+        remarks.append(f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}")
+    return Found.finished(found, directory, remarks)
 
 
 def _unfinished(directory: Path) -> Found:
@@ -131,7 +116,9 @@ def _unfinished(directory: Path) -> Found:
     except (OSError, DamagedFileError):
         state = "unfinished"
     verb = next((verb for verb in ("mdl", INFORMATION) if verb in config), "train")
-    return Found(directory, config, verb, seeds, None, state)
+    shown = "not shown" if verb == INFORMATION else "shown as incomplete"
+    remarks = [f"no result.json: {state}, {shown}"]
+    return Found(directory.name, directory, config, verb, seeds, None, state, remarks)
 
 
 def _better(first: Found, second: Found, problems: list[str]) -> Found:
@@ -147,23 +134,10 @@ def _better(first: Found, second: Found, problems: list[str]) -> Found:
     return kept
 
 
-def remarks(run: Found) -> list[str]:
-    """What is odd about a run that can be shown all the same."""
-    found = []
-    if run.result is None:
-        found.append(
-            f"no result.json: {run.state}, " + ("not shown" if run.verb == INFORMATION else "shown as incomplete")
-        )
-    else:
-        if not run.checked:
-            found.append("result.json has no checksum: shown unchecked")
-        if run.unknown:
-            found.append(f"unknown keys in result.json, not shown: {', '.join(run.unknown)}")
-    for part in ("dataset", "eraser", "model"):
-        name = run.config[part]["name"]
-        if name not in KNOWN[part]:
-            found.append(f"unknown {part} {name!r}, shown as it is")
-    return found
+def _unknown_parts(run: Found) -> Iterator[str]:
+    for part, known in KNOWN.items():
+        if (name := run.config[part]["name"]) not in known:
+            yield f"unknown {part} {name!r}, shown as it is"
 
 
 KNOWN = {part: choices(part) for part in ("dataset", "eraser", "model")}
@@ -179,22 +153,3 @@ def _version_problems(runs: Sequence[Found]) -> list[str]:
         return []
     counts = "; ".join(f"{version}: {len(ids)} runs, e.g. {ids[0]}" for version, ids in sorted(versions.items()))
     return [f"results of different versions of erasure-mdl stand side by side ({counts})"]
-
-
-def loss_curves(run: Found) -> dict[int, LossCurve]:
-    """The run's loss curves on the whole dataset by seed; empty where curves.csv is missing.
-
-    Raises:
-        ValueError: curves.csv is damaged.
-    """
-    path = whole_curves(run.directory, run.result)
-    return {} if path is None else read_loss_curves(path)
-
-
-def with_drop(result: TrainedResult, curves: Mapping[int, LossCurve]) -> TrainedResult:
-    """The result with its sharp drop, computed from the curves where an earlier version left it out."""
-    if result.sharp_drop is not None or set(curves) != set(result.seeds):
-        return result
-    ordered = [curves[seed] for seed in result.seeds]
-    drops = sharp_drops([(curve.epochs.tolist(), curve.validation_bits.tolist()) for curve in ordered])
-    return replace(result, sharp_drop=drops)

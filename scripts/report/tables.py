@@ -19,12 +19,11 @@ from harness.columns import (
     PAPER_DELTA,
     ROW,
     RUNS,
-    Beside,
 )  # fmt: skip
 from harness.result import MdlResult
-from harness.table import Column, Table
+from harness.table import Table
 from scripts.report.groups import Block
-from scripts.report.paper import CHANCE, UNIT, chance, paper_number
+from scripts.report.paper import CHANCE, TABLE_16, UNIT, beside_paper, chance
 
 _INCOMPLETE = (
     "† marks incomplete entries: seeds that are missing beside the rest of the row, runs that have not finished, "
@@ -49,28 +48,27 @@ def tables_of(block: Block) -> Iterator[Table]:
     also = (_MODEL, ERASER, RUNS)
     if block.verb == "mdl":
         caption = f"Prequential codelength on {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
-        yield Table.pivoted(f"{block.name}-bits", "model", (CODE, DELTA), block.entries, caption, also)
+        places = {(entry.row, entry.eraser): entry for entry in block.entries}
+        yield Table.pivoted(f"{block.name}-bits", "model", (CODE, DELTA), places, caption, also)
         caption = f"{block.dataset}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
-        columns = (PAPER, PAPER_DELTA, _paper(block))
-        yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, block.entries, caption, also)
+        columns = (PAPER, PAPER_DELTA, TABLE_16)
+        yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)
         if compared := _paper_options(block):
             yield compared
     caption = f"Trained on all of {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
     columns = (_MODEL, ERASER, LOSS, ACCURACY, GAP, BELOW, FALL)
-    yield Table.of(f"{block.name}-final", columns, [*block.entries.values()], caption, (RUNS,))
+    yield Table.of(f"{block.name}-final", columns, block.entries, caption, (RUNS,))
 
 
 def _at_chance(block: Block) -> str:
-    found = (cell.result for row in block.rows for cell in row.cells.values())
-    results = [result for result in found if isinstance(result, MdlResult)]
-    ours = dict.fromkeys(f"{chance(result):.3f} at N = {result.train_size:,}" for result in results)
+    results = (entry.result for entry in block.entries)
+    ours = dict.fromkeys(f"{chance(r):.3f} at N = {r.train_size:,}" for r in results if isinstance(r, MdlResult))
     return f"At chance: {', '.join(ours)}; in the paper {CHANCE} (QLEACE, MLP)."
 
 
 def _paper_options(block: Block) -> Table | None:
     """All that determines our numbers beside what the paper says of it; None where Table 16 has no number."""
-    cells = (cell for row in block.rows for cell in row.cells.values())
-    numbers = [number for cell in cells if (number := paper_number(cell.config, cell.result))]
+    numbers = [number for entry in block.entries if (number := beside_paper(entry))]
     lines = sorted(dict.fromkeys(c for number in numbers for c in number.compared), key=lambda c: c.mark)
     if not lines:
         return None
@@ -81,14 +79,3 @@ def _paper_options(block: Block) -> Table | None:
     records = [asdict(line) for line in lines]
     headings = ("option", "of", "ours", "the paper's", "mark")
     return Table(f"{block.name}-paper-options", caption, headings, [[*record.values()] for record in records], records)
-
-
-def _paper(block: Block) -> Column[Beside]:
-    """The paper's own number, with what differs in ours."""
-
-    def text(entry: Beside) -> str:
-        cell = block.cell(entry)
-        number = paper_number(cell.config, cell.result) if cell else None
-        return f"{number or ''}"
-
-    return Column("paper's Table 16", text, lambda entry: {"paper": text(entry)})

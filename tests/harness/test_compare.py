@@ -1,5 +1,7 @@
 """Pairing and arranging results."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +17,6 @@ from harness.compare import (
     bootstrap_error,
     by_setting,
     difference_record,
-    differences,
     holm,
     paired_difference,
 )
@@ -31,7 +32,7 @@ def result(eraser: dict | None = None, model: dict | None = None, **config) -> R
         "train": {"lr": 0.1},
         "seeds": [0, 1],
     }
-    return made_up(config=sections | config)
+    return made_up(config=sections | {"runs_dir": "nowhere"} | config)
 
 
 def test_differences_are_paired_by_seed() -> None:
@@ -132,21 +133,19 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     assert list(arrange(runs).rows) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
 
 
-def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> None:
-    runs = [result(), result({"name": "leace"}), result({"name": "leace"}, {"width": 9})]
+def test_runs_that_differ_in_their_code_alone_are_all_kept() -> None:
+    def run(version: int, eraser: str) -> Result:
+        code = {"train": version, f"erasers.{eraser}": 1}
+        return replace(result({"name": eraser}), code=code, run_id=f"mdl-digits-{eraser}-mlp-{version}-{eraser}")
+
+    runs = [run(version, eraser) for version in (1, 2) for eraser in ("control", "leace")]
     grid = arrange(runs)
-    measured = []
-
-    def measure(run, control) -> Difference:
-        measured.append((run, control))
-        return Difference(-1.0, 0.1, 0.01)
-
-    found = differences(grid, {"bits": measure})
-    assert [[each is run for run in runs] for pair in measured for each in pair] == [
-        [False, True, False],
-        [True, False, False],
-    ]
-    assert list(found.values()) == [Difference(-1.0, 0.1, 0.01)]
+    assert list(grid.rows) == ["digits · mlp (code.train=1)", "digits · mlp (code.train=2)"]
+    assert list(grid.columns) == ["control", "leace"]
+    assert [one for *_, one in grid.runs()] == runs
+    other = replace(runs[1], code={**runs[1].code, "erasers.leace": 2}, run_id="mdl-digits-leace-mlp-1-other")
+    columns = arrange([*runs[:2], other]).columns
+    assert list(columns) == ["control", "leace (1-leace)", "leace (1-other)"]  # the control has no share in it
 
 
 def test_a_run_without_a_difference_has_empty_columns() -> None:

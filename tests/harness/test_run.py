@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from erasure.store.storage import DamagedFileError, sealed
+from harness.cell import Cell, Found
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
-from harness.run import Run, curves_of, run_id, whole_curves
+from harness.run import Run, run_id, whole_curves
 from harness.state import state_of
 from tests.results import made_up
 
@@ -73,15 +74,15 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     run.finish(made_up(config={**made_up().config, "runs_dir": str(tmp_path)}))
     result = run.result
     assert result is not None
-    assert (curves_of(result) or {})[0].validation_bits.tolist() == [3.3, 2.0]
+    assert Cell([Found.finished(result)]).curves[0].validation_bits.tolist() == [3.3, 2.0]
     path = run.directory / "curves.csv"
     path.write_text(path.read_text().replace("2.0", "1.0"))
-    assert curves_of(result) is None
+    assert Cell([Found.finished(result)]).curves == {}
     assert "curves.csv was edited or damaged" in caplog.text
     with pytest.raises(DamagedFileError, match="left out"):
         whole_curves(run.directory, result)
     path.unlink()
-    assert curves_of(result) is None
+    assert Cell([Found.finished(result)]).curves == {}
 
 
 def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:

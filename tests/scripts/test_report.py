@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 from erasure.store.storage import read_json, write_json
-from harness.columns import code_bits
 from harness.example_bits import save_test_bits
 from harness.result import Config, MdlResult, of_seeds, read_result
 from harness.run import Run
@@ -160,9 +159,24 @@ def test_results_of_different_versions_are_named(runs) -> None:
     twin = runs / "mdl-digits-leace-mlp-0000000000"
     shutil.copytree(other.directory, twin)
     edit(Run(runs, twin.name), run_id=twin.name)
-    reading = read_runs([runs])
-    arrange(reading)
-    assert any("under another id: left out" in line for line in reading.problems)
+    (block,) = arrange(read_runs([runs]))
+    ids = ["-".join(one.split("-")[-2:]) for one in (other.id, twin.name)]
+    assert sorted(block.erasers) == ["control", *sorted(f"leace ({one})" for one in ids)]
+    assert [len(entry.run_ids) for entry in block.entries] == [1, 1, 1]
+
+
+def test_runs_of_different_code_have_rows_and_controls_of_their_own(runs) -> None:
+    """They share configuration and seeds; one of them used to be left out."""
+    for version in (1, 2):
+        for eraser, shift in (("control", 0.0), ("leace", 0.5 * version)):
+            run = small(runs / f"{version}", eraser, code={"train": version, f"my.{eraser}": 7})
+            values = _result(run)
+            final = values["final"] | {"loss_bits": [1 + shift + seed for seed in (0, 1)]}
+            edit(run, run_id=f"{run.id}{version}", final=final)
+    (block,) = arrange(read_runs([runs]))
+    assert [row.label for row in block.rows] == ["mlp (code.train=1)", "mlp (code.train=2)"]
+    gaps = [row.entries["leace"].loss for row in block.rows]
+    assert [gap and gap.gap.mean for gap in gaps] == [0.5, 1.0]
 
 
 def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
@@ -170,19 +184,19 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     small(runs, "leace", seeds=(0, 2))
     small(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
     (block,) = arrange(read_runs([runs]))
-    narrow, base = block.rows
-    assert narrow.lacks("leace") == "not run"
-    assert base.lacks("leace") == "2 of 3 seeds"
-    assert base.lacks("control") == ""
+    narrow, base = (row.entries for row in block.rows)
+    assert narrow["leace"].lacks == "not run"
+    assert base["leace"].lacks == "2 of 3 seeds"
+    assert base["control"].lacks == ""
     bits = next(iter(tables_of(block)))
     assert "†not run" in bits.markdown()
     assert "†2 of 3 seeds" in bits.markdown()
     # paired with the same seeds of the control, whatever else that has
-    control, leace = base.cells["control"].result, base.cells["leace"].result
-    assert control is not None
-    assert leace is not None
-    expected = [leace["mdl"]["bits_per_sample"][i] - control["mdl"]["bits_per_sample"][j] for i, j in ((0, 0), (1, 2))]
-    found = base.difference("leace", code_bits)
+    control, leace = base["control"].result, base["leace"].result
+    assert isinstance(control, MdlResult)
+    assert isinstance(leace, MdlResult)
+    expected = [leace.mdl.bits_per_sample[i] - control.mdl.bits_per_sample[j] for i, j in ((0, 0), (1, 2))]
+    found = base["leace"].code
     assert found is not None
     assert found.mean == pytest.approx(sum(expected) / 2)
 
@@ -204,7 +218,7 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, capsys) -
         "mdl-digits-train-quick-train.lr-0.1": "train=quick, train.lr=0.1, mdl=quick",
     }
     for block in blocks:
-        runs_of = [run for row in block.rows for cell in row.cells.values() for run in cell.runs]
+        runs_of = [run for entry in block.entries for run in entry.cell.runs]
         assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
         assert {row.label for row in block.rows} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
         assert f"({block.setting})" in (out / "tables" / f"{block.name}-bits.tex").read_text()
@@ -243,9 +257,11 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     small(runs, "control", seeds=(0, 1, 3))
     (block,) = arrange(read_runs([runs]))
     (row,) = block.rows
-    assert row.cells["leace"].seeds == [0, 1, 3]
-    assert row.lacks("leace") == ""
-    assert block.backfire(row, "leace") is not None
+    leace = row.entries["leace"]
+    assert leace.result is not None
+    assert leace.result.seeds == [0, 1, 3]
+    assert leace.lacks == ""
+    assert leace.loss is not None
 
 
 def marks(config: Config, result: MdlResult) -> dict[str, str]:
@@ -339,8 +355,8 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
     assert text.count("‡1 of 2") == 2  # final losses of both verbs
     assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits-bits.tex").read_text()
     hollow = next(block for block in arrange(read_runs([runs])) if block.verb == "mdl").rows[0]
-    assert hollow.sound("control")
-    assert not hollow.sound("qleace")
+    assert hollow.entries["control"].sound
+    assert not hollow.entries["qleace"].sound
 
 
 def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys) -> None:

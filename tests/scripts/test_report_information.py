@@ -177,7 +177,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_built(runs) -> None:
     assert [row["run_id"] for row in records(out, "runs")] == [good.id, cut.id]
 
 
-def test_where_data_lies_makes_no_other_row_and_a_twin_under_another_id_is_named(runs) -> None:
+def test_where_data_lies_makes_no_other_row_and_a_twin_under_another_id_is_told_apart(runs) -> None:
     write_information_run(runs, "control")
     leace = write_information_run(runs, "leace")
     twin = runs / "sample_info-digits-leace-mlp-0000000000"
@@ -189,8 +189,9 @@ def test_where_data_lies_makes_no_other_row_and_a_twin_under_another_id_is_named
     reading = read_runs([runs])
     information = read_information(reading)
     assert len(information.grid.rows) == 1
-    assert len(sheets(information)[0].table.rows) == 2
-    assert any("the same configuration and seeds: left out" in line for line in reading.problems)
+    assert len(sheets(information)[0].table.rows) == 3
+    assert {"control", "leace (mlp-0000000000)"} < set(information.grid.columns)
+    assert reading.problems == []
 
 
 def test_figures_of_very_many_runs_are_left_where_they_are(runs, capsys, monkeypatch) -> None:

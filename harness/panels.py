@@ -1,0 +1,48 @@
+"""What figures of the verbs and of the report are made of: panels three in a row, loss curves in them."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from harness.loss_curves import Array, LossCurve
+
+if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Which = Literal["train_bits", "validation_bits"]
+
+
+def panel_grid(count: int) -> "tuple[Figure, list[Axes]]":
+    """A figure of so many panels, with room for a legend above them."""
+    from matplotlib.figure import Figure
+
+    wide = min(3, count)
+    tall = math.ceil(count / wide)
+    figure = Figure(figsize=(max(6.0, 4.7 * wide), 3.7 * tall + 0.4), layout="constrained")
+    return figure, [figure.add_subplot(tall, wide, i + 1) for i in range(count)]
+
+
+def mean_curve(curves: Sequence[LossCurve], which: Which = "validation_bits") -> tuple[Array, Array, Array]:
+    """Epochs, mean and standard deviation of a loss [E], as long as all seeds train; empty without curves."""
+    points = [_known(curve, which) for curve in curves]
+    shortest = min((len(epochs) for epochs, _ in points), default=0)
+    if not shortest:
+        return np.zeros(0), np.zeros(0), np.zeros(0)
+    bits = np.array([bits[:shortest] for _, bits in points])
+    return points[0][0][:shortest], bits.mean(0), bits.std(0, ddof=1) if len(bits) > 1 else np.zeros(shortest)
+
+
+def loss_lines(ax: "Axes", curves: Sequence[LossCurve], which: Which, colour: str, label: str, style: str) -> None:
+    """Each seed a thin line, their mean a thick one."""
+    for curve in curves[: len(curves) if len(curves) > 1 else 0]:
+        ax.plot(*_known(curve, which), style, color=colour, linewidth=0.7, alpha=0.45)
+    epochs, middle, _ = mean_curve(curves, which)
+    ax.plot(epochs, middle, style, color=colour, linewidth=1.9, label=label)
+
+
+def _known(curve: LossCurve, which: Which) -> tuple[Array, Array]:
+    bits = getattr(curve, which)
+    return curve.epochs[~np.isnan(bits)], bits[~np.isnan(bits)]
