@@ -35,8 +35,8 @@ class Work(Protocol):
         """Where it is, or would be, on disk."""
         ...
 
-    def carry_out(self, group: str | None = None) -> Any:
-        """Do it, unless it has finished; its result."""
+    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Any:
+        """Do it, unless it has finished; its result. None where another process does, and `wait` is false."""
         ...
 
 
@@ -119,7 +119,10 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
                 f"{now} was planned as {Sweep.planned_run}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = work.carry_out(sweep.name if sweep else None)
+        result = work.carry_out(sweep.name if sweep else None, wait=Sweep.waits_for_others)
+        if result is None:
+            log.info("another process computes %s: passed over", work.directory.name)
+            return
         outcome |= {
             "run_id": result["run_id"],
             "result": str(Path(checked["runs_dir"]) / result["run_id"] / "result.json"),
@@ -144,6 +147,9 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
 
 def _end_sweep(verb: Verb, sweep: Sweep) -> int:
     """Print the sweep's table from what its jobs left on disk; the exit code."""
+    if sweep.left:
+        print(f"to look at it: {sweep.status_command}")
+        return 0
     outcomes = sweep.outcomes()
     finished = []
     for outcome in outcomes:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -24,18 +25,24 @@ class Sweep:
         current: the sweep that this process drives, if any.
         job: composed configuration -> run directory, for the verb of this process; raises ConfigError.
         planned_run: the id that the job at hand had when its sweep was launched, if it belongs to one.
+        waits_for_others: whether the job at hand waits while another process computes its run; otherwise it ends
+            without an outcome, and is looked at again.
+        left: whether the jobs go on after this process.
     """
 
     current: ClassVar["Sweep | None"] = None
     job: ClassVar[Callable[[DictConfig], Path] | None] = None
     planned_run: ClassVar[str | None] = None
+    waits_for_others: ClassVar[bool] = True
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.left = False
 
     @classmethod
     def forget(cls) -> None:
         cls.current = cls.job = cls.planned_run = None
+        cls.waits_for_others = True
 
     @property
     def name(self) -> str:
@@ -52,6 +59,14 @@ class Sweep:
         digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:8]
         return "-".join([request["verb"], *experiments, digest])
 
+    @property
+    def status_command(self) -> str:
+        """What to type to see how far its runs are."""
+        request = read_json(self.directory / REQUEST)
+        words = [o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
+        runs = self.directory.parent.parent
+        return shlex.join(["python", "-m", "scripts.sweep", "status", str(runs), "--", request["verb"], *words])
+
     def ask(self, verb: str, overrides: Sequence[str]) -> None:
         """Note the command line."""
         self._write(REQUEST, {"verb": verb, "overrides": list(overrides)})
@@ -63,16 +78,23 @@ class Sweep:
 
     def record(self, job: int, outcome: dict[str, Any]) -> None:
         """Note how a job ended: "overrides", "exit_code" and either "run_id" and "result" or "error"."""
-        self._write(f"job-{job:05}.json", outcome)
+        self._write(self._path(job).name, outcome)
+
+    def recorded(self) -> set[int]:
+        """The numbers of the jobs that have ended."""
+        return {int(path.stem[4:]) for path in self.directory.glob("job-*.json")}
 
     def outcomes(self) -> list[dict[str, Any]]:
         """How every job ended; of planned ones that left no word, that they did not."""
-        recorded = {int(path.stem[4:]): _outcome(path) for path in self.directory.glob("job-*.json")}
+        recorded = {job: _outcome(self._path(job)) for job in self.recorded()}
         for job, plan in enumerate(self._planned()):
             if job not in recorded:
                 error = f"ended without a word: killed? launch the sweep again to continue {Path(plan['run']).name}"
                 recorded[job] = {"overrides": plan["overrides"], "exit_code": 1, "error": error}
         return [recorded[job] for job in sorted(recorded)]
+
+    def _path(self, job: int) -> Path:
+        return self.directory / f"job-{job:05}.json"
 
     def _planned(self) -> list[dict[str, Any]]:
         return read_json(self.directory / PLAN) if (self.directory / PLAN).exists() else []

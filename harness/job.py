@@ -154,11 +154,12 @@ class Work(Generic[L]):
         """Where the run is, or would be."""
         return self.job.run().directory
 
-    def carry_out(self, group: str | None = None) -> Result:
+    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
         """Run it once: a finished run's result is read back, an unfinished one is (re)started.
 
         Args:
             group: W&B group, e.g. the sweep.
+            wait: for another process that computes it; otherwise the answer is None then.
         """
         run = self.job.run()
         if (result := run.result) is not None:
@@ -166,7 +167,9 @@ class Work(Generic[L]):
             run.tidy()
             return result
         _ = self.job.device  # one that is not there is noticed before anything is written
-        with interruptible(at_once=True), run.exclusive():
+        with interruptible(at_once=True), run.exclusive(wait=wait) as ours:
+            if not ours:
+                return None
             if (result := run.result) is not None:
                 log.info("%s was finished by another process: nothing to train", run.id)
                 return result

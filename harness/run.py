@@ -63,15 +63,24 @@ class Run:
         self._held = False
 
     @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Be the only process that computes this run; waits for another that does, as long as its heart beats."""
+    def exclusive(self, *, wait: bool = True) -> Iterator[bool]:
+        """Be the only process that computes this run.
+
+        Args:
+            wait: for another that does, as long as its heart beats; otherwise False is what there is in the block.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
-        with self._lease:
-            self._held = True
-            try:
-                yield
-            finally:
-                self._held = False
+        if wait:
+            self._lease.acquire()
+        elif not self._lease.try_acquire():
+            yield False
+            return
+        self._held = True
+        try:
+            yield True
+        finally:
+            self._held = False
+            self._lease.release()
 
     def require_lease(self) -> None:
         """Make sure that no other process has taken this run over.

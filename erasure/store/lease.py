@@ -84,7 +84,8 @@ class Lease:
         """Who holds it, for messages."""
         return _name(self._holder())
 
-    def __enter__(self) -> Self:
+    def acquire(self) -> None:
+        """Take the lease; wait as long as another's heart beats."""
         announced = False
         pause_s = 0.02
         while not self.try_acquire():
@@ -93,6 +94,9 @@ class Lease:
                 announced = True
             time.sleep(pause_s)
             pause_s = min(1.0, 1.5 * pause_s)
+
+    def __enter__(self) -> Self:
+        self.acquire()
         return self
 
     def __exit__(

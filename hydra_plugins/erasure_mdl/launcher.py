@@ -1,8 +1,12 @@
-"""Ways to launch a sweep. Each job must be the run that it was when the sweep was launched (`Sweep.planned_run`)."""
+"""Ways to launch a sweep: in this process, over the devices of this machine, as arrays on a cluster."""
 
 import logging
+import os
+import re
+import signal
+import subprocess
+import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
@@ -10,109 +14,60 @@ from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, setup_globals
 from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 from hydra_plugins.hydra_submitit_launcher.submitit_launcher import BaseSubmititLauncher
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from conf.compose import Composer
-from conf.errors import explain
 from conf.schema import ConfigError
 from conf.sweep import Sweep
+from hydra_plugins.erasure_mdl.jobs import Job, computed_elsewhere, in_turn, note_finished, planned, unfinished
 
 log = logging.getLogger(__name__)
 
-Jobs = Sequence[Sequence[str]]
+Overrides = Sequence[Sequence[str]]
 
 
 class InProcess(BasicLauncher):
-    """One job after the other in this process. What cannot be run is told in its turn, and ends no other job."""
+    """One job after the other in this process."""
 
-    def launch(self, job_overrides: Jobs, initial_job_idx: int) -> Sequence[JobReturn]:
-        assert self.hydra_context is not None
-        assert self.config is not None
-        assert Sweep.job is not None
-        compose = Composer(self.config.hydra.job.config_name, self.hydra_context.config_loader)
-        planned: list[str | None] = []
-        for overrides in job_overrides:
-            try:
-                planned.append(Sweep.job(compose(overrides)).name)
-            except Exception:  # whatever it is, the job will come upon it and say so
-                planned.append(None)
+    def __init__(self, **others: Any) -> None:
+        super().__init__()
+        self._others = others
+
+    def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
+        for key, value in self._others.items():
+            raise ConfigError(
+                f"hydra.launcher.{key}={value}: a sweep in one process has no such option; "
+                "name the launcher that has it, on the command line: hydra/launcher=local, hydra/launcher=slurm"
+            )
+        Sweep.waits_for_others = False
         returned: list[JobReturn] = []
-        for number, (overrides, run) in enumerate(zip(job_overrides, planned, strict=True), initial_job_idx):
-            Sweep.planned_run = run
-            returned += super().launch([overrides], number)
+        for job in in_turn(unfinished(planned(self, job_overrides, initial_job_idx))):
+            Sweep.planned_run = job.run.name
+            returned += super().launch([job.overrides], job.number)
         return returned
 
 
-class _Array(BaseSubmititLauncher):
-    """Submits all jobs of a sweep at once, but those that have finished, and waits for all of them.
+class _Submitit(BaseSubmititLauncher):
+    """Jobs in processes that submitit starts. They leave their results on disk, where the driver reads them."""
 
-    Every configuration is checked before anything is submitted. Tasks leave their results on disk; the driver only
-    waits for them and reads these.
-    """
-
-    def launch(self, job_overrides: Jobs, initial_job_idx: int) -> Sequence[JobReturn]:
-        sweep = Sweep.current
-        assert sweep is not None
+    def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
         setup_globals()
-        assert self.hydra_context is not None
-        assert self.config is not None
-        compose = Composer(self.config.hydra.job.config_name, self.hydra_context.config_loader)
-        runs = [self._run_directory(compose(overrides), overrides) for overrides in job_overrides]
-        sweep.plan(list(zip(job_overrides, runs, strict=True)))
-        left = []
-        for number, (overrides, run) in enumerate(zip(job_overrides, runs, strict=True), initial_job_idx):
-            if done := _done(run):
-                sweep.record(number, {"overrides": list(overrides)} | done)
-            else:
-                left.append((run.name, list(overrides), "hydra.sweep.dir", number, str(number), Singleton.get_state()))
-        log.info("%d of %d runs have finished before, or run already", len(runs) - len(left), len(runs))
-        if left:
-            self._wait(self._submit(left))
+        if left := unfinished(planned(self, job_overrides, initial_job_idx)):
+            self._start(left)
         return []  # results are on disk
 
-    def __call__(self, run: str, *arguments: Any) -> None:  # type: ignore[override]
-        """In the task: one job, planned as the run of this id.
+    def _start(self, jobs: Sequence[Job]) -> None:
+        raise NotImplementedError
 
-        A failure ends the task as failed, so that the cluster's own records say so.
-        """
-        from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
-
-        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
-        requeue_on_signals()
-        Sweep.planned_run = run
-        returned = super().__call__(*arguments)
-        _ = returned.return_value  # raises what the job raised
-
-    def _run_directory(self, config: DictConfig, overrides: Sequence[str]) -> Path:
-        assert Sweep.job is not None
-        try:
-            if self._EXECUTOR == "slurm" and config.device == OmegaConf.select(config, "train.precision") == "auto":
-                raise ConfigError(
-                    "device=auto: where tasks run there may be another kind of device than here, and then "
-                    "train.precision=auto is another: add device=cuda, or device=cpu"
-                )
-            return Sweep.job(config)
-        except ValueError as error:
-            raise ConfigError(f"{' '.join(overrides)}: {explain(error, '')}; nothing was submitted") from error
-
-    def _submit(self, left: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        """Submit the jobs whose arguments are `left`, as one array.
-
-        Raises:
-            ConfigError: there is no such cluster here, or it does not accept the sweep.
-        """
-        try:
-            return self._executor().map_array(self, *zip(*left, strict=True))
-        except (RuntimeError, OSError) as error:  # submitit's own, with what sbatch said
-            said = [line.strip() for line in str(error).splitlines() if line.strip()]
-            reason = next((line for line in said if "error" in line.lower()), said[0] if said else repr(error))
-            raise ConfigError(f"hydra/launcher: {self._EXECUTOR} does not take the sweep: {reason}") from error
+    def _run(self, job: Job, state: Any) -> JobReturn:
+        """Do a job in the process at hand; planned as the run that it was when the sweep was launched."""
+        Sweep.planned_run = job.run.name
+        return super().__call__(job.overrides, "hydra.sweep.dir", job.number, str(job.number), state)
 
     def _executor(self) -> Any:
         import submitit
 
         cluster = self._EXECUTOR
-        parameters = dict(self.params)
+        parameters = {key: value for key, value in self.params.items() if key not in self._OURS}
         executor = submitit.AutoExecutor(
             parameters.pop("submitit_folder"),
             cluster=cluster,
@@ -124,38 +79,161 @@ class _Array(BaseSubmititLauncher):
         )
         return executor
 
-    def _wait(self, jobs: Sequence[Any]) -> None:
-        """Wait for every job. One that fails or is killed does not end the others, nor this wait."""
+    _OURS: Sequence[str] = ()  # parameters that submitit does not know
+
+
+class Local(_Submitit):
+    """Processes on this machine, each with a GPU or a share of the cores, that take the sweep's runs in turn.
+
+    A process that is killed ends its own run only: another goes on with it.
+    """
+
+    _EXECUTOR = "local"
+    _OURS = ("workers",)
+
+    def _start(self, jobs: Sequence[Job]) -> None:
+        devices = self._devices()
+        count = min(self.params["workers"] or len(devices), len(jobs))
+        threads = str(max(1, len(os.sched_getaffinity(0)) // count))
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: see _wait
+        said = os.environ.get("OMP_NUM_THREADS")
+        os.environ["OMP_NUM_THREADS"] = said or threads
+        try:
+            workers = [
+                self._executor().submit(self, devices[worker % len(devices)], list(jobs), Singleton.get_state())
+                for worker in range(count)
+            ]
+        finally:
+            signal.signal(signal.SIGINT, before)
+            if said is None:
+                del os.environ["OMP_NUM_THREADS"]
+        log.info("%d runs in %d processes, %s threads each", len(jobs), count, said or threads)
+        try:
+            self._wait(workers, jobs)
+        except KeyboardInterrupt:
+            log.warning("stopping once every run has saved its training; launch the same command again to continue")
+            for worker in workers:
+                worker._process.send_signal(signal.SIGTERM)
+            self._wait(workers, jobs)
+            raise
+
+    def __call__(self, device: str, jobs: Sequence[Job], state: Any) -> None:  # type: ignore[override]
+        """In one of the processes: whatever jobs are free, on the device."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
+        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+        Sweep.waits_for_others = False
+        for job in in_turn(jobs):
+            self._run(job, state)
+
+    def _devices(self) -> list[str]:
+        """What each process may see (CUDA_VISIBLE_DEVICES): a GPU; without one, an empty string for each core."""
+        import torch
+
+        from harness.device import pick_device
+
+        assert self.config is not None
+        device = pick_device(self.config.device)
+        if device.type != "cuda":
+            return [""] * len(os.sched_getaffinity(0))
+        if device.index is not None:
+            raise ConfigError(f"device={device}: hydra/launcher=local gives each process a GPU of its own: device=cuda")
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return visible.split(",") if visible else [str(gpu) for gpu in range(torch.cuda.device_count())]
+
+    def _wait(self, workers: Sequence[Any], jobs: Sequence[Job]) -> None:
+        """Show how far the sweep is until the last process has ended."""
+        from erasure.progress import Display
+
+        assert Sweep.current is not None
+        numbers, ended = {job.number for job in jobs}, set[int]()
+        with Display("sweep") as display:
+            while any(worker._process.poll() is None for worker in workers):
+                for number in sorted(Sweep.current.recorded() & numbers - ended):
+                    ended.add(number)
+                    log.info("#%d has ended, %d of %d", number, len(ended), len(jobs))
+                alive = sum(worker._process.poll() is None for worker in workers)
+                display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")
+                time.sleep(0.2)
+        for worker in workers:
+            if worker._process.returncode:
+                log.warning("a process was ended by %d: see %s", worker._process.returncode, worker.paths.stderr)
+
+
+class SlurmArray(_Submitit):
+    """All jobs of a sweep at once as job arrays, of as many tasks each as the cluster allows."""
+
+    _EXECUTOR = "slurm"
+    _OURS = ("wait",)
+
+    def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
+        assert self.config is not None
+        if self.config.device == OmegaConf.select(self.config, "train.precision") == "auto":
+            raise ConfigError(
+                "device=auto: where tasks run there may be another kind of device than here, and then "
+                "train.precision=auto is another: add device=cuda, or device=cpu; nothing was started"
+            )
+        return super().launch(job_overrides, initial_job_idx)
+
+    def _start(self, jobs: Sequence[Job]) -> None:
+        free = [job for job in jobs if not computed_elsewhere(job.run)]
+        tasks = self._submit(free) if free else []
+        assert Sweep.current is not None
+        if not self.params["wait"]:
+            Sweep.current.left = True
+            return
+        self._wait(tasks)
+        for job in (job for job in jobs if job not in free):
+            if not note_finished(job):
+                error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
+                Sweep.current.record(job.number, {"overrides": job.overrides, "exit_code": 1, "error": error})
+
+    def __call__(self, job: Job, state: Any) -> None:  # type: ignore[override]
+        """In the task. A failure ends the task as failed, so that the cluster's own records say so."""
+        from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
+
+        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        requeue_on_signals()
+        _ = self._run(job, state).return_value  # raises what the job raised
+
+    def _submit(self, jobs: Sequence[Job]) -> list[Any]:
+        """Submit the jobs.
+
+        Raises:
+            ConfigError: there is no such cluster here, or it does not accept the sweep.
+        """
+        tasks: list[Any] = []
+        try:
+            size = _max_array_size()
+            for start in range(0, len(jobs), size):
+                array = jobs[start : start + size]
+                tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
+        except (RuntimeError, OSError) as error:  # submitit's own, with what sbatch said
+            said = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = next((line for line in said if "error" in line.lower()), said[0] if said else repr(error))
+            begun = f" ({len(tasks)} jobs are submitted)" if tasks else ""
+            raise ConfigError(f"hydra/launcher: slurm does not take the sweep{begun}: {reason}") from error
+        ids = dict.fromkeys(task.job_id.split("_")[0] for task in tasks)
+        log.info("submitted %d jobs as %s; they go on if this process ends", len(tasks), ", ".join(ids))
+        return tasks
+
+    def _wait(self, tasks: Sequence[Any]) -> None:
+        """Wait for every task. One that fails or is killed does not end the others, nor this wait."""
         from submitit.core.utils import UncompletedJobError
 
-        ids = sorted({job.job_id.split("_")[0] for job in jobs})
-        log.info("submitted %d jobs as %s; they go on if this process ends", len(jobs), ", ".join(ids))
-        for job in jobs:
+        for task in tasks:
             try:
-                job.results()
+                task.results()
             except UncompletedJobError as error:  # also what a task raised, which it has recorded
                 log.debug("%s", error)
-                log.info("job %s did not finish: see %s", job.job_id, job.paths.stderr)
+                log.info("job %s did not finish: see %s", task.job_id, task.paths.stderr)
 
 
-def _done(run: Path) -> dict[str, Any] | None:
-    """The outcome of a run that needs no job: it has finished, or another process is at it."""
-    from erasure.store.lease import file_system_time
-    from harness.state import state_of
-
-    if not run.parent.is_dir():
-        return None
-    state = state_of(run, file_system_time(run.parent))
-    if state.name == "finished":
-        return {"exit_code": 0, "run_id": run.name, "result": str(run / "result.json")}
-    if state.name == "running":
-        return {"exit_code": 1, "error": f"runs already ({state.detail}): left to it"}
-    return None
-
-
-class SlurmArray(_Array):
-    _EXECUTOR = "slurm"
-
-
-class LocalArray(_Array):
-    _EXECUTOR = "local"
+def _max_array_size() -> int:
+    """How many tasks an array of this cluster may have."""
+    try:
+        said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
+    except OSError:  # no SLURM here: submitit says so better
+        said = ""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", said, re.MULTILINE)
+    return int(found[1]) if found else 1001  # SLURM's default

@@ -1,5 +1,12 @@
-"""hydra/launcher=slurm_debug: the cluster's code path, on this machine."""
+"""Launchers without a cluster: in this process, over this machine's processes, and SLURM's up to the submission."""
 
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -9,64 +16,95 @@ import harness.job
 from conf.sweep import Sweep, read_json
 from harness.run import LOCK, Run
 from mdl.__main__ import VERB as MDL
+from tests.conftest import REPOSITORY
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
-DEBUG = ["-m", "hydra/launcher=slurm_debug"]
+LOCAL = ["-m", "hydra/launcher=local", "hydra.launcher.workers=2"]
+SLURM = ["-m", "hydra/launcher=slurm", "device=cpu"]
 
 
 @pytest.fixture
-def local_array() -> type:
-    """The launcher's class as Hydra knows it: it loads its plugins' modules itself, and anew."""
-    return Plugins.instance().class_name_to_class["hydra_plugins.erasure_mdl.launcher.LocalArray"]
+def launcher():
+    """A launcher's class by its name, as Hydra knows it: it loads its plugins' modules itself, and anew."""
+    return lambda name: Plugins.instance().class_name_to_class[f"hydra_plugins.erasure_mdl.launcher.{name}"]
 
 
-def test_jobs_in_processes_of_their_own_one_of_which_fails_end_in_one_table(command, local_array, monkeypatch) -> None:
-    outcome = command(MDL, *DEBUG, "eraser=control", "train.lr=1e38,0.005", *TINY)
+def planned_runs() -> list[Run]:
+    """The runs of the sweep that was launched last."""
+    assert Sweep.current is not None
+    paths = [Path(job["run"]) for job in read_json(Sweep.current.directory / "plan.json")]
+    return [Run(path.parent, path.name) for path in paths]
+
+
+def test_processes_take_runs_in_turn_and_one_that_fails_ends_no_other(command, launcher, monkeypatch, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    outcome = command(MDL, *LOCAL, "eraser=control", "train.lr=1e38,0.005,0.006", *TINY)
     assert outcome.code == 1, outcome.err
-    assert "1 of 2 runs finished, 1 failed" in outcome.out
+    assert "3 runs in 2 processes" in caplog.text
+    assert "2 of 3 runs finished, 1 failed" in outcome.out
     assert "failed: eraser=control train.lr=1e+38" in outcome.err
     assert "the loss is not finite" in outcome.err
     assert "bits per label" in outcome.out
-    sweep = Sweep.current
-    assert sweep is not None
-    plan = read_json(sweep.directory / "plan.json")
-    assert [Path(job["run"]).exists() for job in plan] == [True, True]
-    assert [outcome["exit_code"] for outcome in sweep.outcomes()] == [1, 0]
-    results = [path.read_bytes() for path in sweep.directory.rglob("*_result.pkl")]
-    assert sum(b"error" in content for content in results) == 1  # submitit, too, was told of the failure
+    assert Sweep.current is not None
+    assert [run.directory.exists() for run in planned_runs()] == [True, True, True]
+    assert [outcome["exit_code"] for outcome in Sweep.current.outcomes()] == [1, 0, 0]
 
-    submitted = []
-    monkeypatch.setattr(local_array, "_executor", lambda _: submitted.append("an executor"))
-    again = command(MDL, *DEBUG, "eraser=control", "train.lr=0.005", *TINY)
+    monkeypatch.setattr(launcher("Local"), "_start", lambda *_: pytest.fail("started"))
+    again = command(MDL, *LOCAL, "eraser=control", "train.lr=0.005", *TINY)
     assert again.code == 0, again.err
-    assert submitted == []
+    assert "1 of 1 runs have finished before" in caplog.text
 
 
-def test_bad_input_anywhere_in_the_sweep_is_refused_before_anything_is_submitted(
-    command, local_array, monkeypatch
-) -> None:
-    monkeypatch.setattr(local_array, "_executor", lambda _: pytest.fail("submitted"))
-    outcome = command(MDL, *DEBUG, "train.batch_size=64,0", *TINY)
+@pytest.mark.parametrize("how", [["-m"], LOCAL, SLURM], ids=["in_process", "local", "slurm"])
+def test_bad_input_anywhere_in_the_sweep_is_refused_before_anything_is_started(command, how) -> None:
+    outcome = command(MDL, *how, "train.batch_size=64,0,-1", *TINY)
     assert outcome.code == 2
     (line,) = outcome.err.strip().splitlines()[-1:]
-    assert "train.batch_size=0: must be at least 1; nothing was submitted" in line
+    assert "train.batch_size=0: must be at least 1; nothing was started (as 1 others of the 3)" in line
+    assert not list(Path("runs").glob("mdl-*"))
 
 
-def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, local_array, monkeypatch) -> None:
-    submit = local_array._submit
+def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, launcher, monkeypatch) -> None:
+    start = launcher("Local")._start
 
-    def edited(launcher, left):
+    def edited(local, left):
         monkeypatch.setenv("DIGITS", "other")
-        return submit(launcher, left)
+        return start(local, left)
 
     monkeypatch.setenv("DIGITS", "some")
-    monkeypatch.setattr(local_array, "_submit", edited)
-    outcome = command(MDL, *DEBUG, *TINY, "dataset.name=${oc.env:DIGITS}")
+    monkeypatch.setattr(launcher("Local"), "_start", edited)
+    outcome = command(MDL, *LOCAL, *TINY, "dataset.name=${oc.env:DIGITS}")
     assert outcome.code == 2
-    assert Sweep.current is not None
-    (plan,) = read_json(Sweep.current.directory / "plan.json")
-    assert f"was planned as {Path(plan['run']).name}: its configuration, data or code has changed" in outcome.err
+    (run,) = planned_runs()
+    assert f"was planned as {run.id}: its configuration, data or code has changed" in outcome.err
     assert not list(Path("runs").glob("mdl-*"))
+
+
+def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> None:
+    where = [f"runs_dir={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
+    slow = ["train.max_epochs=100000", "train.patience_steps=100000000", "train.checkpoint_every_s=1000"]
+    arguments = [*LOCAL, "eraser=control,leace", *TINY, *slow, *where]
+    with (tmp_path / "driver.log").open("w") as log:
+        shell = subprocess.Popen(
+            [sys.executable, "-m", "mdl", *arguments], cwd=REPOSITORY, start_new_session=True, stdout=log, stderr=log
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.glob("runs/mdl-*/part-stacking.json"))) < 2:  # both are training
+            assert shell.poll() is None, (tmp_path / "driver.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(shell.pid, signal.SIGINT)  # as a terminal does
+        assert shell.wait(60) == 130
+    finally:
+        if shell.poll() is None:
+            os.killpg(shell.pid, signal.SIGKILL)
+    assert "stopping once every run has saved its training" in (tmp_path / "driver.log").read_text()
+    runs = list(tmp_path.glob("runs/mdl-*"))
+    assert len(runs) == 2
+    for run in runs:
+        assert list(run.glob("checkpoint-*")), list(run.iterdir())
+        assert not (run / LOCK).exists()
 
 
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
@@ -89,7 +127,7 @@ def test_where_the_precision_of_tasks_cannot_be_known_it_has_to_be_said(command)
     outcome = command(MDL, "-m", "hydra/launcher=slurm", *TINY)
     assert outcome.code == 2
     assert "device=auto: where tasks run there may be another kind of device" in outcome.err.strip().splitlines()[-1]
-    assert outcome.err.strip().endswith("nothing was submitted")
+    assert outcome.err.strip().endswith("nothing was started")
 
 
 def test_where_there_is_no_slurm_it_says_so_in_one_line(command, monkeypatch, tmp_path: Path) -> None:
@@ -99,20 +137,69 @@ def test_where_there_is_no_slurm_it_says_so_in_one_line(command, monkeypatch, tm
     assert 'slurm does not take the sweep: Could not detect "srun"' in outcome.err.strip().splitlines()[-1]
 
 
-def test_a_run_that_another_process_computes_is_left_to_it(command, local_array, monkeypatch) -> None:
-    monkeypatch.setattr(local_array, "_executor", lambda _: pytest.fail("submitted"))
-    with monkeypatch.context() as patched:  # as a job: only to learn the run's name
-        patched.setattr(local_array, "_wait", lambda *_: None)
-        patched.setattr(local_array, "_executor", lambda _: type("E", (), {"map_array": lambda *_: []})())
-        command(MDL, *DEBUG, *TINY)
-    assert Sweep.current is not None
-    directory = Path(read_json(Sweep.current.directory / "plan.json")[0]["run"])
-    run = Run(directory.parent, directory.name)
+def test_a_run_that_another_process_computes_is_looked_at_again_after_the_others(command) -> None:
+    overrides = ["eraser=control", "train.lr=0.005,0.006", *TINY]
+    assert command(MDL, "-m", *overrides).code == 0  # only to learn the runs' names
+    first, second = planned_runs()
+    for run in (first, second):
+        (run.directory / "result.json").unlink()
+    held, seen = threading.Event(), []
+
+    def other_process() -> None:
+        with first.exclusive():
+            held.set()
+            deadline = time.monotonic() + 60
+            while not (second.directory / "result.json").exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            seen.append([run.result is not None for run in (first, second)])
+
+    other = threading.Thread(target=other_process)
+    other.start()
+    held.wait()
+    outcome = command(MDL, "-m", *overrides)
+    other.join()
+    assert outcome.code == 0, outcome.err
+    assert seen == [[False, True]]
+    assert "2 of 2 runs finished" in outcome.out
+
+
+def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, launcher, monkeypatch) -> None:
+    monkeypatch.setattr(launcher("SlurmArray"), "_submit", lambda *_: [])
+    command(MDL, *SLURM, *TINY)
+    (run,) = planned_runs()
+    monkeypatch.setattr(launcher("SlurmArray"), "_submit", lambda *_: pytest.fail("submitted"))
     with run.exclusive():
-        outcome = command(MDL, *DEBUG, *TINY)
+        outcome = command(MDL, *SLURM, *TINY)
     assert outcome.code == 1
     assert "runs already (process" in outcome.err
-    assert not (directory / LOCK).exists()
+    assert not (run.directory / LOCK).exists()
+
+
+def test_a_sweep_may_be_left_to_the_cluster(command, launcher, monkeypatch) -> None:
+    monkeypatch.setattr(launcher("SlurmArray"), "_submit", lambda *_: [])
+    outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "eraser=control,leace", *TINY)
+    assert outcome.code == 0, outcome.err
+    told = outcome.out.strip().splitlines()[-1]
+    assert told.startswith("to look at it: python -m scripts.sweep status ")
+    assert told.endswith(" ".join(["-- mdl device=cpu eraser=control,leace", *TINY[:4], "'seeds=[0]'", TINY[-1]]))
+
+
+def test_more_jobs_than_an_array_may_have_become_several(command, launcher, monkeypatch, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    arrays = []
+
+    class Executor:
+        def map_array(self, _, jobs, states):
+            assert len(jobs) == len(states)
+            arrays.append([job.number for job in jobs])
+            return [type("Task", (), {"job_id": f"{len(arrays)}_{task}"}) for task in range(len(jobs))]
+
+    monkeypatch.setitem(launcher("SlurmArray")._submit.__globals__, "_max_array_size", lambda: 2)
+    monkeypatch.setattr(launcher("SlurmArray"), "_executor", lambda _: Executor())
+    outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "train.lr=0.001,0.002,0.003,0.004,0.005", *TINY)
+    assert outcome.code == 0, outcome.err
+    assert arrays == [[0, 1], [2, 3], [4]]
+    assert "submitted 5 jobs as 1, 2, 3" in caplog.text
 
 
 def test_a_job_that_leaves_no_word_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""The jobs of a sweep, for every launcher: checked before the first one starts, finished ones left out, none twice."""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from conf.compose import Composer
+from conf.errors import explain
+from conf.schema import ConfigError
+from conf.sweep import Sweep
+
+log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One of a sweep's jobs, and the run that it was when the sweep was launched."""
+
+    number: int
+    overrides: list[str]
+    run: Path
+
+
+def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: int) -> list[Job]:
+    """All jobs of a sweep's batch, numbered from `first`; the sweep notes them.
+
+    Raises:
+        ConfigError: one of them cannot be run.
+    """
+    assert launcher.config is not None  # type: ignore[attr-defined]
+    assert launcher.hydra_context is not None  # type: ignore[attr-defined]
+    assert Sweep.current is not None
+    compose = Composer(launcher.config.hydra.job.config_name, launcher.hydra_context.config_loader)  # type: ignore[attr-defined]
+    jobs, refused = [], []
+    for number, overrides in enumerate(job_overrides, first):
+        try:
+            jobs.append(Job(number, list(overrides), _run(compose(overrides))))
+        except (ValueError, OSError, OmegaConfBaseException) as error:
+            refused.append(f"{' '.join(overrides)}: {explain(error, '')}")
+    if refused:
+        others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
+        raise ConfigError(f"{refused[0]}; nothing was started{others}")
+    Sweep.current.plan([(job.overrides, job.run) for job in jobs])
+    return jobs
+
+
+def _run(config: DictConfig) -> Path:
+    assert Sweep.job is not None
+    return Sweep.job(config)
+
+
+def unfinished(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs whose runs have no result; the sweep notes that the others have finished."""
+    left = [job for job in jobs if not note_finished(job)]
+    if len(left) < len(jobs):
+        log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
+    return left
+
+
+def note_finished(job: Job) -> bool:
+    """Whether the job's run has finished; if so, the sweep notes it."""
+    from harness.run import Run
+
+    assert Sweep.current is not None
+    run = Run(job.run.parent, job.run.name)
+    if run.result is None:
+        return False
+    run.tidy()
+    outcome = {"exit_code": 0, "run_id": run.id, "result": str(job.run / "result.json")}
+    Sweep.current.record(job.number, {"overrides": job.overrides} | outcome)
+    return True
+
+
+def in_turn(jobs: Sequence[Job]) -> Iterator[Job]:
+    """Each job when no other process computes its run; those that are computed wait until the others are done.
+
+    So shells, processes and hosts share a sweep, and none of them waits while there is a run that nobody computes.
+    """
+    left, told = list(jobs), False
+    while left:
+        busy = []
+        for job in left:
+            if not computed_elsewhere(job.run):
+                yield job
+            if computed_elsewhere(job.run):  # another process was faster
+                busy.append(job)
+        if len(busy) == len(left):
+            if not told:
+                log.info("waiting for %d runs that other processes compute", len(busy))
+                told = True
+            time.sleep(_LOOK_AGAIN_S)
+        left = busy
+
+
+def computed_elsewhere(run: Path) -> str:
+    """Who computes a run, in words; empty where nobody does."""
+    from erasure.store.lease import file_system_time
+    from harness.state import state_of
+
+    if not run.is_dir():
+        return ""
+    state = state_of(run, file_system_time(run.parent))
+    return state.detail if state.name == "running" else ""
