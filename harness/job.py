@@ -1,9 +1,10 @@
 """What every verb does around its own computation: identity, skip if finished, data, logger, result."""
 
+import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -142,12 +143,15 @@ class Work(Generic[L]):
         load: the verb's data and architecture.
         compute: the verb's own part; returns its share of the result.
         axes: W&B metric patterns and the metric that is their x axis.
+        share: computes what no other process computes of the run's parts; whether all are computed then. None where
+            one process computes the whole run.
     """
 
     job: Job
     load: Callable[[Job], L]
     compute: Callable[[L, Run, Logger], Share]
     axes: Mapping[str, str]
+    share: Callable[[L, Run], bool] | None = None
 
     @property
     def directory(self) -> Path:
@@ -167,49 +171,63 @@ class Work(Generic[L]):
             run.tidy()
             return result
         _ = self.job.device  # one that is not there is noticed before anything is written
-        with interruptible(at_once=True), run.exclusive(wait=wait) as ours:
-            if not ours:
-                return None
-            if (result := run.result) is not None:
-                log.info("%s was finished by another process: nothing to train", run.id)
-                return result
-            return _carry_out(self, run, group)
+        with interruptible(at_once=True):
+            bench = None
+            if self.share is not None:
+                with _under_way(self.job, run):
+                    bench = self.load(self.job)
+                    if not self.share(bench, run) and not wait:
+                        return None
+            with run.exclusive(wait=wait) as ours:
+                if not ours:
+                    return None
+                if (result := run.result) is not None:
+                    log.info("%s was finished by another process: nothing to train", run.id)
+                    return result
+                with _under_way(self.job, run):
+                    return _carry_out(self, run, group, bench)
 
 
-def _carry_out(work: Work[Any], run: Run, group: str | None) -> Result:
-    job = work.job
+@contextlib.contextmanager
+def _under_way(job: Job, run: Run) -> Iterator[None]:
+    """Note that a run is computed, what is logged meanwhile, and why it ends early if it does."""
     # sections that say how and where, too: the record should be complete
     run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
-    started = time.time()
     try:
         with run.logging():
             _tell_changes(job, run)
-            bench = work.load(job)
-            names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-            with Logger(
-                job.settings(LoggerSettings),
-                run_id=run.id,
-                verb=job.verb,
-                group=group,
-                tags=names,
-                config=job.config,
-                directory=run.directory,
-                axes=work.axes,
-            ) as logger:
-                gaps = {name: asdict(certificate) for name, certificate in bench.dataset.certificate.items()}
-                logger.summarise({f"certificate/{s}/{k}": v for s, c in gaps.items() for k, v in c.items()})
-                logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
-                share = work.compute(bench, run, logger)
-                own = {f.name: getattr(share, f.name) for f in fields(share)}
-                timing = replace(own.pop("timing", Timing()), seconds=round(time.time() - started, 3), started=started)
-                about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
-                about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}
-                result = result_of({**about, **bench.described, **own, "timing": timing})
-                logger.result(result)
-                run.finish(result)
+            yield
     except BaseException as error:
         run.fail(error)
         raise
+
+
+def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> Result:
+    job = work.job
+    started = time.time()
+    bench = bench or work.load(job)
+    names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
+    with Logger(
+        job.settings(LoggerSettings),
+        run_id=run.id,
+        verb=job.verb,
+        group=group,
+        tags=names,
+        config=job.config,
+        directory=run.directory,
+        axes=work.axes,
+    ) as logger:
+        gaps = {name: asdict(certificate) for name, certificate in bench.dataset.certificate.items()}
+        logger.summarise({f"certificate/{s}/{k}": v for s, c in gaps.items() for k, v in c.items()})
+        logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
+        share = work.compute(bench, run, logger)
+        own = {f.name: getattr(share, f.name) for f in fields(share)}
+        timing = replace(own.pop("timing", Timing()), seconds=round(time.time() - started, 3), started=started)
+        about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
+        about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}
+        result = result_of({**about, **bench.described, **own, "timing": timing})
+        logger.result(result)
+        run.finish(result)
     return result
 
 

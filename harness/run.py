@@ -31,7 +31,13 @@ LOCK = "run.lock"
 CURVES = "curves.csv"
 STATE = "state.json"
 RESULT = "result.json"
-_LEFTOVERS = ("part-*.json", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a run that has finished
+_LEFTOVERS = (
+    "part-*.json",
+    "part-*.lock*",
+    "checkpoint-*.safetensors",
+    ".*.tmp",
+    f"{LOCK}*",
+)  # of a run that has finished
 
 RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
 
@@ -53,43 +59,54 @@ def run_id(verb: str, described: Mapping[str, Any], code: Mapping[str, int | str
 class Run:
     """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
 
-    Many tasks may be asked for the same run: what writes belongs into `exclusive`.
+    Many tasks may be asked for the same run: what writes belongs into `exclusive`, or into the `claim` of a part.
     """
 
     def __init__(self, root: Path | str, identity: str) -> None:
         self.id = identity
         self.directory = Path(root) / identity
-        self._lease = Lease(self.directory / LOCK)
-        self._held = False
+        self._held: list[Lease] = []
 
     @contextlib.contextmanager
     def exclusive(self, *, wait: bool = True) -> Iterator[bool]:
-        """Be the only process that computes this run.
+        """Be the only process that writes this run's result.
 
         Args:
             wait: for another that does, as long as its heart beats; otherwise False is what there is in the block.
         """
+        with self._holding(LOCK, wait=wait) as ours:
+            yield ours
+
+    @contextlib.contextmanager
+    def claim(self, part: str, *, wait: bool) -> Iterator[bool]:
+        """Be the only process that computes a part; `wait` as for `exclusive`. Several processes may share a run so."""
+        with self._holding(f"part-{part}.lock", wait=wait) as ours:
+            yield ours
+
+    @contextlib.contextmanager
+    def _holding(self, name: str, *, wait: bool) -> Iterator[bool]:
         self.directory.mkdir(parents=True, exist_ok=True)
+        lease = Lease(self.directory / name)
         if wait:
-            self._lease.acquire()
-        elif not self._lease.try_acquire():
+            lease.acquire()
+        elif not lease.try_acquire():
             yield False
             return
-        self._held = True
+        self._held.append(lease)
         try:
             yield True
         finally:
-            self._held = False
-            self._lease.release()
+            self._held.remove(lease)
+            lease.release()
 
     def require_lease(self) -> None:
-        """Make sure that no other process has taken this run over.
+        """Make sure that no other process has taken over what this one holds.
 
         Raises:
             LeaseLostError: this process was taken for dead.
         """
-        if self._held:
-            self._lease.require()
+        for lease in self._held:
+            lease.require()
 
     @property
     def result(self) -> Result | None:
@@ -135,11 +152,10 @@ class Run:
     def tidy(self) -> None:
         """Delete what a process left that was killed after it had written the result."""
         with contextlib.suppress(OSError):  # the run may be somebody else's
-            if any(leftover(path.name) for path in self.directory.iterdir()) and self._lease.try_acquire():
-                try:
-                    self._delete_leftovers()
-                finally:
-                    self._lease.release()
+            if any(leftover(path.name) for path in self.directory.iterdir()):
+                with self.exclusive(wait=False) as ours:
+                    if ours:
+                        self._delete_leftovers()
 
     def _delete_leftovers(self) -> None:
         for path in self.directory.iterdir():

@@ -1,5 +1,6 @@
 """What a run's directory says about the run, whatever became of the process that wrote it."""
 
+import fnmatch
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +44,13 @@ def state_of(directory: Path, now: float) -> State:
         return State("failed", f"cannot be read: {error}")
     if RESULT in names:
         return _finished(directory / RESULT)
-    beat = heartbeat(directory / LOCK) if LOCK in names else None
-    if beat is not None and not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S:
-        parts = sum(name.startswith("part-") and name[5:-5].isdigit() for name in names)
+    locks = [name for name in names if name == LOCK or fnmatch.fnmatchcase(name, "part-*.lock")]
+    beats = [beat for name in locks if (beat := heartbeat(directory / name)) is not None]
+    if alive := [beat for beat in beats if not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S]:
+        parts = sum(fnmatch.fnmatchcase(name, "part-[0-9]*.json") for name in names)
         sizes = f", {parts} training sizes done" if parts else ""
-        return State("running", f"{beat.holder}, heartbeat {max(0, now - beat.at):.0f} s ago{sizes}")
+        holders = " and ".join(sorted({beat.holder for beat in alive}))
+        return State("running", f"{holders}, heartbeat {max(0, now - max(b.at for b in alive)):.0f} s ago{sizes}")
     if STATE not in names:
         return State("missing") if "config.yaml" not in names else State("interrupted", "killed")
     try:
@@ -56,7 +59,7 @@ def state_of(directory: Path, now: float) -> State:
         return State("failed", f"state.json is damaged: {damage}")
     if name == "failed":
         return State("failed", error)
-    return State("interrupted", error or (f"killed: {beat.holder} is gone" if beat else "killed"))
+    return State("interrupted", error or (f"killed: {beats[0].holder} is gone" if beats else "killed"))
 
 
 def _finished(path: Path) -> State:

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 def work(config: Config) -> cli.Work:
     from harness.job import Work
-    from mdl.prequential import AXES, prequential
+    from mdl.chunks import ChunkSettings
+    from mdl.prequential import AXES, prequential, share
     from train.bench import load, training_job
 
-    return Work(training_job("mdl", config), load, prequential, AXES)
+    shared = share if config.settings(ChunkSettings).share else None
+    return Work(training_job("mdl", config), load, prequential, AXES, shared)
 
 
 def result(path: Path) -> "Result":

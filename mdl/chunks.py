@@ -18,6 +18,7 @@ class ChunkSettings:
         num_chunks: number m >= 2 of training sizes.
         min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less.
         order: in which the sizes are trained, smallest or largest first; results are the same.
+        share: whether processes that are asked for the same run train different sizes of it; results are the same.
 
     Raises:
         ValueError: fewer than two training sizes, or an empty first one.
@@ -26,6 +27,7 @@ class ChunkSettings:
     num_chunks: int
     min_chunk: int | None
     order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
+    share: bool = unhashed(default=False)
 
     def __post_init__(self) -> None:
         if self.num_chunks < 2:

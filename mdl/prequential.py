@@ -1,5 +1,6 @@
 """The main job: train afresh on growing prefixes of the data, and add up what the labels cost in bits."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import mean
@@ -21,6 +22,7 @@ from train.early_stopping import endings
 from train.engine import Engine, EpochReport
 from train.order import epoch_steps
 from train.settings import TrainSettings
+from train.stacking import STACKING
 
 AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
@@ -28,42 +30,86 @@ AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
     """Train on every chunk size and score each model on the next chunk and on the test split.
 
-    Finished chunk sizes of an earlier, interrupted attempt are taken from the run's directory.
+    Finished chunk sizes of an earlier, interrupted attempt, or of another process, are taken from the run's directory.
 
     Returns:
         The verb's share of the result.
     """
-    total = len(bench.data["train"])
-    chunks = bench.job.settings(ChunkSettings)
-    sizes = chunk_sizes(total, chunks)
-    work = Work(sizes, bench.settings)
-    parts = {}
     with Display(run.id) as display:
-        engine = Engine(bench, run)
-        orders = engine.orders
-        turns = range(len(sizes)) if chunks.order == "smallest_first" else reversed(range(len(sizes)))
-        for i in turns:
-            n, following = sizes[i], [*sizes[1:], total][i]
-            kept = run.part(str(n))
-            if kept is not None:
-                part = parsed(SizeTrained, kept)
-            else:
-
-                def show(report: EpochReport, i: int = i, n: int = n) -> None:
-                    done = work.share(i, report.mean_epochs)
-                    display.update(done, f"chunk {i + 1}/{len(sizes)} (n = {n:,}) {report}")
-
-                part = train_size(bench, run, engine, orders[:, :n], orders[:, n:following], show)
-                run.save_part(str(n), as_json(part))
-                engine.finished(n)
-            work.finish(i, max(part.point.epochs))
-            _log_point(logger, part.point)
-            parts[i] = part
-    parts = [parts[i] for i in range(len(sizes))]
+        sizes = _Sizes(bench, run, display)
+        for i in sizes.turns:
+            with run.claim(sizes.name(i), wait=True):
+                _log_point(logger, (sizes.trained(i) or sizes.train(i)).point)
+    parts = [part for i in range(len(sizes.sizes)) if (part := sizes.trained(i)) is not None]
     run.save_curves(row for part in parts for row in part.losses)
-    result = summarise(bench, sizes, parts)
+    result = summarise(bench, sizes.sizes, parts)
     _log_summary(logger, parts[-1].losses, result)
-    return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
+    return replace(result, timing=Timing(stacking=asdict(sizes.engine.stacking)))
+
+
+def share(bench: Bench, run: Run) -> bool:
+    """Train the chunk sizes that no other process trains; whether all are trained then."""
+    with Display(run.id) as display:
+        sizes = _Sizes(bench, run, display)
+        for i in sizes.turns:
+            with run.claim(sizes.name(i), wait=False) as ours:
+                # in this order: who has written the result deletes the parts
+                if ours and sizes.trained(i) is None and run.result is None:
+                    sizes.train(i)
+        return all(sizes.trained(i) for i in sizes.turns) or run.result is not None
+
+
+class _Sizes:
+    """The trainings of a run, one for each chunk size; what is trained is kept in the run's directory.
+
+    Attributes:
+        sizes: numbers of examples, ascending.
+        turns: their indices, in the order in which they are trained.
+    """
+
+    def __init__(self, bench: Bench, run: Run, display: Display) -> None:
+        total = len(bench.data["train"])
+        settings = bench.job.settings(ChunkSettings)
+        self.sizes = chunk_sizes(total, settings)
+        indices = range(len(self.sizes))
+        self.turns = indices if settings.order == "smallest_first" else indices[::-1]
+        self._following = [*self.sizes[1:], total]
+        self._bench, self._run, self._display = bench, run, display
+        self._work = Work(self.sizes, bench.settings)
+        self._trained: dict[int, SizeTrained] = {}
+
+    @functools.cached_property
+    def engine(self) -> Engine:
+        with self._run.claim(STACKING, wait=True):  # one process measures how seeds are best stacked
+            return Engine(self._bench, self._run)
+
+    def name(self, i: int) -> str:
+        """Of the part of size number i."""
+        return str(self.sizes[i])
+
+    def trained(self, i: int) -> "SizeTrained | None":
+        """What size number i gave, if it is trained."""
+        if i not in self._trained and (kept := self._run.part(self.name(i))) is not None:
+            self._finish(i, parsed(SizeTrained, kept))
+        return self._trained.get(i)
+
+    def train(self, i: int) -> "SizeTrained":
+        """Train size number i, and keep what it gives."""
+        n, following, orders = self.sizes[i], self._following[i], self.engine.orders
+
+        def show(report: EpochReport) -> None:
+            done = self._work.share(i, report.mean_epochs)
+            self._display.update(done, f"chunk {i + 1}/{len(self.sizes)} (n = {n:,}) {report}")
+
+        part = train_size(self._bench, self._run, self.engine, orders[:, :n], orders[:, n:following], show)
+        self._run.save_part(self.name(i), as_json(part))
+        self.engine.finished(n)
+        self._finish(i, part)
+        return part
+
+    def _finish(self, i: int, part: "SizeTrained") -> None:
+        self._trained[i] = part
+        self._work.finish(i, max(part.point.epochs))
 
 
 @dataclass(frozen=True)

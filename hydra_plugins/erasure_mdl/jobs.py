@@ -79,16 +79,20 @@ def note_finished(job: Job) -> bool:
     return True
 
 
-def in_turn(jobs: Sequence[Job]) -> Iterator[Job]:
+def in_turn(jobs: Sequence[Job], *, join: bool = False) -> Iterator[Job]:
     """Each job when no other process computes its run; those that are computed wait until the others are done.
 
     So shells, processes and hosts share a sweep, and none of them waits while there is a run that nobody computes.
+
+    Args:
+        jobs: in their order.
+        join: whether a run is given out that others compute, too, where there is no other left.
     """
-    left, told = list(jobs), False
+    left, told, rounds = list(jobs), False, 0
     while left:
         busy = []
         for job in left:
-            if not computed_elsewhere(job.run):
+            if (join and rounds) or not computed_elsewhere(job.run):
                 yield job
             if computed_elsewhere(job.run):  # another process was faster
                 busy.append(job)
@@ -97,7 +101,7 @@ def in_turn(jobs: Sequence[Job]) -> Iterator[Job]:
                 log.info("waiting for %d runs that other processes compute", len(busy))
                 told = True
             time.sleep(_LOOK_AGAIN_S)
-        left = busy
+        left, rounds = busy, rounds + 1
 
 
 def computed_elsewhere(run: Path) -> str:

@@ -40,7 +40,7 @@ class InProcess(BasicLauncher):
             )
         Sweep.waits_for_others = False
         returned: list[JobReturn] = []
-        for job in in_turn(unfinished(planned(self, job_overrides, initial_job_idx))):
+        for job in in_turn(unfinished(planned(self, job_overrides, initial_job_idx)), join=_shared(self)):
             Sweep.planned_run = job.run.name
             returned += super().launch([job.overrides], job.number)
         return returned
@@ -93,7 +93,8 @@ class Local(_Submitit):
 
     def _start(self, jobs: Sequence[Job]) -> None:
         devices = self._devices()
-        count = min(self.params["workers"] or len(devices), len(jobs))
+        count = self.params["workers"] or len(devices)
+        count = count if _shared(self) else min(count, len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: see _wait
         said = os.environ.get("OMP_NUM_THREADS")
@@ -123,7 +124,7 @@ class Local(_Submitit):
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         Sweep.waits_for_others = False
-        for job in in_turn(jobs):
+        for job in in_turn(jobs, join=_shared(self)):
             self._run(job, state)
 
     def _devices(self) -> list[str]:
@@ -164,7 +165,7 @@ class SlurmArray(_Submitit):
     """All jobs of a sweep at once as job arrays, of as many tasks each as the cluster allows."""
 
     _EXECUTOR = "slurm"
-    _OURS = ("wait",)
+    _OURS = ("wait", "tasks_per_run")
 
     def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
         assert self.config is not None
@@ -172,6 +173,10 @@ class SlurmArray(_Submitit):
             raise ConfigError(
                 "device=auto: where tasks run there may be another kind of device than here, and then "
                 "train.precision=auto is another: add device=cuda, or device=cpu; nothing was started"
+            )
+        if self.params["tasks_per_run"] > 1 and not _shared(self):
+            raise ConfigError(
+                "hydra.launcher.tasks_per_run: several tasks compute a run of python -m mdl mdl.share=true alone"
             )
         return super().launch(job_overrides, initial_job_idx)
 
@@ -205,6 +210,7 @@ class SlurmArray(_Submitit):
         tasks: list[Any] = []
         try:
             size = _max_array_size()
+            jobs = [job for job in jobs for _ in range(self.params["tasks_per_run"])]
             for start in range(0, len(jobs), size):
                 array = jobs[start : start + size]
                 tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
@@ -227,6 +233,11 @@ class SlurmArray(_Submitit):
             except UncompletedJobError as error:  # also what a task raised, which it has recorded
                 log.debug("%s", error)
                 log.info("job %s did not finish: see %s", task.job_id, task.paths.stderr)
+
+
+def _shared(launcher: Any) -> bool:
+    """Whether processes share the parts of a run."""
+    return OmegaConf.select(launcher.config, "mdl.share") is True
 
 
 def _max_array_size() -> int:

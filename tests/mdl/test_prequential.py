@@ -3,6 +3,8 @@
 import errno
 import itertools
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, stdev
 from types import SimpleNamespace
@@ -11,10 +13,11 @@ from typing import cast
 import pytest
 
 import erasure.store.storage
+from conf.compose import composed
 from harness.logger import Logger
 from harness.loss_curves import CurveRow
 from harness.result import Final, Point
-from harness.run import Run
+from harness.run import Run, leftover
 from mdl import prequential
 from mdl.__main__ import VERB as MDL
 from mdl.prequential import SizeTrained, Work, summarise
@@ -61,6 +64,29 @@ def test_the_order_of_the_sizes_changes_nothing_but_itself(command, monkeypatch:
     sizes = [name for name in trained if name.isdigit()]
     assert sizes[3:] == sizes[2::-1] == sorted(sizes[:3], key=int, reverse=True)
     assert numbers("smallest") == numbers("largest")
+
+
+def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of_one(command, monkeypatch) -> None:
+    assert command(MDL, *SMALL, "runs_dir=alone").code == 0
+    train_size, trained, first = prequential.train_size, [], threading.Barrier(3, timeout=60)
+
+    def note(bench: Bench, run: Run, engine, known, *rest) -> SizeTrained:
+        trained.append(known.shape[1])
+        if len(trained) <= 3:
+            first.wait()  # three of them train at the same time
+        return train_size(bench, run, engine, known, *rest)
+
+    monkeypatch.setattr(prequential, "train_size", note)
+    shared = composed("mdl", [*SMALL, "runs_dir=shared", "mdl.share=true"], MDL.sections)
+    with ThreadPoolExecutor(3) as processes:
+        asked = [processes.submit(MDL.work(shared).carry_out, wait=wait) for wait in (True, True, False)]
+        results = [process.result(timeout=120) for process in asked]
+    assert len(trained) == len(set(trained)) == 3
+    assert {result.run_id for result in results if result is not None} == {numbers("alone")[0]["run_id"]}
+    assert None not in results[:2]
+    assert numbers("shared") == numbers("alone")
+    (run,) = Path("shared").iterdir()
+    assert not [path for path in run.iterdir() if leftover(path.name)]
 
 
 def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, monkeypatch: pytest.MonkeyPatch) -> None:
