@@ -124,12 +124,12 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
             log.info("another process computes %s: passed over", work.directory.name)
             return
         outcome |= {
-            "run_id": result["run_id"],
-            "result": str(Path(checked["runs_dir"]) / result["run_id"] / "result.json"),
+            "run_id": result.run_id,
+            "result": str(Path(checked["runs_dir"]) / result.run_id / "result.json"),
         }
-        print(f"{result['run_id']}: {verb.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
+        print(f"{result.run_id}: {verb.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if not sweep:
-            _summarise(verb, [result], Path(checked["runs_dir"]) / result["run_id"])
+            _summarise(verb, [result], Path(checked["runs_dir"]) / result.run_id)
     except Exception as error:
         bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
         outcome |= {"error": explain(error, verb.name), "exit_code": BAD_CONFIG if bad_config else FAILED}

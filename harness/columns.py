@@ -1,13 +1,13 @@
 """What tables say of trained runs beside their controls: every column, defined once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import mean
 
 from harness.beside import Beside, Values, code_bits, code_paper, final_bits
-from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, Spread, difference_record
+from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, difference_record
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.result import Coded, TrainedOnce, TrainedResult, stuck
-from harness.table import Column, Record
+from harness.table import Column, Record, spread, word
 
 MARKS = f"Mean ± standard deviation over seeds. {DIFFERENCES} {PLATEAU_CAPTION}"
 
@@ -26,30 +26,24 @@ _everywhere = known(lambda result: stuck(result.trainings))
 def _spread(
     heading: str,
     name: str,
+    form: str,
     values: Values,
-    *,
-    form: str = ".3f",
-    scale: float = 1,
-    marks: Callable[[Beside], str] | None = None,
-    more: Callable[[Beside], Record] = lambda _: {},
     meaning: str = "",
+    *,
+    scale: float = 1,
+    rests_on: Callable[[Beside], str] | None = None,
+    more: Callable[[Beside], Record] = lambda _: {},
 ) -> Column[Beside]:
-    """Mean ± standard deviation over seeds; with `marks`, on what trainings it rests, and what is missing."""
+    """Mean ± standard deviation over seeds; with `rests_on`, on what trainings it rests, and what is missing."""
 
-    def spread(entry: Beside, scale: float = 1) -> Spread | None:
-        numbers = values(entry.result) if entry.result is not None else None
-        return Spread.of([scale * number for number in numbers]) if numbers else None
+    def of_seeds(entry: Beside) -> Sequence[float]:
+        return (values(entry.result) if entry.result is not None else None) or ()
 
-    def text(entry: Beside) -> str:
-        marked = (("‡", marks(entry)), ("†", entry.lacks)) if marks else ()
-        shown = [format(found, form)] if (found := spread(entry, scale)) else []
-        return " ".join([*shown, *(f"{mark}{count}" for mark, count in marked if count)])
+    def marks(entry: Beside) -> list[str]:
+        noted = (("‡", rests_on(entry)), ("†", entry.lacks)) if rests_on else ()
+        return [f"{mark}{count}" for mark, count in noted if count]
 
-    def record(entry: Beside) -> Record:
-        found = spread(entry)
-        return {f"{name}_mean": found and found.mean, f"{name}_std": found and found.std, **more(entry)}
-
-    return Column(heading, text, record, meaning)
+    return spread(heading, name, form, of_seeds, meaning, scale=scale, marks=marks, more=more)
 
 
 def _delta(of: Callable[[Beside], Difference | None], unit: str, meaning: str = "") -> Column[Beside]:
@@ -105,8 +99,8 @@ def _plateaus(entry: Beside) -> str:
     return ", ".join(f"{count} {which}" for count, which in both if count)
 
 
-ROW = Column[Beside]("dataset · model", lambda entry: entry.row, lambda entry: {"model": entry.row}, menu=True)
-ERASER = Column[Beside]("eraser", lambda entry: entry.eraser, lambda entry: {"eraser": entry.eraser}, menu=True)
+ROW: Column[Beside] = word("dataset · model", "model", lambda entry: entry.row)
+ERASER: Column[Beside] = word("eraser", "eraser", lambda entry: entry.eraser)
 RUNS = Column[Beside](
     "runs",
     lambda entry: " ".join(entry.run_ids),
@@ -121,32 +115,33 @@ RUNS = Column[Beside](
 )
 CODE = _spread(
     "bits per label",
-    "bits_per_label",
+    "bits_per_label_mean",
+    ".3f",
     code_bits,
-    marks=_coding,
-    meaning="prequential codelength (a model at chance needs log2 k)",
+    "prequential codelength (a model at chance needs log2 k)",
+    rests_on=_coding,
 )
 DELTA = _delta(lambda entry: entry.code, "bits_per_label", "of the codelength; no test example enters it")
-PAPER = _spread("Σ n·CE / N", "paper_units", code_paper, marks=_everywhere)
+PAPER = _spread("Σ n·CE / N", "paper_units_mean", ".3f", code_paper, rests_on=_everywhere)
 PAPER_DELTA = _delta(lambda entry: entry.paper, "paper_units")
 LOSS = _spread(
     "test loss (bits)",
-    "final_loss_bits",
+    "final_loss_bits_mean",
+    ".4f",
     final_bits,
-    form=".4f",
-    marks=_final,
+    "per label, trained on everything",
+    rests_on=_final,
     more=lambda entry: {"final_loss_test_error": entry.loss_error},
-    meaning="per label, trained on everything",
 )
-ACCURACY = _spread("accuracy (%)", "accuracy", lambda result: result.final.accuracy, form=".1f", scale=100)
+ACCURACY = _spread("accuracy (%)", "accuracy_mean", ".1f", lambda result: result.final.accuracy, scale=100)
 TRAINING_LOSS = _spread(
     "training loss",
-    "train_loss_bits",
+    "train_loss_bits_mean",
+    ".4f",
     lambda result: result.final.train_loss_bits,
-    form=".4f",
-    meaning="on the images without augmentation, at the lowest validation loss, and at the end of training",
+    "on the images without augmentation, at the lowest validation loss, and at the end of training",
 )
-END_LOSS = _spread("at the end", "end_train_loss_bits", lambda result: result.final.end_train_loss_bits, form=".4f")
+END_LOSS = _spread("at the end", "end_train_loss_bits_mean", ".4f", lambda result: result.final.end_train_loss_bits)
 ENTROPY = Column[Beside](
     "entropy",
     known(lambda result: f"{result.label_entropy_bits:.4f}" if isinstance(result, TrainedOnce) else ""),

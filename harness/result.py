@@ -23,18 +23,6 @@ class Part:
 
     __pydantic_config__: ClassVar[dict[str, bool]] = {"allow_inf_nan": False}
 
-    def __getitem__(self, key: str) -> Any:  # until all that read results use attributes
-        return getattr(self, key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return getattr(self, key, default)
-
-    def __contains__(self, key: str) -> bool:
-        return getattr(self, key, None) is not None
-
-    def keys(self) -> list[str]:
-        return [f.name for f in fields(self)]  # type: ignore[arg-type]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Endings(Part):

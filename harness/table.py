@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 
 from erasure.progress import console
 from erasure.store.storage import write_text
+from harness.compare import Spread
 
 T = TypeVar("T")
 Record = Mapping[str, Any]  # columns of a CSV file: numbers unrounded, units in the names
@@ -43,6 +44,47 @@ class Column(Generic[T]):
     menu: bool = False
 
 
+def word(heading: str, name: str, text: Callable[[T], str]) -> Column[T]:
+    """A column to filter by, `name` in CSV."""
+    return Column(heading, text, lambda entry: {name: text(entry)}, menu=True)
+
+
+def number(heading: str, name: str, form: str, value: Callable[[T], float | None], meaning: str = "") -> Column[T]:
+    """Nothing where it is not known, as in runs that are older than the number."""
+
+    def text(entry: T) -> str:
+        return "" if (found := value(entry)) is None else format(found, form)
+
+    return Column(heading, text, lambda entry: {name: value(entry)}, meaning)
+
+
+def spread(
+    heading: str,
+    name: str,
+    form: str,
+    values: Callable[[T], Iterable[float | None]],
+    meaning: str = "",
+    *,
+    scale: float = 1,
+    marks: Callable[[T], Sequence[str]] = lambda _: (),
+    more: Callable[[T], Record] = lambda _: {},
+) -> Column[T]:
+    """Mean ± standard deviation over the seeds that have it, `scale` times what CSV has, with what is to be noted."""
+
+    def spread_of(entry: T, scale: float = 1) -> Spread | None:
+        known = [scale * value for value in values(entry) if value is not None]
+        return Spread.of(known) if known else None
+
+    def text(entry: T) -> str:
+        return " ".join([*([format(found, form)] if (found := spread_of(entry, scale)) else []), *marks(entry)])
+
+    def record(entry: T) -> Record:
+        found = spread_of(entry)
+        return {name: found and found.mean, f"{name.removesuffix('_mean')}_std": found and found.std, **more(entry)}
+
+    return Column(heading, text, record, meaning)
+
+
 @dataclass(frozen=True)
 class Table:
     """Headings and rows of text, and the same as records.
@@ -51,6 +93,8 @@ class Table:
         name: of its files and in LaTeX.
         words: headings of columns that are sorted as text; the others as numbers.
         menus: headings of columns to filter by.
+        runs: the run of each row; none where rows are not one run's.
+        title: above it.
     """
 
     name: str
@@ -60,6 +104,8 @@ class Table:
     records: Sequence[Record] = ()
     words: Sequence[str] = ()
     menus: Sequence[str] = ()
+    runs: Sequence[str] = ()
+    title: str = ""
 
     @classmethod
     def of(
@@ -73,10 +119,9 @@ class Table:
         """A row per entry; records have the columns `also`, too."""
         menus = [column.heading for column in columns if column.menu]
         rows = [[column.text(entry) for column in columns] for entry in entries]
-        headings = [column.heading for column in columns]
-        return cls(
-            name, caption_of(columns, caption), headings, rows, records_of([*also, *columns], entries), menus, menus
-        )
+        headings, records = [column.heading for column in columns], records_of([*also, *columns], entries)
+        runs = [str(record["run_id"]) for record in records if "run_id" in record]
+        return cls(name, caption_of(columns, caption), headings, rows, records, menus, menus, runs)
 
     @classmethod
     def pivoted(

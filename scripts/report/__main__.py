@@ -7,7 +7,7 @@ python -m scripts.report runs/ --grids                           # images, too
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from conf.errors import explain
@@ -56,11 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unchecked: bool = False) -> int:
     """Build a report of the runs below `roots`, with grids of images from a cache, if any; the exit code."""
     with Display("report") as display:
-
-        def show(i: int, of: int) -> None:
-            display.update(0.4 * i / of, f"reading run {i:,} of {of:,}")
-
-        reading = read_runs(roots, show, unchecked=unchecked)
+        reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4), unchecked=unchecked)
         blocks, information = arrange(reading), read_information(reading)
         if not reading.finished:
             print(*reading.problems, sep="\n", file=sys.stderr)
@@ -69,31 +65,20 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
         colours = eraser_colours(blocks, information.grid.columns)
         display.update(0.5, "tables")
         further = sheets(information)
-        tables = write_tables([*(t for block in blocks for t in tables_of(block)), *(s.table for s in further)], out)
+        tables = write_tables([*(t for block in blocks for t in tables_of(block)), *further], out)
         for line in reading.problems:
             print(line, file=sys.stderr)
-        (drawings, left_out), further_drawings = (
-            block_drawings(blocks, colours),
-            information_drawings(information, colours),
-        )
-        figures, lacking = draw_figures(
-            [*drawings, *further_drawings[0]],
-            out,
-            lambda i, of: display.update(0.6 + 0.3 * i / of, f"figure {i + 1} of {of}"),
-        )
-        copies, not_copied = bring_figures(information, out)
+        left_out: list[str] = []
+        note = left_out.append
+        drawings = [*block_drawings(blocks, colours, note), *information_drawings(information, colours, note)]
+        figures = draw_figures(drawings, out, note, _shown(display, "figure", 0.6, 0.3))
+        copies = bring_figures(information, out, note)
         figures += copies.values()
-        left_out += [*further_drawings[1], *lacking, *not_copied]
         if cache_dir is not None:
             configs = [run.config for run in reading.finished]
-            grids, missing = draw_grids(
-                configs, cache_dir, out, lambda i, of: display.update(0.9 + 0.05 * i / of, f"grid {i + 1} of {of}")
-            )
-            figures += grids
-            left_out += missing
+            figures += draw_grids(configs, cache_dir, out, note, _shown(display, "grid", 0.9, 0.05))
         display.update(0.95, "page")
-        remarks = [*reading.problems, *left_out]
-        page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies)
+        page = write_page(blocks, colours, [*reading.problems, *left_out], roots, out / "index.html", further, copies)
     for line in left_out:
         print(line)
     unfinished = len(reading.runs) - len(reading.finished)
@@ -104,6 +89,11 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
     if cache_dir is None:
         print("images under each eraser: add --grids, where the datasets are")
     return 0
+
+
+def _shown(display: Display, what: str, done: float, share: float) -> Callable[[int, int], None]:
+    """Progress in a `share` of the whole."""
+    return lambda i, of: display.update(done + share * i / of, f"{what} {i + 1:,} of {of:,}")
 
 
 def eraser_colours(blocks: Sequence[Block], others: Sequence[str] = ()) -> dict[str, str]:

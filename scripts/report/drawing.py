@@ -13,6 +13,7 @@ from harness.style import STYLE
 MAX_PANELS = 6  # of one figure; more would be too small to print
 _SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins
 Colours = Mapping[str, str]
+Note = Callable[[str], object]  # takes a line on what is left out
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,24 @@ class Drawing:
     draw: Callable[[], Figure]
 
 
+def at_most(most: int, drawings: Sequence[Drawing], note: Note) -> Sequence[Drawing]:
+    """The first of a kind; there may be as many as runs."""
+    if left := drawings[most:]:
+        more = f", and {len(left) - 1} more of its kind" if len(left) > 1 else ""
+        note(f"figure {left[0].name}: left out{more}")
+    return drawings[:most]
+
+
 def draw_figures(
-    drawings: Sequence[Drawing], directory: Path, progress: Callable[[int, int], None] = lambda *_: None
-) -> tuple[list[Path], list[str]]:
-    """Draw to `figures/<name>.png` and `.pdf`; the files, and a line on each figure that lacks something."""
-    paths, lacking = [], []
+    drawings: Sequence[Drawing], directory: Path, note: Note, progress: Callable[[int, int], None] = lambda *_: None
+) -> list[Path]:
+    """Draw to `figures/<name>.png` and `.pdf`; notes what a figure lacks."""
+    paths = []
     for i, drawing in enumerate(drawings):
         progress(i, len(drawings))
         if drawing.hidden:
-            count = len(drawing.hidden)
-            lacking.append(
-                f"figure {drawing.name}: without {count} of its panels or rows; report on fewer runs for these"
-            )
+            lacking = f"without {len(drawing.hidden)} of its panels or rows; report on fewer runs for these"
+            note(f"figure {drawing.name}: {lacking}")
         with mpl.rc_context(STYLE | _SAVING):
             figure = drawing.draw()
             for kind in ("png", "pdf"):
@@ -43,4 +50,4 @@ def draw_figures(
                 with replacing(paths[-1]) as temporary:
                     figure.savefig(temporary, format=kind, dpi=150)
                 figure.set_layout_engine("none")  # keep the layout found: finding it takes a third of the time
-    return paths, lacking
+    return paths

@@ -16,7 +16,7 @@ from harness.labels import labels
 from harness.panels import loss_lines, panel_grid
 from harness.result import Coded, Config
 from harness.style import chance_line, epoch_axis, shared_legend, wrapped
-from scripts.report.drawing import MAX_PANELS, Colours, Drawing
+from scripts.report.drawing import MAX_PANELS, Colours, Drawing, Note, at_most
 from scripts.report.groups import Block, Row
 from scripts.report.read import KNOWN
 
@@ -26,34 +26,35 @@ MAX_FIGURES = 8  # of one kind; a figure takes a second
 keys = functools.cache(read_keys)
 
 
-def block_drawings(blocks: Sequence[Block], colours: Colours) -> tuple[list[Drawing], list[str]]:
-    """What the runs allow, and a line on each figure that is left out."""
+def block_drawings(blocks: Sequence[Block], colours: Colours, note: Note) -> list[Drawing]:
+    """What the runs allow; notes what is left out."""
     coded = [block for block in blocks if block.verb == "mdl"]
-    scaled = [(b, o, panels) for b in coded for o in ("width", "depth") if (panels := scaling_panels(b, o))]
-    whole = [(block, model, rows) for block in blocks for model, rows in _with_curves(block).items()]
     overviews = [
         Drawing(f"{b.name}-codelengths", _labels(b.rows[MAX_ROWS:]), functools.partial(_overview, b, colours))
         for b in coded
     ]
     scalings = [
         Drawing(f"{b.name}-over-{o}", list(panels)[MAX_PANELS:], functools.partial(_scaling, panels, o, colours))
-        for b, o, panels in scaled
+        for b in coded
+        for o in ("width", "depth")
+        if (panels := scaling_panels(b, o))
     ]
     losses = [
         Drawing(f"{b.name}-{m}-loss-curves", _labels(r[MAX_PANELS:]), functools.partial(_loss_figure, r, colours))
-        for b, m, r in whole
+        for b in blocks
+        for m, r in _with_curves(b).items()
     ]
-    kinds = (overviews, scalings, losses)
-    left_out = [f"figure {drawing.name}: left out" for kind in kinds for drawing in kind[MAX_FIGURES:]]
-    drawings = [drawing for kind in kinds for drawing in kind[:MAX_FIGURES]]
-    return drawings, left_out + [line for block in blocks for line in _not_drawn(block)]
+    drawings = [drawing for kind in (overviews, scalings, losses) for drawing in at_most(MAX_FIGURES, kind, note)]
+    for block in blocks:
+        _note_gaps(block, note)
+    return drawings
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:
     return [row.label for row in rows]
 
 
-def _not_drawn(block: Block) -> Iterator[str]:
+def _note_gaps(block: Block, note: Note) -> None:
     """A line on the points and curves that figures of a block have no numbers for."""
     entries = [entry for row in block.rows for entry in row.run]
     coded = block.verb == "mdl"
@@ -62,7 +63,7 @@ def _not_drawn(block: Block) -> Iterator[str]:
     for what, which in (("increase over control, no control with its seeds", alone), ("loss curve of all seeds", bare)):
         if which:
             more = f" and {len(which) - 3} more" if len(which) > 3 else ""
-            yield f"figures of {block.name}: without {what}: {'; '.join(which[:3])}{more}"
+            note(f"figures of {block.name}: without {what}: {'; '.join(which[:3])}{more}")
 
 
 def _with_curves(block: Block) -> dict[str, list[Row]]:

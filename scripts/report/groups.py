@@ -11,8 +11,7 @@ from harness.compare import Grid, told_apart
 from harness.labels import labels, setting, written_setting
 from harness.result import Config
 from harness.style import ERASER_COLOURS
-from scripts.report.check import INFORMATION
-from scripts.report.read import Reading
+from scripts.report.read import INFORMATION, Reading
 
 _ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that make no other row, nor do a part's
 _TABLES = (("code",), ("paper",), ("loss",))  # measures whose differences share one

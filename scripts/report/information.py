@@ -13,9 +13,8 @@ from sample_info.report.comparison import (
     movements,
     read_scores_or_note,
 )
-from scripts.report.check import INFORMATION
 from scripts.report.groups import comparable
-from scripts.report.read import Found, Reading
+from scripts.report.read import INFORMATION, Found, Reading
 
 
 @dataclass(frozen=True)

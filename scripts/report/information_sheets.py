@@ -1,7 +1,6 @@
 """Sample information's tables on the page: those of `python -m sample_info`, agreement and summaries as lists."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 from harness.compare import Grid, Spread
@@ -30,43 +29,19 @@ _SUMMARIES = (
 )
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """A table that the page shows as one that sorts and filters.
-
-    Attributes:
-        title: above it.
-        table: its text.
-        words: headings of columns that are sorted as text; the others as numbers.
-        filters: headings of columns with a menu.
-        runs: the run of each row, whose figure it links to; empty where a row is not one run's.
-    """
-
-    title: str
-    table: Table
-    words: Sequence[str]
-    filters: Sequence[str]
-    runs: Sequence[str] = ()
-
-
-def sheets(information: Information) -> list[Sheet]:
-    """The tables that there is something for."""
+def sheets(information: Information) -> list[Table]:
+    """The tables that there is something for, as the page sorts and filters them."""
     grid = information.grid
-    runs, (summaries, summarised) = runs_table(grid), _summaries(grid)
-    possible = (
-        _sheet("Runs", replace(runs, words=[*runs.words, "notes"])),
-        _sheet("Scores and references", references_table(grid)),
-        _sheet("How scores move between erasers", movements_table(information.movements)),
-        _sheet("Agreement between networks", _agreements(information)),
-        _sheet("Groups of examples", groups_table(grid)),
-        replace(_sheet("Summaries", summaries), runs=summarised),
-    )
-    return [sheet for sheet in possible if sheet.table.rows]
-
-
-def _sheet(title: str, table: Table) -> Sheet:
-    """With a record, and its run, to each row."""
-    return Sheet(title, table, table.words, table.menus, [str(r["run_id"]) for r in table.records if "run_id" in r])
+    runs = runs_table(grid)
+    possible = {
+        "Runs": replace(runs, words=[*runs.words, "notes"]),
+        "Scores and references": references_table(grid),
+        "How scores move between erasers": movements_table(information.movements),
+        "Agreement between networks": _agreements(information),
+        "Groups of examples": groups_table(grid),
+        "Summaries": _summaries(grid),
+    }
+    return [replace(table, title=title) for title, table in possible.items() if table.rows]
 
 
 def _agreements(information: Information) -> Table:
@@ -83,8 +58,8 @@ def _agreements(information: Information) -> Table:
     return Table("sample-info-agreement", AGREEMENT, (*words, "correlation"), rows, records, words, words)
 
 
-def _summaries(grid: Grid[InformationResult]) -> tuple[Table, list[str]]:
-    """A row per run and order, a record per fraction; and the run of each row."""
+def _summaries(grid: Grid[InformationResult]) -> Table:
+    """A row per run and order, a record per fraction."""
     found = entries(grid, lambda result: _by_fraction(result.summaries) if result.summaries else {})
     fractions = sorted({fraction for entry in found for fraction in entry.part})
     table = Table.of(
@@ -103,7 +78,7 @@ def _summaries(grid: Grid[InformationResult]) -> tuple[Table, list[str]]:
         for entry, about in zip(found, records_of([*WHO, RUN, _NETWORK], found), strict=True)
         for fraction, spread in entry.part.items()
     ]
-    return replace(table, records=records), [entry.result.run_id for entry in found]
+    return replace(table, records=records, runs=[entry.result.run_id for entry in found])
 
 
 def _by_fraction(summaries: SummaryCurves) -> dict[str, dict[float, Spread]]:

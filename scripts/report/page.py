@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ from harness.columns import ACCURACY, BELOW, CODE, DELTA, ERASER, FALL, GAP, LOS
 from harness.compare import Spread
 from harness.panels import mean_curve
 from harness.result import Coded, TrainedResult, as_json
-from harness.table import Column, Table
+from harness.table import Column, Table, word
 from scripts.report.groups import Block, Row
-from scripts.report.information_sheets import Sheet
 from scripts.report.paper import TABLE_16, UNIT
 
 _HERE = Path(__file__).parent
+Json = dict[str, Any]  # as the page's code reads it
 _POINTS = 60  # of a loss curve; more cannot be told apart on the page
 
 
@@ -36,18 +36,14 @@ def _of_entry(column: Column[Beside]) -> Column[Line]:
     return Column(column.heading, lambda line: column.text(line.entry), meaning=column.meaning, menu=column.menu)
 
 
-def _word(heading: str, text: Callable[[Line], str]) -> Column[Line]:
-    return Column(heading, text, menu=True)
-
-
 _MENUS_ONLY = ("setting", "family", "completeness")
 _COLUMNS: Sequence[Column[Line]] = (
-    _word("setting", lambda line: line.block.setting),
-    _word("dataset", lambda line: line.block.dataset),
-    _word("family", lambda line: line.row.model["name"]),
+    word("setting", "setting", lambda line: line.block.setting),
+    word("dataset", "dataset", lambda line: line.block.dataset),
+    word("family", "family", lambda line: line.row.model["name"]),
     Column("model", lambda line: line.row.label),
     _of_entry(ERASER),
-    _word("verb", lambda line: line.block.verb),
+    word("verb", "verb", lambda line: line.block.verb),
     *map(_of_entry, (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, PAPER)),
     Column(
         "Table 16",
@@ -56,7 +52,7 @@ _COLUMNS: Sequence[Column[Line]] = (
     ),
     Column("seeds", lambda line: f"{len(line.entry.result.seeds)}" if line.entry.result else ""),
     Column("incomplete", lambda line: line.entry.lacks, meaning="missing beside the rest of its row"),
-    _word("completeness", lambda line: "incomplete" if line.entry.lacks else "complete"),
+    word("completeness", "completeness", lambda line: "incomplete" if line.entry.lacks else "complete"),
 )
 _WORDS = ("model", "Table 16", "incomplete")
 
@@ -67,7 +63,7 @@ def write_page(
     problems: Sequence[str],
     roots: Sequence[Path],
     path: Path,
-    sheets: Sequence[Sheet] = (),
+    sheets: Sequence[Table] = (),
     figures: Mapping[str, Path] | None = None,
 ) -> Path:
     """index.html: page.html with page.css, page.js and the runs as compact JSON in their places.
@@ -120,7 +116,7 @@ class Pool:
         return self._places[key]
 
 
-def _runs(blocks: Sequence[Block], pool: Pool) -> Mapping[str, Any]:
+def _runs(blocks: Sequence[Block], pool: Pool) -> Json:
     """The table of runs, and what is shown of each once it is selected."""
     lines = [Line(block, row, entry) for block in blocks for row in block.rows for entry in row.entries.values()]
     table = Table.of("results", _COLUMNS, lines, MARKS)
@@ -130,16 +126,15 @@ def _runs(blocks: Sequence[Block], pool: Pool) -> Mapping[str, Any]:
     return {**shown, "id": "results", "noun": " results", "details": [_details(line, pool) for line in lines]}
 
 
-def _sheet(sheet: Sheet, links: Mapping[str, str]) -> Mapping[str, Any]:
+def _sheet(table: Table, links: Mapping[str, str]) -> Json:
     """A table; a row whose run has a figure ends with where that is."""
-    figures = [links.get(run, "") for run in sheet.runs]
-    table = replace(sheet.table, words=sheet.words, menus=sheet.filters)
-    return {**table.sheet(), "title": sheet.title, "figures": figures if any(figures) else []}
+    figures = [links.get(run, "") for run in table.runs]
+    return {**table.sheet(), "title": table.title, "figures": figures if any(figures) else []}
 
 
-def _details(line: Line, pool: Pool) -> dict[str, Any]:
+def _details(line: Line, pool: Pool) -> Json:
     entry, cell = line.entry, line.entry.cell
-    about: dict[str, Any] = {"verb": line.block.verb, "dataset": line.block.dataset, "model": entry.row}
+    about: Json = {"verb": line.block.verb, "dataset": line.block.dataset, "model": entry.row}
     about |= {"eraser": entry.eraser, "lacks": entry.lacks}
     if not cell.every:
         return about
@@ -148,7 +143,7 @@ def _details(line: Line, pool: Pool) -> dict[str, Any]:
     return about | (_curves(cell, cell.result, pool) if cell.result else {})
 
 
-def _curves(cell: Cell, result: TrainedResult, pool: Pool) -> dict[str, Any]:
+def _curves(cell: Cell, result: TrainedResult, pool: Pool) -> Json:
     curve = result.curve if isinstance(result, Coded) else ()
     learning = [(point.n, Spread.of(point.ce_next_bits)) for point in curve if point.ce_next_bits]
     epochs, *losses = mean_curve([*cell.curves.values()])

@@ -1,5 +1,6 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,18 @@ import yaml
 from conf.groups import choices
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.cell import Found
-from harness.result import result_of, unknown_keys
+from harness.result import MdlResult, result_of, unknown_keys
 from harness.run import RESULT, STATE, read_state
-from scripts.report.check import INFORMATION, UnusableError, check
+from mdl.codelength import online_code_bits, paper_units
 
 RUN_FILES = {"config.yaml", STATE, RESULT}  # any of them makes a folder a run's
+
+INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
+_TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
+
+
+class UnusableError(ValueError):
+    """A run that cannot be part of a report; the message says why."""
 
 
 @dataclass
@@ -94,10 +102,34 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
         found = result_of(result)
     except ValueError as error:
         raise UnusableError(f"{RESULT} {error}") from error
-    check(found)
+    if isinstance(found, MdlResult):
+        _check(found)
     if unknown := unknown_keys(result):
         remarks.append(f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}")
     return Found.finished(found, directory, remarks)
+
+
+def _check(result: MdlResult) -> None:
+    """Recompute every codelength from its curve: nats, or another unit's numbers, do not pass.
+
+    Raises:
+        UnusableError: the codelengths are not those of the learning curve in bits.
+    """
+    curve, total = result.curve, result.train_size
+    sizes = [point.n for point in curve]
+    for s, seed in enumerate(result.seeds):
+        bits = online_code_bits(sizes, [(p.ce_next_bits or [])[s] for p in curve[:-1]], result.num_classes)
+        expected = {
+            "total_bits": bits,
+            "bits_per_sample": bits / total,
+            "paper": paper_units(sizes, [p.ce_test_bits[s] for p in curve], total),
+        }
+        for key, value in expected.items():
+            if not math.isclose(getattr(result.mdl, key)[s], value, rel_tol=_TOLERANCE):
+                raise UnusableError(
+                    f"mdl.{key} of seed {seed} is {getattr(result.mdl, key)[s]:.6g}, but its curve in bits gives "
+                    f"{value:.6g}: mixed units?"
+                )
 
 
 def _unfinished(directory: Path) -> Found:

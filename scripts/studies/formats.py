@@ -282,7 +282,7 @@ def _write_stopped_run(place: Path) -> None:
 
 def _whole_run(place: Path) -> tuple[str, Any]:
     result = VERB.work(_run_config(place)).carry_out()
-    return "", [result[key] for key in ("run_id", "mdl", "curve", "final")]
+    return "", [result.run_id, result.mdl, result.curve, result.final]
 
 
 FORMATS: Sequence[Format] = (

@@ -36,6 +36,7 @@ def rows(run: Found) -> Iterator[list[str]]:
     """Of every training size: steps on the plateau (a dash: to the end), of the longest wait and in all."""
     names = [run.config[section]["name"] for section in ("dataset", "model", "eraser")]
     settings, curves = TrainSettings(**run.config["train"]), read_every_curve(run.directory / "curves.csv")
+    assert isinstance(run.result, TrainedResult)
     for point in run.result.trainings:
         n = point.n if isinstance(point, Point) else run.result.train_size
         own = [curves[n, seed] for seed in run.seeds]

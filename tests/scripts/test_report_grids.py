@@ -20,7 +20,8 @@ def test_a_grid_for_each_dataset_and_a_line_for_what_is_not_there(tmp_path: Path
     configs.append(config("dataset=image_folder", f"dataset.root={tmp_path / 'nowhere'}"))
     np.savez(tmp_path / "a.npz", x=np.random.default_rng(0).normal(size=(60, 5)), y=np.arange(60) % 2)
     configs.append(config("dataset=arrays", f"dataset.path={tmp_path / 'a.npz'}"))
-    files, problems = draw_grids(configs, str(tmp_path / "cache"), tmp_path)
+    problems: list[str] = []
+    files = draw_grids(configs, str(tmp_path / "cache"), tmp_path, problems.append)
     names = {path.name for path in files}
     assert names == {f"digits{kind}-erasers.{ending}" for kind in ("", "-zscore") for ending in ("png", "pdf")}
     heights = {name: Image.open(tmp_path / "figures" / name).size[1] for name in names if name.endswith("png")}

@@ -41,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reading = read_runs([root / "runs"])
     blocks, information = arrange(reading), read_information(reading)
     repeated = blocks * -(-2000 // sum(len(block.rows) * len(block.erasers) for block in blocks))
-    colours, figures = eraser_colours(blocks), bring_figures(information, root)[0]
+    colours, figures = eraser_colours(blocks), bring_figures(information, root, print)
     page = root / "index.html"
     return write_page(repeated, colours, reading.problems, [root / "runs"], page, sheets(information), figures)
 
