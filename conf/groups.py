@@ -54,6 +54,8 @@ def keys(group: str, choice: str) -> dict[str, Any]:
     assert isinstance(content, dict)
     merged: dict[str, Any] = {}
     for entry in content.pop("defaults", []):
+        if "@_global_" in str(entry):  # what its values refer to, beside it
+            continue
         if isinstance(entry, dict):  # {"/dataset@parts.mnist": "mnist"}: the keys of dataset=mnist below parts.mnist
             for where, parent in entry.items():
                 other, _, place = where.removeprefix("/").partition("@")

@@ -28,7 +28,7 @@ TARGETS = {  # sections that name a class in _target_ -> what it is a subclass o
     "model": "models.classifier.Classifier",
 }
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for keys that there are not
-VARIABLES = "experiment"  # what an experiment sweeps over and its sections refer to; no part of a run
+VARIABLES = "experiment"  # what sections refer to, an experiment sweeps over it; no part of a run
 
 T = TypeVar("T")
 Section = type | str  # dataclass of a section's options, or where it is, not yet imported

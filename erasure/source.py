@@ -2,9 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -55,6 +55,10 @@ class RawImages:
         """The least and the largest possible value, on the scale 0..1."""
         return (0.0, 1.0) if self.bounded else (-math.inf, math.inf)
 
+    def map(self, function: Callable[[LabelledImages], LabelledImages]) -> "RawImages":
+        """The same with what a function makes of the training images, and of the test images where there are any."""
+        return replace(self, train=function(self.train), test=None if self.test is None else function(self.test))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):
@@ -67,7 +71,6 @@ class Source(ABC):
             paper's) or a tenth, whichever is less.
         test_fraction: share of the images held out for testing where there is no official test split.
         split_seed: seed of those two splits. They belong to the dataset: no run's seed moves them.
-        gradient_weights: by `normalize`, weights of the gradient eraser that suit this dataset; for its YAML.
         normalize: "zscore" gives every coordinate mean 0 and variance 1 on the training split before anything
             is erased; "none" leaves pixels as they are.
     """
@@ -77,13 +80,11 @@ class Source(ABC):
     validation_size: int | None
     test_fraction: float
     split_seed: int
-    gradient_weights: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     normalize: Literal["none", "zscore"] = "none"
 
     version: ClassVar[int]  # of what `load` returns; without its own a subclass is known by its source
     slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time
     locations: ClassVar[tuple[str, ...]] = ()  # fields that say where the data lies, not what it is
-    advice: ClassVar[tuple[str, ...]] = ("gradient_weights",)  # fields for other sections, part of theirs
 
     @abstractmethod
     def load(self) -> RawImages:
@@ -98,13 +99,12 @@ class Source(ABC):
     def content(self) -> str:
         """What identifies the stored images on any machine, found without decoding them."""
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Everything about this dataset that determines a run's numbers, and nothing about this machine."""
-        left_out = self.locations + self.advice
-        described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.locations}
         return described | {"code": code_identity(type(self)), "content": self.content()}
 
-    def stored_identity(self) -> dict[str, Any]:
+    def stored_identity(self) -> dict[str, object]:
         """What determines the images as `load` returns them: splits, normalisation and names come later."""
         shared = {f.name for f in fields(Source)}
         return {key: value for key, value in self.identity().items() if key not in shared}

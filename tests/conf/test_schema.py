@@ -39,7 +39,7 @@ class Options:
 GOOD = {
     "dataset": {
         "name": "d", "_target_": "erasure.datasets.digits.Digits", "flip": False, "validation_size": None,
-        "test_fraction": 0.2, "split_seed": 0, "gradient_weights": {"none": [1, 1, 1]}, "normalize": "none",
+        "test_fraction": 0.2, "split_seed": 0, "normalize": "none",
     },
     "eraser": {"name": "e", "_target_": "erasure.LeaceEraser", "rank_tolerance": 1},
     "model": {"name": "m", "_target_": "models.linear.LinearClassifier"},

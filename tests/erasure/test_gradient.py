@@ -41,7 +41,7 @@ def digits_erasure(digits_source: Digits) -> Erasure:
     moments = ClassMoments.fit(before["train"].images, before["train"].labels)
     eraser = GradientEraser.from_moments(
         moments,
-        weights=tuple(keys("dataset", "digits")["gradient_weights"]["none"]),
+        weights=tuple(keys("eraser/weights", "digits")["none"]),
         max_iterations=options["max_iterations"],
         history=options["history"],
         low=options["low"],

@@ -154,8 +154,12 @@ def test_bad_options_are_refused_before_anything_is_loaded(digits_source: Digits
         mixture(**({"parts": {"digits": digits_source}} | changes))
 
 
-DIGITS: dict[str, Any] = {"name": "digits", "_target_": "erasure.datasets.digits.Digits", **OPTIONS}
-DIGITS |= {"normalize": "none", "gradient_weights": {}}
+DIGITS: dict[str, Any] = {
+    "name": "digits",
+    "_target_": "erasure.datasets.digits.Digits",
+    **OPTIONS,
+    "normalize": "none",
+}
 
 
 def test_sections_of_a_configuration_are_built() -> None:
