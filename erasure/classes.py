@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,7 +55,7 @@ class ClassSubset(Source):
     def content(self) -> str:
         return self.base.content()
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         return self.base.identity() | {"classes": self._written}
 
     def restrict(self, raw: RawImages) -> RawImages:
@@ -78,9 +77,7 @@ class ClassSubset(Source):
             return LabelledImages(images.images, new)[(new >= 0).nonzero().squeeze(1)]
 
         return replace(
-            raw,
-            train=part(raw.train),
-            test=None if raw.test is None else part(raw.test),
+            raw.map(part),
             class_names=tuple("+".join(raw.class_names[label] for label in merged) for merged in self.classes),
             parts=_counted(raw.parts, labels[raw.train.labels] >= 0),
         )

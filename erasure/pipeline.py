@@ -2,8 +2,8 @@
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -92,13 +92,15 @@ def erased_dataset(
     }
     if apart is not None:
         described["apart"] = digest(apart)
+
+    def fit(moments: ClassMoments) -> Eraser:
+        log.info("fitting %s on %d images of %s", eraser.__name__, moments.n, source.name)
+        return eraser.fit_moments(moments, **options)
+
     key = f"{_file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
-    tensors, metadata = cache.fetch(key, lambda: _build(source, eraser, options, dtype, cache, apart))
+    tensors, metadata = cache.fetch(key, lambda: _build(source, fit, dtype, cache, apart))
     return ErasedDataset(
-        splits={
-            name: LabelledImages(tensors[f"{name}.images"], tensors[f"{name}.labels"])
-            for name in metadata["certificate"]
-        },
+        splits=_unpacked(tensors, metadata["certificate"]),
         class_names=tuple(metadata["class_names"]),
         certificate={name: Certificate(**values) for name, values in metadata["certificate"].items()},
         channel_mean=tensors["channel_mean"],
@@ -119,22 +121,29 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         raw = source.load()
         if raw_key(source) != key:
             raise ValueError(f"dataset {source.name} was changed while it was read: launch the run again")
-        tensors = {"train.images": raw.train.images, "train.labels": raw.train.labels}
-        if raw.test is not None:
-            tensors |= {"test.images": raw.test.images, "test.labels": raw.test.labels}
+        parts = {"train": raw.train} | ({} if raw.test is None else {"test": raw.test})
         described = {"class_names": list(raw.class_names), "max_value": raw.max_value, "bounded": raw.bounded}
-        return tensors, described | {"parts": dict(raw.parts)}
+        return _packed(parts), described | {"parts": dict(raw.parts)}
 
     tensors, metadata = cache.fetch(key, build)
-    test = LabelledImages(tensors["test.images"], tensors["test.labels"]) if "test.images" in tensors else None
+    found = _unpacked(tensors, [name for name in ("train", "test") if f"{name}.images" in tensors])
     return RawImages(
-        LabelledImages(tensors["train.images"], tensors["train.labels"]),
-        test,
+        found["train"],
+        found.get("test"),
         tuple(metadata["class_names"]),
         metadata["max_value"],
         metadata.get("bounded", True),  # entries older than vectors
         metadata.get("parts", {}),  # entries older than mixtures
     )
+
+
+def _packed(parts: Mapping[str, LabelledImages]) -> dict[str, Tensor]:
+    images = {f"{name}.images": part.images for name, part in parts.items()}
+    return images | {f"{name}.labels": part.labels for name, part in parts.items()}
+
+
+def _unpacked(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, LabelledImages]:
+    return {name: LabelledImages(tensors[f"{name}.images"], tensors[f"{name}.labels"]) for name in names}
 
 
 def whole_images(source: Source, cache: Cache) -> RawImages:
@@ -150,10 +159,7 @@ def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
         raw: `whole_images`, which the positions number.
     """
 
-    def numbered(part: LabelledImages) -> LabelledImages:
-        return LabelledImages(torch.arange(len(part)), part.labels)
-
-    numbers = replace(raw, train=numbered(raw.train), test=None if raw.test is None else numbered(raw.test))
+    numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
     if isinstance(source, ClassSubset):
         numbers = source.restrict(numbers)
     return splits(source, numbers)
@@ -169,67 +175,61 @@ def _file_name(name: str) -> str:
 
 
 def _build(
-    source: Source,
-    eraser_class: type[Eraser],
-    options: Mapping[str, Any],
-    dtype: torch.dtype,
-    cache: Cache,
-    apart: Tensor | None,
+    source: Source, fit: Callable[[ClassMoments], Eraser], dtype: torch.dtype, cache: Cache, apart: Tensor | None
 ) -> Entry:
     raw = raw_images(source, cache)
-    k = len(raw.class_names)
-    if k < 2:
-        raise ValueError(
-            f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
-        )
     originals = splits(source, raw)
     if apart is not None:
         kept = torch.ones(len(originals["train"]), dtype=torch.bool)
         kept[apart] = False
         originals |= {"train": originals["train"][kept], "apart": originals["train"][apart]}
-    train = originals["train"]
-    moments = _moments(train, raw.max_value, k)
-    scaling = Scaling.zscore(train.images, moments) if source.normalize == "zscore" else None
-    if not raw.bounded:
-        require_precision(
-            train.images, moments, train.images.dtype, "subtract each column's mean in float64 and write the file again"
-        )
-    if scaling is not None:
-        moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
-    if not raw.bounded:
-        require_precision(train.images, moments, dtype, "set dataset.normalize=zscore, or subtract each column's mean")
-    log.info("fitting %s on %d images of %s", eraser_class.__name__, len(train), source.name)
-    eraser = eraser_class.fit_moments(moments, **options)
+    moments, scaling = _statistics(source, raw, originals["train"], dtype)
+    eraser = fit(moments)
+    # rounded like the images: a black pixel is not out of range
+    ends = torch.tensor(raw.admissible, dtype=torch.float64)[:, None, None, None]
+    ends = ends.expand(2, *raw.train.images.shape[1:])
     if not raw.bounded:
         eraser.lift_range()
     if scaling is not None:
         eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
+        ends = scaling(ends)
+    low, high = ends.to(dtype).split(1)
     numbers = _Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32))
-    # rounded like the images: a black pixel is not out of range
-    ends = torch.tensor(raw.admissible, dtype=torch.float64)[:, None, None, None].expand(2, *train.images.shape[1:])
-    low, high = (ends if scaling is None else scaling(ends)).to(dtype).split(1)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates: dict[str, Certificate] = {}
     for name, part in originals.items():
         erased = numbers.erase(eraser, part, dtype)
-        tensors |= {f"{name}.images": erased, f"{name}.labels": part.labels}
+        tensors |= _packed({name: LabelledImages(erased, part.labels)})
         certificates[name] = certify(numbers.rounded(part.images), erased, part.labels, moments, low=low, high=high)
-    require_erased(certificates["train"], eraser.erased_order, eraser_class.__name__)
+    require_erased(certificates["train"], eraser.erased_order, type(eraser).__name__)
     if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}
-    metadata = {
-        "class_names": list(raw.class_names),
-        "certificate": {name: asdict(certificate) for name, certificate in certificates.items()},
-    }
-    return tensors, metadata
+    described = {name: asdict(certificate) for name, certificate in certificates.items()}
+    return tensors, {"class_names": list(raw.class_names), "certificate": described}
 
 
-def _moments(train: LabelledImages, max_value: int, num_classes: int) -> ClassMoments:
-    """Class moments of the training images on the scale 0..1; of 8-bit images exactly."""
-    moments = ClassMoments.fit(train.images, train.labels, num_classes=num_classes)
+def _statistics(
+    source: Source, raw: RawImages, train: LabelledImages, dtype: torch.dtype
+) -> tuple[ClassMoments, Scaling | None]:
+    """Class moments of the training images on the scale on which they are erased, and the way there from 0..1."""
+    if (k := len(raw.class_names)) < 2:
+        raise ValueError(
+            f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
+        )
+    moments = ClassMoments.fit(train.images, train.labels, num_classes=k)
     moments.require_examples()
-    return moments if train.images.is_floating_point() else moments.rescale(1 / max_value)
+    if not train.images.is_floating_point():
+        moments.rescale(1 / raw.max_value)  # of 8-bit images exact until here
+    scaling = Scaling.zscore(train.images, moments) if source.normalize == "zscore" else None
+    if not raw.bounded:
+        again = "subtract each column's mean in float64 and write the file again"
+        require_precision(train.images, moments, train.images.dtype, again)
+    if scaling is not None:
+        moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
+    if not raw.bounded:
+        require_precision(train.images, moments, dtype, "set dataset.normalize=zscore, or subtract each column's mean")
+    return moments, scaling
 
 
 def _channel_statistics(images: Tensor) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -56,12 +56,15 @@ class HuggingFace(Source):
             raise MissingDataError(f"{error}: fetch it again with {self._command}") from error
         images, labels, names = self._read(place, self.train_split)
         names = names or _class_names(labels, f"dataset.label_column={self.label_column}")
-        train = LabelledImages(images, _numbers(labels, names, f"split {self.train_split} of {self.path}"))
+        train = LabelledImages(images, _numbers(labels, names, self._named(self.train_split)))
         if self.test_split is None:
             return RawImages(train, None, names)
         images, labels, _ = self._read(place, self.test_split)
-        test = LabelledImages(images, _numbers(labels, names, f"split {self.test_split} of {self.path}"))
+        test = LabelledImages(images, _numbers(labels, names, self._named(self.test_split)))
         return RawImages(train, test, names)
+
+    def _named(self, split: str) -> str:
+        return f"split {split} of {self.path}"
 
     def content(self) -> str:
         """Digest of the names and checksums of all files: wherever they lie, and however they came."""
@@ -100,22 +103,24 @@ class HuggingFace(Source):
     def _read(self, place: Path, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
         """Images [n, C, H, W] and labels of a split, and the names of the classes where the data has them."""
         labels: list[Any] = []
-        features, rows = self._open(place, split)
+        table = self._open(place, split)
+        features = dict(table.features or {})
 
-        def cells() -> Iterator[tuple[int, Any]]:
-            for i, row in enumerate(rows):
-                labels.append(row[self.label_column])
-                yield i, row[self.image_column]
+        def cells() -> Iterator[tuple[str, Any]]:
+            with self._explained(split):
+                for row in table:
+                    labels.append(row[self.label_column])
+                    yield name(len(labels) - 1), row[self.image_column]
 
         def name(i: int) -> str:
-            return f"image {i} of split {split} of {self.path}"
+            return f"image {i} of {self._named(split)}"
 
-        images = decode.decode_all(cells(), lambda cell: self._decode(cell[1], name(cell[0])), name)
-        names = getattr(features[self.label_column], "names", None)
+        images = decode.decode_all(cells(), lambda cell: self._decode(cell[1], cell[0]), name)
+        names = getattr(features.get(self.label_column), "names", None)
         return images, labels, None if names is None else tuple(names)
 
-    def _open(self, place: Path, split: str) -> tuple[Mapping[str, Any], Iterator[Mapping[str, Any]]]:
-        """Column types and rows of a split, its images as encoded bytes."""
+    def _open(self, place: Path, split: str):
+        """The rows of a split, images as encoded bytes."""
         import datasets  # three seconds to import: only when images are wanted
 
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are ours to tell, once
@@ -129,13 +134,8 @@ class HuggingFace(Source):
                     f"dataset.{key}={getattr(self, key)}: {self.path} has no such column; "
                     f"choose from {', '.join(columns)}"
                 )
-        features = dict(table.features or dict.fromkeys(columns))
         encoded = table.select_columns([self.image_column, self.label_column])
-        return features, self._rows(encoded.cast_column(self.image_column, datasets.Image(decode=False)), split)
-
-    def _rows(self, table: Iterable[Mapping[str, Any]], split: str) -> Iterator[Mapping[str, Any]]:
-        with self._explained(split):
-            yield from table
+        return encoded.cast_column(self.image_column, datasets.Image(decode=False))
 
     @contextlib.contextmanager
     def _explained(self, split: str) -> Iterator[None]:

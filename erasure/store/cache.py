@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from erasure.store.lease import DEFAULT_STALE_AFTER_S, Lease
-from erasure.store.storage import DamagedFileError, load_tensors, remove, save_tensors
+from erasure.store.storage import DamagedFileError, Values, load_tensors, remove, save_tensors
 
 log = logging.getLogger(__name__)
 
-Entry = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and JSON-like metadata
+Entry = tuple[dict[str, Tensor], Values]  # tensors and metadata
 Kind = Literal["entry", "damaged", "leftover"]
 
 _SUFFIX = ".safetensors"

@@ -23,6 +23,7 @@ from typing import Self
 
 log = logging.getLogger(__name__)
 
+_NOBODY = "nobody known"
 DEFAULT_STALE_AFTER_S = 120.0  # NFS may show a heartbeat up to 60 s late
 
 
@@ -45,7 +46,7 @@ class Lease:
         self._token = uuid.uuid4().hex
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
-        self._seen: tuple[str, float] | None = None  # the lock file and its heartbeat, as last looked at
+        self._seen: Heartbeat | None = None  # as last looked at
         self._seen_at = 0.0
 
     def try_acquire(self) -> bool:
@@ -59,7 +60,7 @@ class Lease:
         self._stop.set()
         if self._beating is not None:
             self._beating.join()
-        if self._holder().get("token") == self._token:
+        if (beat := heartbeat(self.path)) and beat.process.get("token") == self._token:
             self.path.unlink(missing_ok=True)
 
     def require(self) -> None:
@@ -82,7 +83,8 @@ class Lease:
 
     def holder(self) -> str:
         """Who holds it, for messages."""
-        return _name(self._holder())
+        beat = heartbeat(self.path)
+        return beat.holder if beat else _NOBODY
 
     def acquire(self) -> None:
         """Take the lease; wait as long as another's heart beats."""
@@ -126,22 +128,14 @@ class Lease:
             with contextlib.suppress(OSError):
                 os.utime(self.path)
 
-    def _holder(self) -> dict:
-        """The lock file's content; empty if it is gone, not yet written, or not what a lease writes."""
-        looked = _look(self.path)
-        return _parse(looked[0]) if looked else {}
-
     def _holder_is_gone(self) -> bool:
-        looked = _look(self.path)
-        if looked is None:
+        beat = heartbeat(self.path)
+        if beat is None:
             return False
         now = time.monotonic()
-        if looked != self._seen:
-            self._seen, self._seen_at = looked, now
-        holder = _parse(looked[0])
-        if holder and _gone(holder):
-            return True
-        return now - self._seen_at > self.stale_after_s
+        if beat != self._seen:
+            self._seen, self._seen_at = beat, now
+        return beat.gone or now - self._seen_at > self.stale_after_s
 
     def _take_away(self) -> bool:
         """Remove a stale lock file; of several that try, the rename lets one succeed."""
@@ -150,12 +144,12 @@ class Lease:
             self.path.rename(aside)
         except FileNotFoundError:
             return False
-        taken = _look(aside)
+        taken = heartbeat(aside)
         if taken != self._seen:  # not the file that was looked at: its holder lives, or another waiter was faster
             with contextlib.suppress(FileNotFoundError):  # its holder has finished, and tidied up
                 aside.rename(self.path)
             return False
-        log.warning("%s left %s behind; taking over", _name(_parse(taken[0] if taken else "")), self.path.name)
+        log.warning("%s left %s behind; taking over", taken.holder if taken else _NOBODY, self.path.name)
         aside.unlink(missing_ok=True)  # who has the lease by now may have tidied up
         return True
 
@@ -165,23 +159,41 @@ class Heartbeat:
     """The last sign of life of a lease's holder.
 
     Attributes:
-        holder: who, in words.
+        content: of the lock file; empty where it may not be read.
         at: when, by the file system's clock, in seconds since 1970.
-        gone: whether the holder is a process of this machine that has ended.
     """
 
-    holder: str
+    content: str
     at: float
-    gone: bool
+
+    @property
+    def process(self) -> dict:
+        """What the holder wrote of itself; empty if that is not yet written, or not what a lease writes."""
+        return _parse(self.content)
+
+    @property
+    def holder(self) -> str:
+        """Who, in words."""
+        process = self.process
+        return f"process {process['pid']} on {process['host']}" if process else _NOBODY
+
+    @property
+    def gone(self) -> bool:
+        """Whether the holder is a process of this machine that has ended."""
+        process = self.process
+        return bool(process) and _gone(process)
 
 
 def heartbeat(path: Path) -> Heartbeat | None:
     """The heartbeat of the lease at `path`; None if nobody holds it."""
-    looked = _look(path)
-    if looked is None:
+    try:
+        content = path.read_text(errors="replace")
+    except OSError:
+        content = ""
+    try:
+        return Heartbeat(content, path.stat().st_mtime)
+    except OSError:
         return None
-    holder = _parse(looked[0])
-    return Heartbeat(_name(holder), looked[1], bool(holder) and _gone(holder))
 
 
 def file_system_time(folder: Path) -> float:
@@ -193,18 +205,6 @@ def file_system_time(folder: Path) -> float:
         return time.time()
 
 
-def _look(path: Path) -> tuple[str, float] | None:
-    """A lock file's content, empty where it may not be read, and last heartbeat; None if it is gone."""
-    try:
-        content = path.read_text(errors="replace")
-    except OSError:
-        content = ""
-    try:
-        return content, path.stat().st_mtime
-    except OSError:
-        return None
-
-
 def _parse(content: str) -> dict:
     try:
         holder = json.loads(content)
@@ -213,10 +213,6 @@ def _parse(content: str) -> dict:
     expected = {"token": str, "host": str, "pid": int}
     whole = isinstance(holder, dict) and all(isinstance(holder.get(key), kind) for key, kind in expected.items())
     return holder if whole and 0 < holder["pid"] < 2**31 else {}
-
-
-def _name(holder: dict) -> str:
-    return f"process {holder['pid']} on {holder['host']}" if holder else "nobody known"
 
 
 def _gone(holder: dict) -> bool:

@@ -23,6 +23,8 @@ _METADATA_DIGEST = "metadata-digest"  # key of the checksum of all other metadat
 _SETTLED_NS = 2 * 10**9  # after its last change a file may change again within the same tick of its clock
 _JSON_DIGEST = "digest"  # key of the checksum of a JSON file's other values
 
+Values = dict[str, Any]  # JSON-like
+
 
 class DamagedFileError(ValueError):
     """A file that cannot be what was written: truncated, overwritten or altered."""
@@ -31,7 +33,7 @@ class DamagedFileError(ValueError):
 class NoDigestError(DamagedFileError):
     """A JSON file without a checksum: nobody can tell whether `values` are what was written."""
 
-    def __init__(self, path: Path, values: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, values: Values) -> None:
         super().__init__(f"{path} has no checksum: an earlier version wrote it, or it was edited")
         self.values = values
 
@@ -86,18 +88,18 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
+def write_json(path: Path, values: Mapping[str, object]) -> None:
     """Write strict JSON, and a checksum with it: a NaN is an error here, not a surprise for the reader."""
     write_text(path, sealed(values))
 
 
-def sealed(values: Mapping[str, Any]) -> str:
+def sealed(values: Mapping[str, object]) -> str:
     """Values and their checksum as the text of a JSON file."""
     digest = fingerprint(json.loads(json.dumps(values)))  # of what will be read back: tuples are lists then
     return json.dumps({**values, _JSON_DIGEST: digest}, indent=2, allow_nan=False) + "\n"
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Values:
     """All that `write_json` wrote, however its text is laid out.
 
     Raises:
@@ -118,7 +120,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, object] | None = None) -> None:
     """Save tensors with a checksum each, and JSON-valued metadata, in one safetensors file."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {name: json.dumps(value, allow_nan=False) for name, value in (metadata or {}).items()}
@@ -128,7 +130,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         save_file(tensors, temporary, metadata=header)
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
     """Load what `save_tensors` wrote, every checksum verified.
 
     Raises:
