@@ -17,6 +17,7 @@ from erasure.datasets.digits import Digits
 from train.settings import TrainSettings
 
 hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+hypothesis_settings.register_profile("thorough", deadline=None, max_examples=400)
 hypothesis_settings.load_profile("repeatable")
 
 REPOSITORY = Path(__file__).parent.parent

@@ -46,7 +46,6 @@ ELSEWHERE = {
     "tests/scripts/benchmarks/test_erasers.py": "scripts/benchmarks/data",
     "tests/scripts/benchmarks/test_train_peer.py": "scripts/benchmarks/train",
     "tests/test_startup.py": "scripts/benchmarks/startup",
-    "tests/scripts/studies/test_fuzz.py": "scripts/studies/formats",
     "tests/scripts/studies/test_coord_check.py": "scripts/studies/scaling",
     ".ci/run": "scripts/studies/kill_sweep",
     "tests/test_house.py": "scripts/studies/house",

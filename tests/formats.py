@@ -1,8 +1,9 @@
-"""A small, whole example of every kind of file that is read, and how it is read: for `scripts.studies.fuzz`."""
+"""A small, whole example of every kind of file that is read, and how it is read: for `test_damaged_files.py`."""
 
 import contextlib
 import hashlib
 import io
+import os
 import pickle
 import shutil
 import tempfile
@@ -41,7 +42,7 @@ from scripts.sweep.relaunch import command
 from scripts.sweep.status import Found
 from train.checkpoint import Checkpoints
 
-CANARY = Path(tempfile.gettempdir()) / f"erasure-fuzz-{hashlib.sha256(__file__.encode()).hexdigest()[:8]}"
+CANARY = Path(tempfile.gettempdir()) / f"erasure-fuzz-{os.getpid()}"  # other tests run at the same time
 _OPTIONS = {"name": "x", "flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
 _CHANCE = np.random.default_rng(0)
 _PIXELS = _CHANCE.integers(0, 256, (12, 10, 10, 3), dtype=np.uint8)
@@ -75,9 +76,10 @@ def _encoded(pixels: np.ndarray, kind: str = "png", **options: Any) -> bytes:
 
 
 _PNG = _encoded(np.zeros((5, 9, 3), dtype=np.uint8))
+PAYLOAD = pickle.dumps(_Payload())
 HOSTILE: Sequence[bytes] = (
     b"", b"{}", b"[]", b"null", b'{"digest": "0"}', b'{"a": NaN}', b"[" * 100_000, b"\xff\xfe\x00", b"a: &a [*a]",
-    pickle.dumps(_Payload()), _huge_array(), _PNG, _PNG[:16] + b"\x00\x0f\xff\xff" * 2 + _PNG[24:],
+    PAYLOAD, _huge_array(), _PNG, _PNG[:16] + b"\x00\x0f\xff\xff" * 2 + _PNG[24:],
     f"!!python/object/apply:os.system ['touch {CANARY}']".encode(),
     f"dataset: {{name: digits}}\neraser: {{name: leace}}\nmodel: {{name: mlp}}\nseeds: [0]\n"
     f"+hydra.callbacks.x: {{_target_: os.system, command: touch {CANARY}}}\n".encode(),
