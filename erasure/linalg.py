@@ -50,6 +50,11 @@ class CovarianceFactor:
             self._root, self._vectors = values[kept].sqrt()[:, None], vectors[:, kept]
             self.rank = len(self._root)
 
+    @property
+    def matrix(self) -> Tensor:
+        """F itself, [d, r]."""
+        return self.multiply(torch.eye(self.rank, dtype=torch.float64, device=self._std.device))
+
     def multiply(self, b: Tensor) -> Tensor:
         """F b, [d, m], for b [r, m]."""
         product = lower_multiply(self._cholesky, b) if self.full_rank else self._vectors @ (self._root * b)

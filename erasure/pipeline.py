@@ -1,6 +1,7 @@
 """From a named dataset to an erased, certified, cached one: load, split, fit, apply, certify, store."""
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -186,8 +187,8 @@ def _build(
     moments, scaling = _statistics(source, raw, originals["train"], dtype)
     eraser = fit(moments)
     # rounded like the images: a black pixel is not out of range
-    ends = torch.tensor(raw.admissible, dtype=torch.float64)[:, None, None, None]
-    ends = ends.expand(2, *raw.train.images.shape[1:])
+    admissible = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
+    ends = torch.tensor(admissible, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
     if not raw.bounded:
         eraser.lift_range()
     if scaling is not None:

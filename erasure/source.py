@@ -1,6 +1,5 @@
 """What every dataset is: labelled images with an identity that does not depend on where they lie."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -49,11 +48,6 @@ class RawImages:
     max_value: int = 255
     bounded: bool = True
     parts: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def admissible(self) -> tuple[float, float]:
-        """The least and the largest possible value, on the scale 0..1."""
-        return (0.0, 1.0) if self.bounded else (-math.inf, math.inf)
 
     def map(self, function: Callable[[LabelledImages], LabelledImages]) -> "RawImages":
         """The same with what a function makes of the training images, and of the test images where there are any."""

@@ -42,7 +42,7 @@ def transport_map(source: Tensor, target: Tensor) -> Tensor:
     def one(a: CovarianceFactor, b: CovarianceFactor) -> Tensor:
         if b.rank > a.rank:
             raise ValueError(f"no linear map takes a covariance of rank {a.rank} to one of rank {b.rank}")
-        root = b.multiply(torch.eye(b.rank, dtype=torch.float64, device=target.device))
+        root = b.matrix
         return _map(a, root, polar_factor(a.multiply_transposed(root)))
 
     return _pairwise(one, source, target)
@@ -56,7 +56,7 @@ def bures_distance(first: Tensor, second: Tensor) -> Tensor:
 
     def one(a: CovarianceFactor, b: CovarianceFactor) -> Tensor:
         a, b = (a, b) if a.rank >= b.rank else (b, a)
-        root = b.multiply(torch.eye(b.rank, dtype=torch.float64, device=first.device))
+        root = b.matrix
         rotation = polar_factor(a.multiply_transposed(root))
         # ‖F_a‖² = ‖F_a U‖² + ‖F_a (I - U Uᵀ)‖²: the second part is what a root of lower rank cannot meet
         missed = torch.eye(a.rank, dtype=torch.float64, device=first.device) - rotation @ rotation.T
@@ -188,11 +188,7 @@ def align(
     last_step = math.inf
     rotations: list[Tensor] = []
     for _ in range(max_rounds):
-        rotations, mean = [], torch.zeros_like(root)
-        for weight, factor in zip(weights, factors, strict=True):
-            rotations.append(polar(factor.multiply_transposed(root)))
-            turned = rotations[-1].double()  # single precision here would show in the size of the edit
-            mean.add_(factor.multiply(turned), alpha=weight)
+        rotations, mean = _turned(factors, weights, root, polar)
         step = float((mean - root).square().sum())  # what moving the mean gains
         root = mean
         # Each half round shrinks the excess by about the root of what a round does to the step; more than
@@ -207,11 +203,23 @@ def align(
     return Alignment(root, rotations, tuple(excess))
 
 
+def _turned(
+    factors: Sequence[CovarianceFactor], weights: Sequence[float], root: Tensor, polar: Callable[[Tensor], Tensor]
+) -> tuple[list[Tensor], Tensor]:
+    """Rotations of the factors towards R, and the weighted mean of the factors so turned."""
+    rotations, mean = [], torch.zeros_like(root)
+    for weight, factor in zip(weights, factors, strict=True):
+        rotations.append(polar(factor.multiply_transposed(root)))
+        turned = rotations[-1].double()  # single precision here would show in the size of the edit
+        mean.add_(factor.multiply(turned), alpha=weight)
+    return rotations, mean
+
+
 def _start(average: Tensor, rank: int | None) -> Tensor:
     """A root [d, r] of the average covariance, or of its best approximation of the given rank."""
     whole = CovarianceFactor(average)
     if rank is None or rank >= whole.rank:
-        return whole.multiply(torch.eye(whole.rank, dtype=torch.float64, device=average.device))
+        return whole.matrix
     values, vectors = torch.linalg.eigh(average)
     return vectors[:, -rank:] * values[-rank:].sqrt()
 

@@ -78,16 +78,23 @@ class Arrays(Source):
 
     def _read(self, keys: list[str]) -> dict[str, np.ndarray]:
         path = self._file()
+        numpy = path.suffix == ".npz"
         try:
-            return _read(path, keys)
-        except _NoKeyError as error:
-            raise ValueError(f"dataset.path={self.path} {error}: set dataset.x_key and dataset.y_key") from None
+            with np.load(path, allow_pickle=False) if numpy else safe_open(path, framework="pt") as file:
+                present = sorted(file.keys())
+                found = {key: file[key] if numpy else _numpy(file.get_tensor(key)) for key in keys if key in present}
         except Exception as error:  # NumPy's reader raises whatever damaged bytes lead it to; no memory, too
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(
                 f"dataset.path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): "
                 "write it again"
             ) from error
+        if missing := [key for key in keys if key not in found]:
+            raise ValueError(
+                f"dataset.path={self.path} has no array '{missing[0]}', only {', '.join(present[:8]) or 'nothing'}: "
+                "set dataset.x_key and dataset.y_key"
+            )
+        return found
 
     def _vectors(self, x: np.ndarray, key: str) -> Tensor:
         """[n, d], floating; whole numbers and more than 64 bits become float64. Any byte order will do."""
@@ -130,19 +137,6 @@ class Arrays(Source):
         if len(odd := labels[classes[position] != labels]):
             raise ValueError(f"{self.path}: label {odd[0]!s} in '{self.test_y_key}' is none of '{self.y_key}'")
         return torch.from_numpy(position)
-
-
-class _NoKeyError(Exception):
-    """An array that a file lacks; says which it has."""
-
-
-def _read(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) if path.suffix == ".npz" else safe_open(path, framework="pt") as file:
-        present = sorted(file.keys())
-        for key in keys:
-            if key not in present:
-                raise _NoKeyError(f"has no array '{key}', only {', '.join(present[:8]) or 'nothing'}")
-        return {key: file[key] if path.suffix == ".npz" else _numpy(file.get_tensor(key)) for key in keys}
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

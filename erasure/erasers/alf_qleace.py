@@ -1,5 +1,6 @@
 """ALF-QLEACE: LEACE, and then the directions along which class covariances differ most."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Self
@@ -78,7 +79,9 @@ class _Search:
 
     def __init__(self, moments: ClassMoments, leace: LeaceEraser) -> None:
         self.moments, self.leace = moments, leace
-        self.average = sum_covariances(moments) / moments.num_classes
+        self.average = (
+            functools.reduce(torch.add, map(moments.covariance, range(moments.num_classes))) / moments.num_classes
+        )
         self.rounding = 1e-15 * float(self.average.trace())
         self.removed = moments.means.new_empty(moments.dim, 0)  # orthonormal directions, in columns
         self.bounds = [math.inf] * moments.num_classes  # norms as of the last look
@@ -121,11 +124,3 @@ class _Search:
     def _start(self) -> Tensor:
         generator = torch.Generator().manual_seed(0)
         return torch.randn(self.moments.dim, generator=generator, dtype=torch.float64).to(self.moments.means.device)
-
-
-def sum_covariances(moments: ClassMoments) -> Tensor:
-    """Σ_1 + ... + Σ_k, [d, d]."""
-    total = moments.covariance(0)
-    for j in range(1, moments.num_classes):
-        total += moments.covariance(j)
-    return total

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import torch
+from torch import Tensor
 
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.moments import ClassMoments
@@ -34,7 +35,11 @@ class RandomEraser(ProjectionEraser):
             raise ValueError(
                 f"eraser.num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions"
             )
-        generator = torch.Generator().manual_seed(seed)
-        gaussian = torch.randn(moments.dim, num_directions, generator=generator, dtype=torch.float64)
-        directions = torch.linalg.qr(gaussian.to(moments.means.device)).Q
+        directions = random_directions(moments, num_directions, seed)
         return cls(moments.mean, moments.num_classes, directions, directions.T.contiguous())
+
+
+def random_directions(moments: ClassMoments, count: int, seed: int) -> Tensor:
+    """Orthonormal columns [d, count], of all such equally likely, on the moments' device."""
+    gaussian = torch.randn(moments.dim, count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.linalg.qr(gaussian.to(moments.means.device)).Q

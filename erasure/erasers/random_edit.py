@@ -11,6 +11,7 @@ from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
+from erasure.erasers.random import random_directions
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 
@@ -67,9 +68,7 @@ class RandomEditEraser(Eraser):
                 f"eraser.edit_size={edit_size:.4g}: a projection edits between 0 and 1 times the variance; choose "
                 "another eraser.reference or set eraser.edit_size"
             )
-        generator = torch.Generator().manual_seed(seed)
-        gaussian = torch.randn(moments.dim, moments.dim, generator=generator, dtype=torch.float64)
-        directions = torch.linalg.qr(gaussian.to(moments.means)).Q
+        directions = random_directions(moments, moments.dim, seed)
         total = moments.total
         held = (directions * (total @ directions)).sum(0)  # variance along each direction
         left = edit_size * total.trace() - (held.cumsum(0) - held)
@@ -91,8 +90,7 @@ def expected_edit(eraser: Eraser, moments: ClassMoments) -> float:
     edit = 0.0
     for j, weight in enumerate(moments.weights.tolist()):
         factor = CovarianceFactor(moments.covariance(j), moments.means[j])
-        columns = factor.multiply(torch.eye(factor.rank, dtype=torch.float64, device=moments.means.device)).T
-        points = torch.cat([moments.means[j : j + 1], moments.means[j] + columns])
+        points = torch.cat([moments.means[j : j + 1], moments.means[j] + factor.matrix.T])
         change = eraser(points, torch.full((len(points),), j)) - points
         edit += weight * float(change[0].square().sum() + (change[1:] - change[0]).square().sum())
     return edit / float(moments.total.trace())
