@@ -32,13 +32,12 @@ def longest_wait(curve: Iterable[tuple[float, float]], worth_bits: float) -> int
     return int(max((after - before for before, after in itertools.pairwise(improved)), default=0))
 
 
-def rows(run: Found) -> Iterator[list[str]]:
+def rows(run: Found, result: TrainedResult) -> Iterator[list[str]]:
     """Of every training size: steps on the plateau (a dash: to the end), of the longest wait and in all."""
     names = [run.config[section]["name"] for section in ("dataset", "model", "eraser")]
     settings, curves = TrainSettings(**run.config["train"]), read_every_curve(run.directory / "curves.csv")
-    assert isinstance(run.result, TrainedResult)
-    for point in run.result.trainings:
-        n = point.n if isinstance(point, Point) else run.result.train_size
+    for point in result.trainings:
+        n = point.n if isinstance(point, Point) else result.train_size
         own = [curves[n, seed] for seed in run.seeds]
         waits = [
             longest_wait(zip(c.epochs, c.validation_bits, strict=True), settings.min_improvement_bits) for c in own
@@ -52,11 +51,10 @@ def rows(run: Found) -> Iterator[list[str]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("studies.plateaus", __doc__)
     own.add_argument("roots", type=Path, nargs="+", help="folders of runs of python -m train and python -m mdl")
-    trained = [
-        run for run in read_runs(own.parse_args(arguments).roots).finished if isinstance(run.result, TrainedResult)
-    ]
+    runs = read_runs(own.parse_args(arguments).roots).finished
+    lines = [row for run in runs if isinstance(run.result, TrainedResult) for row in rows(run, run.result)]
     headings = ("dataset", "model", "eraser", "n", "plateau", "longest wait", "trained")
-    Table("plateaus", "", headings, [row for run in trained for row in rows(run)]).show()
+    Table("plateaus", "", headings, lines).show()
     return 0
 
 

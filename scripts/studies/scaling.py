@@ -64,10 +64,11 @@ def over_widths(
 ) -> dict[tuple[str, Parametrization], dict[int, T]]:
     """What `measure` says of every architecture under both parametrisations, by width."""
     logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
-    jobs = [(a, width, p) for a in architectures for p in PARAMETRIZATIONS for width in widths(a.name)]
+    pairs: list[tuple[Architecture, Parametrization]] = [(a, p) for a in architectures for p in PARAMETRIZATIONS]
+    jobs = [(*pair, width) for pair in pairs for width in widths(pair[0].name)]
     results: dict[tuple[str, Parametrization], dict[int, T]] = {}
     with Display(title) as display:
-        for done, (architecture, width, parametrization) in enumerate(jobs):
+        for done, (architecture, parametrization, width) in enumerate(jobs):
             display.update(done / len(jobs), f"{architecture}, {parametrization}, width {width}")
             found = measure(architecture, width, parametrization)
             results.setdefault((str(architecture), parametrization), {})[width] = found
