@@ -1,1 +1,5 @@
 """Recipes: YAML groups, one folder per thing that can be swapped; their schema; the command line."""
+
+from typing import Any
+
+Options = dict[str, Any]  # of a run, by section, or of one section: plain values, as files hold them

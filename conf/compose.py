@@ -3,7 +3,6 @@
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -14,6 +13,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
+from conf import Options
 from conf.groups import CONF, search_path
 from conf.schema import Config, ConfigError, Section, validate
 
@@ -60,7 +60,7 @@ def jobs_of(verb: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], Di
             yield job, composer(job)
 
 
-def plain(config: DictConfig) -> dict[str, Any]:
+def plain(config: DictConfig) -> Options:
     """Resolved plain containers.
 
     Raises:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import OmegaConf
+
+from conf import Options
 
 CONF = Path(__file__).parent
 _folders = [CONF]
@@ -48,11 +49,11 @@ def groups() -> list[str]:
     return sorted(path.name for path in CONF.iterdir() if path.is_dir() and choices(path.name))
 
 
-def keys(group: str, choice: str) -> dict[str, Any]:
+def keys(group: str, choice: str) -> Options:
     """A choice's keys and default values, those of the choices it builds on included."""
     content = OmegaConf.to_container(OmegaConf.load(file_of(group, choice)))
     assert isinstance(content, dict)
-    merged: dict[str, Any] = {}
+    merged: Options = {}
     for entry in content.pop("defaults", []):
         if "@_global_" in str(entry):  # what its values refer to, beside it
             continue
@@ -65,7 +66,7 @@ def keys(group: str, choice: str) -> dict[str, Any]:
     return merged | {str(key): value for key, value in content.items()}
 
 
-def _below(nested: dict[str, Any], place: str) -> dict[str, Any]:
+def _below(nested: Options, place: str) -> Options:
     """The dictionary at a dotted place, made where there is none."""
     for key in place.split("."):
         nested = nested.setdefault(key, {})

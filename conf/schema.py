@@ -22,6 +22,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
+from conf import Options
+
 TARGETS = {  # sections that name a class in _target_ -> what it is a subclass of
     "dataset": "erasure.source.Source",
     "eraser": "erasure.eraser.Eraser",
@@ -43,13 +45,13 @@ def unhashed(default: T) -> T:
     return field(default=default, metadata={"identity": False})
 
 
-def hashed(options: Mapping[str, Any], settings: Any) -> dict[str, Any]:
+def hashed(options: Options, settings: Any) -> Options:
     """Options without those that the dataclass `settings`, or the one of that name, declares `unhashed`; groups too."""
     own = _resolved(settings)
     left_out = {f.name for f in fields(own) if not f.metadata.get("identity", True)}
     groups = {key: kind for key, kind in keyword_only(own).items() if is_dataclass(kind)}
     return {
-        key: hashed(value, groups[key]) if key in groups and isinstance(value, Mapping) else value
+        key: hashed(value, groups[key]) if key in groups and isinstance(value, dict) else value
         for key, value in options.items()
         if key not in left_out
     }
@@ -58,7 +60,7 @@ def hashed(options: Mapping[str, Any], settings: Any) -> dict[str, Any]:
 class Config(dict[str, Any]):
     """A checked configuration: plain values, as files hold them, and the settings that its sections were made into."""
 
-    def __init__(self, plain: Mapping[str, Any], made: Mapping[str, Any]) -> None:
+    def __init__(self, plain: Options, made: Options) -> None:
         super().__init__(plain)
         self._made = made
 
@@ -104,7 +106,7 @@ class Common:
 class Target:
     """A section that names a class and its options: `{name: mlp, _target_: models.mlp.MLP, width: 128, ...}`."""
 
-    def __init__(self, section: Mapping[str, Any]) -> None:
+    def __init__(self, section: Options) -> None:
         self.path = str(section["_target_"])
         self.section = section
 
@@ -136,7 +138,7 @@ class Target:
         return resolved if any(p.kind is p.VAR_KEYWORD for p in parameters) else function
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """The section without what only identifies it."""
         accepted = keyword_only(self.schema)
         return {key: value for key, value in self.section.items() if key in accepted}
@@ -197,7 +199,7 @@ def keyword_only(function: Callable) -> Mapping[str, Any]:
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def validate(config: Mapping[str, Any], sections: Mapping[str, Section]) -> Config:
+def validate(config: Options, sections: Mapping[str, Section]) -> Config:
     """Check a composed configuration, and make it into the schema's types.
 
     Args:
@@ -223,7 +225,7 @@ def validate(config: Mapping[str, Any], sections: Mapping[str, Section]) -> Conf
     return Config({key: checked[key] for key in config}, {name: made[name] for name in sections})
 
 
-def check_target(place: str, section: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def check_target(place: str, section: Options, kind: str) -> Options:
     """A section that names a class, checked against that class's options.
 
     Args:
@@ -238,7 +240,7 @@ def check_target(place: str, section: Mapping[str, Any], kind: str) -> dict[str,
         raise ConfigError(f"{place}.{missing[0]} is missing: every {kind} names itself and its class")
     target = Target(section)
     target.resolve(Target({"_target_": TARGETS[kind]}).resolve())
-    nested = dict.fromkeys(target.nested, Mapping[str, Mapping[str, Any]])
+    nested = dict.fromkeys(target.nested, Mapping[str, Options])
     checked = _check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(target.schema), **nested})
     for key, held in target.nested.items():
         for name, part in checked[key].items():
@@ -246,7 +248,7 @@ def check_target(place: str, section: Mapping[str, Any], kind: str) -> dict[str,
     return checked
 
 
-def _check(prefix: str, section: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+def _check(prefix: str, section: Options, types: Mapping[str, Any]) -> Options:
     try:
         checked = _model(tuple(types.items())).model_validate(dict(section))
     except ValidationError as error:

@@ -3,8 +3,9 @@
 import functools
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from conf import Options
 from conf.groups import CONF
 from conf.schema import TARGETS, Common, ConfigError, Section, hashed, keyword_only
 
@@ -28,7 +29,7 @@ def verb_named(name: str) -> "Verb":
     return importlib.import_module(f"{name}.__main__").VERB
 
 
-def identifying(config: Mapping[str, Any]) -> dict[str, Any]:
+def identifying(config: Options) -> Options:
     """What of a run's configuration is part of its identity, whichever verb's it is: see `conf.schema.unhashed`."""
     counted = hashed({key: config[key] for key in (*TARGETS, *keyword_only(Common)) if key in config}, Common)
     for name, section in sections().items():

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from conf import Options
 from erasure.store.storage import DamagedFileError
 from harness.compare import Array
 from harness.example_bits import read_test_bits
 from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
-from harness.result import Config, Result, TrainedResult, of_seeds
+from harness.result import Result, TrainedResult, of_seeds
 from harness.run import whole_curves
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class Found:
 
     id: str
     directory: Path
-    config: Config
+    config: Options
     verb: str
     seeds: Sequence[int]
     result: Result | None
@@ -61,7 +62,7 @@ class Cell:
         return [*self.runs, *self.unfinished]
 
     @property
-    def config(self) -> Config:
+    def config(self) -> Options:
         """Of the first run; there has to be one."""
         return self.every[0].config
 

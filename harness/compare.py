@@ -10,9 +10,10 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from conf import Options
 from conf.verbs import identifying
 from harness.labels import labels, setting, written_setting
-from harness.result import Config, Result
+from harness.result import Result
 
 Array = NDArray[np.floating]
 K = TypeVar("K")
@@ -23,7 +24,7 @@ class Configured(Protocol):
     """What may stand in a grid: a result, or several as one."""
 
     @property
-    def config(self) -> Config: ...
+    def config(self) -> Options: ...
 
 
 C = TypeVar("C", bound=Configured)
@@ -204,7 +205,7 @@ def _twins(results: Sequence[Result], rows: Sequence[str], columns: Sequence[str
     return sorted({i for pair in pairs if set(results[pair[0]].seeds) <= set(results[pair[1]].seeds) for i in pair})
 
 
-def _shared(config: Config) -> Config:
+def _shared(config: Options) -> Options:
     counted = identifying(config)
     return {key: counted.get(key) for key in _PAIRED} | {"setting": setting(config)}
 

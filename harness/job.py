@@ -13,6 +13,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from conf import Options
 from conf.schema import Config, Target
 from conf.verbs import identifying
 from erasure.code_identity import code_identity
@@ -49,12 +50,12 @@ class Job:
     """
 
     verb: str
-    config: Mapping[str, Any]
+    config: Options
     source: Source
     checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def from_config(cls, verb: str, config: Mapping[str, Any]) -> "Job":
+    def from_config(cls, verb: str, config: Options) -> "Job":
         """Resolve a configuration that `conf.schema.validate` accepted.
 
         Raises:
@@ -77,7 +78,7 @@ class Job:
         return self.config.settings(kind)
 
     @property
-    def model_identity(self) -> dict[str, Any]:
+    def model_identity(self) -> Options:
         """What of the model's section determines its numbers."""
         target = Target(self.config["model"])
         return dict(target.resolve(Classifier).identity(target.section))
@@ -86,13 +87,13 @@ class Job:
     def _source_identity(self) -> Mapping[str, Any]:
         return self.source.identity()  # may read the data's files
 
-    def code(self, eraser: Mapping[str, Any] | None = None) -> dict[str, int | str]:
+    def code(self, eraser: Options | None = None) -> dict[str, int | str]:
         """What stands for the code that computes this run's numbers: see `erasure.code_identity`."""
         classes = [Target(section).resolve() for section in (eraser or self.config["eraser"], self.config["model"])]
         own: dict[str, int | str] = {"train": RESULTS_VERSION, "erasure": ERASURE_VERSION}
         return own | self._source_identity["code"] | code_identity(classes[0]) | code_identity(classes[1])
 
-    def identity(self, eraser: Mapping[str, Any] | None = None) -> str:
+    def identity(self, eraser: Options | None = None) -> str:
         """This run's id, or that of the same run with another eraser."""
         described = identifying(self.config)
         for section, named in self.checksums.items():

@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from conf import Options
 from conf.groups import choices, keys
 from conf.verbs import identifying
-from harness.result import Config
 
 _PLAIN = re.compile(r"^(model|eraser|sample_info|setting)\.")  # sections that an option's name says
 
 _keys = functools.cache(keys)
 
 
-def labels(descriptions: Sequence[Config], named: Sequence[str]) -> list[str]:
+def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[str]:
     """A label for each description: the names of its `named` parts, and the options that tell it from its namesakes."""
     flat = [_flatten(description) for description in descriptions]
     names = [" · ".join(f[f"{part}.name"] for part in named) for f in flat]
-    namesakes: dict[str, list[Config]] = {}
+    namesakes: dict[str, list[Options]] = {}
     for name, own in zip(names, flat, strict=True):
         namesakes.setdefault(name, []).append(own)
     telling = {name: _telling(members) for name, members in namesakes.items()}
@@ -34,7 +34,7 @@ def labels(descriptions: Sequence[Config], named: Sequence[str]) -> list[str]:
     return written
 
 
-def _telling(members: Sequence[Config]) -> dict[str, str | None]:
+def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     """The fewest options, of the first if there is a choice, that tell all members apart; and values that go unsaid.
 
     Unsaid is, of sample_info's many options, what most members have.
@@ -53,7 +53,7 @@ def _telling(members: Sequence[Config]) -> dict[str, str | None]:
     return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in kept}
 
 
-def setting(config: Config) -> Config:
+def setting(config: Options) -> Options:
     """How a run trains and codes: of each section the preset that it is nearest to, and options that are not as there.
 
     Numbers of different settings do not belong into one column.
@@ -68,12 +68,12 @@ def setting(config: Config) -> Config:
     return found | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
 
 
-def written_setting(config: Config) -> str:
+def written_setting(config: Options) -> str:
     """`setting` as it is written on a command line: "train=paper, train.lr=0.003, mdl=paper"."""
     return ", ".join(f"{key}={_written(value)}" for key, value in setting(config).items())
 
 
-def _unlike(own: Config, preset: Config) -> Config:
+def _unlike(own: Options, preset: Options) -> Options:
     return {key: value for key, value in own.items() if key not in preset or preset[key] != value}
 
 
@@ -82,7 +82,7 @@ def _written(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _flatten(value: Any, prefix: str = "") -> Config:
+def _flatten(value: Any, prefix: str = "") -> Options:
     if not isinstance(value, Mapping):
         return {prefix: value}
     inner = (_flatten(each, f"{prefix}.{key}" if prefix else str(key)) for key, each in value.items())

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from torch import Tensor
 
+from conf import Options
 from conf.schema import unhashed
 from harness.loss_curves import CurveRow
 from harness.result import Coded, Result, as_json, per_seed
@@ -55,7 +56,7 @@ class Logger:
         verb: str,
         group: str | None,
         tags: Sequence[str],
-        config: Mapping[str, Any],
+        config: Options,
         directory: Path,
         axes: Mapping[str, str],
     ) -> None:

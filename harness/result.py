@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar, Literal, TypeVar
 
+from conf import Options
 from erasure.certificate import Certificate
 from erasure.store.storage import DamagedFileError, read_json
 
 VERSION = 1  # of the format; raise it when a key's meaning changes
-Config = Mapping[str, Any]  # of a run or of one of its sections: plain values, as files hold them
 T = TypeVar("T")
 
 
@@ -101,7 +101,7 @@ class Timing(Part):
 
     seconds: float | None = None
     started: float = 0.0
-    stacking: Config | None = None
+    stacking: Options | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ class Result(Part):
 
     verb: str
     run_id: str
-    config: Config
+    config: Options
     seeds: list[int]
     num_classes: int
     train_size: int
@@ -385,7 +385,7 @@ def parsed(kind: type[T], values: Any) -> T:
         raise ValueError(f"{place} holds {found[0]['input']!r}: {message}"[:300] if place else message) from None
 
 
-def result_of(values: Config) -> Result:
+def result_of(values: Options) -> Result:
     """A result from the content of result.json, as the verb's own type; unknown keys are left out (`unknown_keys`).
 
     Raises:
@@ -397,7 +397,7 @@ def result_of(values: Config) -> Result:
     return parsed(VERBS[verb], values)
 
 
-def unknown_keys(values: Config) -> list[str]:
+def unknown_keys(values: Options) -> list[str]:
     """Keys of result.json that this version does not know."""
     return sorted(set(values) - {f.name for f in fields(VERBS[str(values["verb"])])})
 

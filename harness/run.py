@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from conf import Options
 from erasure.store.lease import Lease, LeaseLostError
 from erasure.store.storage import (
     DamagedFileError,
@@ -42,7 +43,7 @@ _LEFTOVERS = (
 RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
 
 
-def run_id(verb: str, described: Mapping[str, Any], code: Mapping[str, int | str]) -> str:
+def run_id(verb: str, described: Options, code: Mapping[str, int | str]) -> str:
     """Identity of a run: readable names, a digest of what was asked for, and one of the code that computes it.
 
     Args:

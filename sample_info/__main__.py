@@ -5,12 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conf import cli
+from conf import Options, cli
 from conf.schema import Config, validate
 
 if TYPE_CHECKING:
     from harness.job import Job
-    from harness.result import Config as Finished
     from harness.result import InformationResult
 
 AXES = {"information/*": "seed"}
@@ -25,7 +24,7 @@ def work(config: Config) -> cli.Work:
     return Work(job_of(config), load, score, AXES)
 
 
-def job_of(config: "Finished") -> "Job":
+def job_of(config: "Options") -> "Job":
     """The job that a configuration describes, on the classes that it names."""
     from harness.job import Job
     from sample_info.examples import restricted

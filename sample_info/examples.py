@@ -1,7 +1,6 @@
 """The examples that are scored: chosen, erased, mislabelled or attacked if asked for, on the device."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from conf import Options
 from conf.schema import Target
 from erasure.classes import ClassSubset
 from erasure.eraser import Eraser
@@ -80,7 +80,7 @@ class Examples:
         """The architecture, with as many outputs as needed."""
         return self.built(self.job.config["model"])
 
-    def built(self, section: Mapping[str, Any]) -> Classifier:
+    def built(self, section: Options) -> Classifier:
         """An architecture for these examples."""
         model = Target(section).build(Classifier, tuple(self.x.shape[1:]), self.num_outputs)
         return model.to(self.x.device).eval()

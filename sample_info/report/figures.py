@@ -13,8 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from torch import Tensor
 
+from conf import Options
 from harness.compare import Grid
-from harness.result import Config, InformationResult, SummaryCurves
+from harness.result import InformationResult, SummaryCurves
 from harness.style import STYLE, colour, shared_legend
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement
@@ -130,7 +131,7 @@ class Panel:
     """One run's summaries, and what its result says of the network and of the eraser."""
 
     title: str
-    config: Config
+    config: Options
     eraser_fit: str | None
     summaries: SummaryCurves
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Generic, TypeVar
 
+from conf import Options
 from erasure.store.storage import write_text
 from harness.compare import Grid, Spread
-from harness.result import Config, Group, InformationResult, Ratio, ReferenceAgreement, SummaryCurves
+from harness.result import Group, InformationResult, Ratio, ReferenceAgreement, SummaryCurves
 from harness.table import Column, Record, Table
 from sample_info.report.comparison import Agreement, Movement
 
@@ -284,7 +285,7 @@ def spreads(found: SummaryCurves) -> dict[str, list[Spread]]:
     return {order: [Spread.of(values) for values in zip(*curves, strict=True)] for order, curves in trials.items()}
 
 
-def whose(config: Config) -> str:
+def whose(config: Options) -> str:
     """Whose accuracy a run's summaries are about, in words."""
     section = config["sample_info"]
     if isinstance(section["summaries"], Mapping):

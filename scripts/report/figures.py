@@ -10,11 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from conf import Options
 from conf.groups import keys as read_keys
 from harness.compare import Spread
 from harness.labels import labels
 from harness.panels import loss_lines, panel_grid
-from harness.result import Coded, Config
+from harness.result import Coded
 from harness.style import chance_line, epoch_axis, shared_legend, wrapped
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing, Note, at_most
 from scripts.report.groups import Block, Row
@@ -97,12 +98,12 @@ def scaling_panels(block: Block, option: str) -> dict[str, list[Row]]:
     return dict(zip(titles, by_size, strict=True))
 
 
-def _title(model: Config, option: str) -> str:
+def _title(model: Options, option: str) -> str:
     fixed = [f"{k}={model[k]}" for k in ("width", "depth") if k in model and k != option]
     return ", ".join([model["name"], *([model["activation"]] if "activation" in model else []), *fixed])
 
 
-def _without(row: Row, option: str) -> Config:
+def _without(row: Row, option: str) -> Options:
     return {key: value for key, value in row.model.items() if key != option}
 
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from conf import Options
 from conf.schema import ConfigError
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
-from harness.result import Config
 from scripts.report.drawing import Note
 from scripts.report.groups import eraser_order
 from scripts.show_erasers import draw, require_images
@@ -16,7 +16,7 @@ _IMAGES = 10  # columns of a grid
 
 
 def draw_grids(
-    configs: Sequence[Config],
+    configs: Sequence[Options],
     cache_dir: str,
     directory: Path,
     note: Note,
@@ -31,7 +31,7 @@ def draw_grids(
         note: takes a line on each dataset or eraser that cannot be had here.
         progress: called with how many of how many datasets are drawn.
     """
-    by_dataset: dict[str, dict[str, Config]] = {}  # dataset section -> eraser -> the first configuration with both
+    by_dataset: dict[str, dict[str, Options]] = {}  # dataset section -> eraser -> the first configuration with both
     for config in configs:
         erasers = by_dataset.setdefault(json.dumps(config["dataset"], sort_keys=True), {})
         erasers.setdefault(config["eraser"]["name"], config)
@@ -49,7 +49,7 @@ def draw_grids(
     return files
 
 
-def _erased(config: Config, cache_dir: str) -> ErasedDataset:
+def _erased(config: Options, cache_dir: str) -> ErasedDataset:
     try:
         found = erased(Job.from_config("", {**config, "cache_dir": cache_dir}))
     except TypeError as error:  # options of another version
@@ -58,7 +58,7 @@ def _erased(config: Config, cache_dir: str) -> ErasedDataset:
     return found
 
 
-def _draw(images: dict[str, ErasedDataset], dataset: Config, directory: Path, others: Sequence[Path]) -> list[Path]:
+def _draw(images: dict[str, ErasedDataset], dataset: Options, directory: Path, others: Sequence[Path]) -> list[Path]:
     stem = f"{dataset['name']}-erasers"
     if dataset.get("normalize", "none") != "none":
         stem = f"{dataset['name']}-{dataset['normalize']}-erasers"

@@ -1,15 +1,15 @@
 """Finished runs arranged for comparison: a block per dataset and setting, rows of models, erasers, pairs by seed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conf import Options
 from conf.verbs import identifying
 from harness.beside import Beside, beside
 from harness.cell import Cell, Found
 from harness.compare import Grid, told_apart
 from harness.labels import labels, setting, written_setting
-from harness.result import Config
 from harness.style import ERASER_COLOURS
 from scripts.report.read import INFORMATION, Reading
 
@@ -27,7 +27,7 @@ class Row:
     """
 
     label: str
-    model: Config
+    model: Options
     entries: dict[str, Beside]
 
     @property
@@ -78,7 +78,7 @@ def arrange(reading: Reading) -> list[Block]:
     ]
 
 
-def _with_normalisation(label: str, dataset: Config) -> str:
+def _with_normalisation(label: str, dataset: Options) -> str:
     """A dataset that is not as it was published says so, even where nothing else does."""
     normalize = dataset.get("normalize", "none")
     plain = normalize == "none" or "normalize=" in label
@@ -117,19 +117,19 @@ def _grid(runs: Sequence[Found], problems: list[str]) -> Grid[Cell]:
     return Grid(list(cells), sorted({e for row in cells.values() for e in row}, key=eraser_order), cells)
 
 
-def _dataset(run: Found) -> Config:
+def _dataset(run: Found) -> Options:
     return comparable({"dataset": run.config["dataset"]})["dataset"]
 
 
-def comparable(config: Config) -> Config:
+def comparable(config: Options) -> Options:
     """A configuration without the options that say how and where: what is left makes a row."""
     counted = identifying(config)
     return counted | {"dataset": _without(counted["dataset"], _ELSEWHERE)}
 
 
-def _without(section: Config, options: Sequence[str]) -> Config:
+def _without(section: Options, options: Sequence[str]) -> Options:
     return {
-        key: _without(value, options) if isinstance(value, Mapping) else value
+        key: _without(value, options) if isinstance(value, dict) else value
         for key, value in section.items()
         if key not in options
     }
@@ -142,6 +142,6 @@ def eraser_order(eraser: str) -> tuple[int, str]:
     return (known.index(name) if name in known else len(known), eraser)
 
 
-def _order(model: Config, label: str) -> tuple[Any, ...]:
+def _order(model: Options, label: str) -> tuple[Any, ...]:
     numbers = [model.get(key) if isinstance(model.get(key), int) else 0 for key in ("depth", "width")]
     return (model["name"], str(model.get("activation", "")), *numbers, label)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from conf import Options
 from conf.groups import keys as read_keys
 from harness.beside import Beside
-from harness.result import Config, MdlResult, Result
+from harness.result import MdlResult, Result
 from harness.table import Column
 from mdl.codelength import paper_units
 from scripts.report.groups import comparable
@@ -64,7 +65,7 @@ class PaperNumber:
         return f"{self.mean:.2f} ± {self.std:.2f} ({self.note})"
 
 
-def paper_number(config: Config, result: Result | None = None) -> PaperNumber | None:
+def paper_number(config: Options, result: Result | None = None) -> PaperNumber | None:
     """The entry for a run's configuration; None where Table 16 has none for its dataset, model or eraser.
 
     Args:
@@ -95,7 +96,7 @@ def chance(result: MdlResult) -> float:
     return paper_units(sizes, [math.log2(result.num_classes)] * len(sizes), result.train_size)
 
 
-def _options(config: Config) -> Iterator[Compared]:
+def _options(config: Options) -> Iterator[Compared]:
     """All that enters a run's identity."""
     says = _says(config)
     for section, own in comparable(config).items():
@@ -107,7 +108,7 @@ def _options(config: Config) -> Iterator[Compared]:
             yield _compared(option, of, value, says.get(option))
 
 
-def _says(config: Config) -> Config:
+def _says(config: Options) -> Options:
     """What the paper says, by option: sections 3 and 4, the captions of figures 4 and 16."""
     says = {"dataset.name": "cifar10", "dataset.normalize": "zscore", "dataset.flip": True}
     for part in ("dataset", "model", "eraser"):

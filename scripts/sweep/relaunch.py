@@ -13,6 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from conf import Options
 from conf.cli import Verb
 from conf.compose import composed, unchecked
 from conf.errors import explain
@@ -69,15 +70,15 @@ def _overrides(verb: Verb, directory: Path) -> list[str]:
     return overrides
 
 
-def _choice(part: str, section: Mapping[str, Any]) -> str:
+def _choice(part: str, section: Options) -> str:
     if section["name"] not in choices(part):
         raise ConfigError(f"{part}={section['name']} is not in conf/{part}/")
     return section["name"]
 
 
-def _differences(default: Mapping[str, Any], config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _differences(default: Options, config: Options, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in config.items():
-        if isinstance(value, Mapping) and isinstance(default.get(key), Mapping):
+        if isinstance(value, dict) and isinstance(default.get(key), dict):
             yield from _differences(default[key], value, f"{prefix}{key}.")
         elif _plain(value) != _plain(default.get(key)):
             yield f"{prefix}{key}", value

@@ -11,9 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
+from conf import Options
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
-from harness.result import Config, MdlResult, of_seeds, read_result
+from harness.result import MdlResult, of_seeds, read_result
 from harness.run import Run
 from harness.table import tex
 from mdl.chunks import ChunkSettings, chunk_sizes
@@ -264,7 +265,7 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     assert leace.loss is not None
 
 
-def marks(config: Config, result: MdlResult) -> dict[str, str]:
+def marks(config: Options, result: MdlResult) -> dict[str, str]:
     number = paper_number(config, result)
     assert number is not None
     return {compared.option: compared.mark for compared in number.compared}
