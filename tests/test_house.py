@@ -18,7 +18,9 @@ ELSEWHERE = {
         "conf/cli conf/sweep harness/device mdl/table mdl/figure harness/table harness/columns train/summary "
         "erasure/progress erasure/erasers/identity"
     ),
-    "tests/cluster/test_launcher.py": "hydra_plugins/erasure_mdl/launcher hydra_plugins/erasure_mdl/jobs",
+    "tests/cluster/test_launcher.py": (
+        "hydra_plugins/erasure_mdl/launcher hydra_plugins/erasure_mdl/jobs hydra_plugins/erasure_mdl/sweeper"
+    ),
     "tests/cluster/test_requeue.py": "hydra_plugins/erasure_mdl/requeue harness/interruption",
     "tests/erasure/test_published.py": (
         "erasure/datasets/cifar10 erasure/datasets/mnist erasure/datasets/svhn erasure/fetch"

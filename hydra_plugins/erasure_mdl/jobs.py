@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hydra import compose
+from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
-from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.compose import Composer
@@ -35,16 +36,21 @@ def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: i
     Raises:
         ConfigError: one of them cannot be run.
     """
-    assert launcher.config is not None  # type: ignore[attr-defined]
-    assert launcher.hydra_context is not None  # type: ignore[attr-defined]
+    config, context = launcher.config, launcher.hydra_context  # type: ignore[attr-defined]
+    assert config is not None
+    assert context is not None
     assert Sweep.current is not None
-    compose = Composer(launcher.config.hydra.job.config_name, launcher.hydra_context.config_loader)  # type: ignore[attr-defined]
+    assert Sweep.job is not None
+    verb = config.hydra.job.config_name
+    composer = Composer(verb, context.config_loader)
     jobs, refused = [], []
     for number, overrides in enumerate(job_overrides, first):
         try:
-            jobs.append(Job(number, list(overrides), _run(compose(overrides))))
-        except (ValueError, OSError, OmegaConfBaseException) as error:
-            refused.append(f"{' '.join(overrides)}: {explain(error, '')}")
+            jobs.append(Job(number, list(overrides), Sweep.job(composer(overrides))))
+        except (HydraException, OmegaConfBaseException) as error:
+            refused.append(explain(_hydra_error(verb, overrides) or error, verb, overrides))
+        except (ValueError, OSError) as error:
+            refused.append(f"{' '.join(overrides)}: {explain(error, verb, overrides)}")
     if refused:
         others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}; nothing was started{others}")
@@ -52,9 +58,13 @@ def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: i
     return jobs
 
 
-def _run(config: DictConfig) -> Path:
-    assert Sweep.job is not None
-    return Sweep.job(config)
+def _hydra_error(verb: str, overrides: Sequence[str]) -> Exception | None:
+    """What Hydra itself says of a job that cannot be composed: it names what cannot be overridden."""
+    try:
+        compose(verb, list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        return error
+    return None
 
 
 def unfinished(jobs: Sequence[Job]) -> list[Job]:

@@ -103,7 +103,8 @@ def test_mdl_options_are_unknown_to_train(command) -> None:
 def test_a_sweep_is_checked_before_its_first_job_runs(command) -> None:
     outcome = command(MDL, "-m", "model=mlp,linear", "model.width=8,16")
     assert outcome.code == 2
-    assert outcome.err.strip() == "unknown model=linear option width: it has none"
+    told = "unknown model=linear option width: it has none; nothing was started (as 1 others of the 4)"
+    assert outcome.err.strip() == told
     assert not (Path.cwd() / "cache").exists()
 
 
