@@ -77,8 +77,7 @@ class Cell:
         if merged.sharp_drop is not None or set(self.curves) != set(merged.seeds):
             return merged
         ordered = [self.curves[seed] for seed in merged.seeds]  # an earlier version left the drop out
-        drops = sharp_drops([(curve.epochs.tolist(), curve.validation_bits.tolist()) for curve in ordered])
-        return replace(merged, sharp_drop=drops)
+        return replace(merged, sharp_drop=sharp_drops((c.epochs, c.validation_bits) for c in ordered))
 
     @cached_property
     def curves(self) -> dict[int, LossCurve]:

@@ -37,43 +37,32 @@ class LossCurve:
     validation_bits: Array
 
 
-@dataclass(frozen=True)
-class SharpDrop:
-    """The largest fall of a loss within a window of epochs.
-
-    Attributes:
-        bits: by how much it fell; 0 where it never did.
-        epoch: at which the fall began; None where there was none.
-    """
-
-    bits: float
-    epoch: int | None
-
-
-def sharp_drop(epochs: Sequence[float], bits: Sequence[float], window: int = DROP_WINDOW_EPOCHS) -> SharpDrop:
-    """The largest fall of `bits` [E] between two evaluations at most `window` epochs apart.
+def sharp_drop(
+    epochs: Sequence[float] | Array, bits: Sequence[float] | Array, window: int = DROP_WINDOW_EPOCHS
+) -> tuple[float, int | None]:
+    """The largest fall of `bits` [E] between two evaluations at most `window` epochs apart, and when it began.
 
     Evaluations further apart than the window are compared with the next one. Of equal falls the
-    shortest counts, then the earliest.
+    shortest counts, then the earliest. A loss that never falls has none: 0 and None.
     """
     x, y = np.asarray(epochs, dtype=np.float64), np.asarray(bits, dtype=np.float64)
-    best = SharpDrop(0.0, None)
+    best: tuple[float, int | None] = (0.0, None)
     for lag in range(1, len(x)):
         close = (x[lag:] - x[:-lag] <= window) | (lag == 1)
         if not close.any():
             break
         falls = np.where(close, y[:-lag] - y[lag:], -np.inf)
         i = int(falls.argmax())
-        if falls[i] > best.bits:
-            best = SharpDrop(float(falls[i]), int(x[i]))
+        if falls[i] > best[0]:
+            best = float(falls[i]), int(x[i])
     return best
 
 
-def sharp_drops(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> SharpDrops:
+def sharp_drops(curves: Iterable[tuple[Sequence[float] | Array, Sequence[float] | Array]]) -> SharpDrops:
     """`sharp_drop` of every seed's (epochs, validation loss)."""
     drops = [sharp_drop(epochs, bits) for epochs, bits in curves]
-    found = {"bits": [drop.bits for drop in drops], "epoch": [drop.epoch for drop in drops]}
-    return SharpDrops(window_epochs=DROP_WINDOW_EPOCHS, **found)
+    falls, began = [bits for bits, _ in drops], [epoch for _, epoch in drops]
+    return SharpDrops(window_epochs=DROP_WINDOW_EPOCHS, bits=falls, epoch=began)
 
 
 def crossing(x: Sequence[float], erased: Array, control: Array) -> int | None:

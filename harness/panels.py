@@ -15,14 +15,15 @@ if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
 Which = Literal["train_bits", "validation_bits"]
 
 
-def panel_grid(count: int) -> "tuple[Figure, list[Axes]]":
-    """A figure of so many panels, with room for a legend above them."""
-    from matplotlib.figure import Figure
+def panel_size(count: int) -> tuple[float, float]:
+    """Inches of a figure of so many panels, with room for a legend above them."""
+    return max(6.0, 4.7 * min(3, count)), 3.7 * math.ceil(count / 3) + 0.4
 
+
+def panels(figure: "Figure", count: int) -> "list[Axes]":
+    """So many in it."""
     wide = min(3, count)
-    tall = math.ceil(count / wide)
-    figure = Figure(figsize=(max(6.0, 4.7 * wide), 3.7 * tall + 0.4), layout="constrained")
-    return figure, [figure.add_subplot(tall, wide, i + 1) for i in range(count)]
+    return [figure.add_subplot(math.ceil(count / wide), wide, i + 1) for i in range(count)]
 
 
 def mean_curve(curves: Sequence[LossCurve], which: Which = "validation_bits") -> tuple[Array, Array, Array]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -89,7 +90,7 @@ def epoch_axis(ax: "Axes", last: float) -> None:
 
 def shared_legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
     """One legend above all panels, where it covers no data."""
-    handles: dict[str, Any] = {}
+    handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(wrapped(label, 0.8 * figure.get_figwidth()), handle)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.compare import Grid, paired_difference
-from harness.panels import panel_grid
+from harness.panels import panel_size, panels
 from harness.result import MdlResult, stuck
-from harness.style import STYLE, chance_line, colour, shared_legend, wrapped
+from harness.style import chance_line, colour, figure_at, shared_legend, wrapped
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.axes import Axes
@@ -18,18 +18,16 @@ if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
 
 def draw(grid: Grid[MdlResult], path: Path) -> Path:
     """Draw the comparison to `path`: a learning-curve panel per row, and bars of the differences to control."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(STYLE):
-        rows = list(grid.rows)
-        has_bars = any(grid.control(row) is not None and len(grid.cells[row]) > 1 for row in rows)
-        figure, axes = panel_grid(len(rows) + has_bars)
+    rows = list(grid.rows)
+    has_bars = any(grid.control(row) is not None and len(grid.cells[row]) > 1 for row in rows)
+    count = len(rows) + has_bars
+    with figure_at(path, *panel_size(count)) as figure:
+        axes = panels(figure, count)
         for row, ax in zip(rows, axes, strict=False):
             _learning_curves(ax, grid.cells[row], grid.columns, row)
         if has_bars:
             _differences(axes[-1], grid)
         shared_legend(figure, axes[: len(rows)])
-        figure.savefig(path)
     return path
 
 

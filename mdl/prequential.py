@@ -149,6 +149,7 @@ def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) 
     following = list(zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True))
     code = [online_code_bits(sizes, ce_next, k) for ce_next in following]
     tested = zip(*(point.ce_test_bits for point in curve), strict=True)
+    whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in bench.seeds]
     return Coded(
         mdl=Codelength(
             bits_per_sample=[bits / total for bits in code],
@@ -158,14 +159,10 @@ def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) 
         curve=curve,
         power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
         final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy, train_loss_bits=last.ce_train_bits),
-        sharp_drop=sharp_drops([_losses(parts[-1].losses, seed) for seed in bench.seeds]),
+        sharp_drop=sharp_drops(
+            ([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in whole
+        ),
     )
-
-
-def _losses(rows: Sequence[CurveRow], seed: int) -> tuple[list[float], list[float]]:
-    """One seed's epochs and validation losses."""
-    own = [row for row in rows if row.seed == seed]
-    return [row.epoch for row in own], [row.validation_loss_bits for row in own]
 
 
 class Work:

@@ -23,9 +23,9 @@ from harness.columns import (
     TRAINING_LOSS,
 )  # fmt: skip
 from harness.compare import Grid
-from harness.panels import loss_lines, panel_grid
+from harness.panels import loss_lines, panel_size, panels
 from harness.result import TrainResult, stuck
-from harness.style import STYLE, chance_line, colour, epoch_axis, shared_legend, wrapped
+from harness.style import chance_line, colour, epoch_axis, figure_at, shared_legend, wrapped
 from harness.table import Table
 
 _COLUMNS = (ROW, ERASER, LOSS, ACCURACY, TRAINING_LOSS, END_LOSS, ENTROPY, EPOCHS, GAP, BELOW, FALL, STUCK)
@@ -39,10 +39,8 @@ def table_of(grid: Grid, setting: str) -> Table:
 
 def draw(grid: Grid[TrainResult], path: Path) -> Path:
     """Validation and training loss over epochs, a panel per dataset and model, a colour per eraser."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(STYLE):
-        figure, axes = panel_grid(len(grid.rows))
+    with figure_at(path, *panel_size(len(grid.rows))) as figure:
+        axes = panels(figure, len(grid.rows))
         for row, ax in zip(grid.rows, axes, strict=True):
             runs = {column: grid.cells[row][column] for column in grid.columns if column in grid.cells[row]}
             for column, result in runs.items():
@@ -54,7 +52,6 @@ def draw(grid: Grid[TrainResult], path: Path) -> Path:
             ax.set(title="\n".join([wrapped(row, 4.0), *marks]), xlabel="epoch", ylabel="loss (bits per label)")
             epoch_axis(ax, max(max(result.epochs) for result in runs.values()))
         shared_legend(figure, axes)
-        figure.savefig(path)
     return path
 
 

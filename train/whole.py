@@ -52,7 +52,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
     return TrainedOnce(
         final=final,
         label_entropy_bits=label_entropy_bits(train.labels),
-        sharp_drop=sharp_drops([(curve.epoch, curve.validation_loss_bits) for curve in fitted.curves]),
+        sharp_drop=sharp_drops((curve.epoch, curve.validation_loss_bits) for curve in fitted.curves),
         timing=Timing(stacking=asdict(engine.stacking)),
         **endings(fitted.curves),
     )

@@ -14,7 +14,7 @@ from conf import Options
 from conf.groups import keys as read_keys
 from harness.compare import Spread
 from harness.labels import labels
-from harness.panels import loss_lines, panel_grid
+from harness.panels import loss_lines, panel_size, panels
 from harness.result import Coded
 from harness.style import chance_line, epoch_axis, shared_legend, wrapped
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing, Note, at_most
@@ -200,7 +200,9 @@ def _log2_axis(ax: Axes, values: Sequence[int]) -> None:
 
 def _loss_figure(rows: Sequence[Row], colours: Colours) -> Figure:
     """Validation loss over epochs on the whole dataset, a panel per model and size."""
-    figure, axes = panel_grid(len(rows := rows[:MAX_PANELS]))
+    rows = rows[:MAX_PANELS]
+    figure = Figure(figsize=panel_size(len(rows)), layout="constrained")
+    axes = panels(figure, len(rows))
     for ax, row in zip(axes, rows, strict=True):
         for entry in row.run:
             label, style = (f"{entry.eraser} ({entry.lacks})", "--") if entry.lacks else (entry.eraser, "-")

@@ -1,9 +1,10 @@
 """What figures average."""
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from harness.loss_curves import LossCurve
-from harness.panels import mean_curve, panel_grid
+from harness.panels import mean_curve, panel_size, panels
 
 
 def curve(*bits: float) -> LossCurve:
@@ -22,6 +23,8 @@ def test_curves_are_averaged_as_long_as_all_seeds_train() -> None:
 
 
 def test_panels_stand_three_in_a_row() -> None:
-    figure, axes = panel_grid(4)
-    assert len(axes) == 4
-    assert figure.get_size_inches().tolist() == [3 * 4.7, 2 * 3.7 + 0.4]
+    figure = Figure(figsize=panel_size(4))
+    places = [ax.get_subplotspec() for ax in panels(figure, 4)]
+    assert [place and place.get_geometry()[:3] for place in places] == [(2, 3, i) for i in range(4)]
+    assert panel_size(4) == (3 * 4.7, 2 * 3.7 + 0.4)
+    assert panel_size(1) == (6.0, 3.7 + 0.4)
