@@ -83,16 +83,14 @@ def erased_dataset(
         ValueError: the dataset is missing or cannot be erased.
         BrokenGuaranteeError: the erased training split is not what the eraser promises.
     """
-    identity = source.identity()
     described = {
-        "dataset": {key: value for key, value in identity.items() if key not in {"name", "flip"}},
+        "dataset": {key: value for key, value in source.identity().items() if key not in {"name", "flip"}},
         "eraser": code_identity(eraser),
         "options": dict(options),
         "dtype": str(dtype),
         "version": ERASURE_VERSION,
+        **({} if apart is None else {"apart": digest(apart)}),
     }
-    if apart is not None:
-        described["apart"] = digest(apart)
 
     def fit(moments: ClassMoments) -> Eraser:
         log.info("fitting %s on %d images of %s", eraser.__name__, moments.n, source.name)

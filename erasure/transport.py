@@ -182,10 +182,9 @@ def align(
     """
     if max_rounds < 1:
         raise ValueError(f"max_rounds={max_rounds}: need at least one")
-    root = _start(average, rank)
+    root, last_step = _start(average, rank), math.inf
     variance = float(average.trace())
     excess: list[float] = []
-    last_step = math.inf
     rotations: list[Tensor] = []
     for _ in range(max_rounds):
         rotations, mean = _turned(factors, weights, root, polar)

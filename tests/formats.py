@@ -305,7 +305,7 @@ FORMATS: Sequence[Format] = (
     Format("png", _images("png", "png"), "*/*/*.png", _source(ImageFolder, size=None, channels=3), own_data=True),
     Format("jpeg", _images("jpg", "jpeg", quality=90), "*/*/*.jpg", _source(ImageFolder, size=None, channels=3),
            own_data=True),
-    Format("npz", lambda place: np.savez(place / "a.npz", **{k: v.numpy() for k, v in _VECTORS.items()}), "a.npz",
+    Format("npz", lambda place: np.savez(place / "a.npz", x=_VECTORS["x"].numpy(), y=_VECTORS["y"].numpy()), "a.npz",
            _source(Arrays, "a.npz"), own_data=True),
     Format("safetensors", lambda place: save_file(_VECTORS, place / "a.safetensors"), "a.safetensors",
            _source(Arrays, "a.safetensors"), own_data=True),
