@@ -10,6 +10,7 @@ import pytest
 
 from conf.verbs import verbs
 from mdl.__main__ import VERB as MDL
+from sample_info.__main__ import VERB as SAMPLE_INFO
 
 HEAVY = {
     "torch", "timm", "sklearn", "scipy", "torchvision", "datasets", "wandb", "matplotlib", "pandas", "sympy",
@@ -64,4 +65,20 @@ def test_a_finished_sweep_imports_torch_and_draws_nothing_again(command: Callabl
     assert command(MDL, *sweep).code == 0
     shown, imported = heavy("mdl", *sweep)
     assert "2 of 2 runs finished" in shown
+    assert imported == {"torch"}
+
+
+def test_a_finished_run_of_sample_info_imports_torch_alone(command: Callable, tmp_path: Path) -> None:
+    options = ["model.width=8", "sample_info.examples=20", "logger.mode=disabled"]
+    options += [f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
+    assert command(SAMPLE_INFO, *options).code == 0
+    shown, imported = heavy("sample_info", *options)
+    assert "has finished before" in shown
+    assert "F-SI, mean" in shown
+    assert imported == {"torch"}
+
+
+def test_sample_info_imports_torch_alone_before_it_computes() -> None:
+    shown, imported = heavy("sample_info", "sample_info.references.methods=[tracin]")
+    assert "there is no tracin" in shown
     assert imported == {"torch"}
