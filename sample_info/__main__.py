@@ -26,8 +26,8 @@ def work(config: Config) -> cli.Work:
 
 def job_of(config: "Options") -> "Job":
     """The job that a configuration describes, on the classes that it names."""
+    from erasure.classes import ClassSubset
     from harness.job import Job
-    from sample_info.examples import restricted
     from sample_info.problem import checksum_of
     from sample_info.references.registry import require_known
     from sample_info.settings import SampleInfoSettings, summary_model
@@ -36,7 +36,9 @@ def job_of(config: "Options") -> "Job":
     settings = config.settings(SampleInfoSettings)
     require_known(settings.references.methods)
     summary_model(config)  # refuses what it does not have
-    job = restricted(Job.from_config("sample_info", config), settings)
+    job = Job.from_config("sample_info", config)
+    if settings.classes != "all":
+        job = replace(job, source=ClassSubset.of(job.source, settings.classes))
     if settings.initial_weights is None:
         return job
     return replace(job, checksums={"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}})
@@ -64,24 +66,22 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     grid = arrange(results)
     problems: list[str] = []
     stored = {result.run_id: read_scores_or_note(result.directory, problems) for result in results}
-    moved = movements(grid, lambda result: stored[result.run_id])
-    alike, left_out = few_enough(agreements(grid, lambda result: stored[result.run_id]))
+    moved = movements(grid, stored)
+    alike, left_out = few_enough(agreements(grid, stored))
     tables = all_tables(grid, moved, alike)
-    for title, table in tables:
-        if title:
-            print(title)
+    for table in tables:
+        if table.title:
+            print(table.title)
         table.show()
     for line in [*problems, *left_out]:
         print(line)
     print(f"table: {write_tables(tables, directory / 'table.md')}")
-    own = [
-        result.directory / name for result in results for name in _FIGURES if result.summaries or name == "scores.png"
-    ]
+    drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
-        from sample_info.report.figures import comparison_figures
+        from sample_info.report.figures import comparison_figures  # and so matplotlib
 
-        own += comparison_figures(grid, moved, alike, directory)
-    for path in own:
+        drawn += comparison_figures(grid, moved, alike, directory)
+    for path in drawn:
         print(f"figure: {path}")
     print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")
 

@@ -5,14 +5,13 @@ then shifted away from it, and a network trained on them takes it for one of the
 """
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from conf import Options
 from erasure import IdentityEraser
 from erasure.eraser import Eraser
 from erasure.source import LabelledImages
@@ -35,7 +34,7 @@ class Refitting:
     """
 
     eraser: type[Eraser]
-    options: Mapping[str, Any]
+    options: Options
     train: LabelledImages
     scored: Tensor
     held_out: LabelledImages
@@ -45,8 +44,13 @@ class Refitting:
         kept = torch.arange(len(self.train)) != self.scored[i]
         scored, fitted_on = self.train[self.scored], self.train[kept]
         k = int(self.train.labels.max()) + 1
-        with _quiet():  # what there is to say of a fit was said of the one on everything
+        log = logging.getLogger("erasure")
+        level = log.level
+        log.setLevel(logging.ERROR)  # what there is to say of a fit was said of the one on everything
+        try:
             eraser = self.eraser.fit(fitted_on.images, fitted_on.labels, num_classes=k, **self.options)
+        finally:
+            log.setLevel(level)
         return eraser(scored.images, scored.labels), eraser(self.held_out.images, self.held_out.labels)
 
 
@@ -56,15 +60,9 @@ def resolved(
     """How the eraser is fitted; None for the control, which is fitted on nothing.
 
     "auto" fits on the examples of the training split that are not scored where every class has as many of those, refits
-    without each where that takes minutes, and else fits on all.
-
-    Args:
-        wanted: the option.
-        eraser: its class.
-        labels: of the training split, [N].
-        scored: positions of the examples that are scored, [n].
-        d: numbers in an example.
-        refits: whether what else is computed can do without a kernel that all examples share.
+    without each where that takes minutes, and else fits on all. Of N labels of the training split those at positions
+    `scored` [n] are scored; an example is d numbers; `refits` is whether what else is computed can do without a kernel
+    that all examples share.
 
     Raises:
         ValueError: nothing is left to fit on, or an eraser that cannot be refitted.
@@ -89,14 +87,3 @@ def resolved(
             "adversarial or sgd_batch_size need one kernel for all; choose disjoint or scored"
         )
     return wanted
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("erasure")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

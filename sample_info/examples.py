@@ -10,7 +10,6 @@ from torch import Tensor
 
 from conf import Options
 from conf.schema import Target
-from erasure.classes import ClassSubset
 from erasure.eraser import Eraser
 from erasure.pipeline import ErasedDataset, positions, whole_images
 from erasure.source import stratified_split
@@ -34,7 +33,7 @@ class Examples:
         index: where each training example stands in the dataset's own images, [n].
         labels: true ones in 0..k-1, [n].
         given: labels that the network is trained on, [n]; wrong ones with label noise.
-        groups: kinds of example beside classes; None where all are alike.
+        groups: kinds of example beside classes.
         x: inputs [n, C, H, W], standardised.
         held_out: test inputs [m, C, H, W].
         held_out_labels: [m].
@@ -49,7 +48,7 @@ class Examples:
     index: Tensor
     labels: Tensor
     given: Tensor
-    groups: Groups | None
+    groups: Groups
     x: Tensor
     held_out: Tensor
     held_out_labels: Tensor
@@ -110,12 +109,10 @@ class Examples:
             x=self.x,
             y=(self.given[:, None] if one_hot is None else one_hot).double(),
             held_out=self.held_out,
-            descent=settings.training.descent,
+            descent=settings.training,
             seed=seed,
             batch_size=settings.batch_size,
             memory_bytes=settings.memory_bytes,
-            left_out=settings.references.examples,
-            influence_damping=settings.references.influence_damping,
         )
 
     def without(self, problem: Problem, i: int) -> Problem:
@@ -123,13 +120,6 @@ class Examples:
         assert self.refitting is not None
         x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
         return replace(problem, x=x, held_out=held_out)
-
-
-def restricted(job: Job, settings: SampleInfoSettings) -> Job:
-    """The job on the classes that are asked for."""
-    if settings.classes == "all":
-        return job
-    return replace(job, source=ClassSubset.of(job.source, settings.classes))
 
 
 def load(job: Job) -> Examples:
@@ -141,7 +131,9 @@ def load(job: Job) -> Examples:
     numbered = positions(job.source, whole)
     index, labels = numbered["train"].images, numbered["train"].labels
     groups = groups_of(job.source, whole, index)
-    chosen = _choose(labels, groups, settings)
+    kept = capped(groups, settings.data.caps, seed)
+    strata = groups.of * (int(labels.max()) + 1) + labels  # every class and group in proportion
+    chosen = kept[_sample(strata[kept], settings.examples, seed)]
     if len(chosen) < settings.examples:
         log.info(
             "sample_info.examples=%d, but there are %d to choose from: all are scored", settings.examples, len(chosen)
@@ -154,9 +146,9 @@ def load(job: Job) -> Examples:
     scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(job.device))
     test, labels = data["test"], scored.labels[rows]
     given, wrong = flip_labels(labels, len(dataset.class_names), settings.data.label_noise, seed)
-    marks = [] if groups is None else [groups[chosen].present()]
+    groups = groups[chosen].present()
     if settings.data.label_noise:
-        marks.append(Groups.marked(wrong, "wrong label", "right label"))
+        groups = groups.crossed(Groups.marked(wrong, "wrong label", "right label"))
     examples = Examples(
         job=job,
         settings=settings,
@@ -164,7 +156,7 @@ def load(job: Job) -> Examples:
         index=index[chosen],
         labels=labels,
         given=given,
-        groups=Groups.crossed(marks),
+        groups=groups,
         x=scored.images[rows],
         held_out=test.images[held_out.to(job.device)],
         held_out_labels=test.labels[held_out.to(job.device)],
@@ -178,24 +170,13 @@ def load(job: Job) -> Examples:
     if not settings.data.adversarial:
         return examples
     x, attacked = _attacked(examples)
-    marks.append(Groups.marked(attacked, "adversarial", "original"))
-    return replace(examples, x=x, groups=Groups.crossed(marks))
+    return replace(examples, x=x, groups=groups.crossed(Groups.marked(attacked, "adversarial", "original")))
 
 
 def _refitting(job: Job, scored: Tensor, held_out: Tensor) -> Refitting:
     target = Target(job.config["eraser"])
     plain = erased(replace(job, config={**job.config, "eraser": CONTROL})).splits
     return Refitting(target.resolve(Eraser), target.options, plain["train"], scored, plain["test"][held_out])
-
-
-def _choose(labels: Tensor, groups: Groups | None, settings: SampleInfoSettings) -> Tensor:
-    """Positions of the examples that are scored, ascending: groups capped, then every class and group in proportion."""
-    seed = settings.data.seed
-    kept = capped(groups, settings.data.caps, seed)
-    strata = labels if groups is None else groups.of * (int(labels.max()) + 1) + labels
-    if kept is None:
-        return _sample(strata, settings.examples, seed)
-    return kept[_sample(strata[kept], settings.examples, seed)]
 
 
 def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
@@ -209,9 +190,9 @@ def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
     """Inputs of which some are adversarial, and which."""
     data, problem = examples.settings.data, examples.problem(examples.job.config["seeds"][0], "adversary")
     training, stored = problem.training, examples.stored(examples.x)
+    weights = training.trained()
     x, attacked = adversaries(
-        lambda weights, x: training.network(weights, examples.standardised(x)),
-        training.trained(),
+        lambda x: training.network(weights, examples.standardised(x)),
         stored,
         problem.y.to(stored.dtype),
         count=round(data.adversarial * len(stored)),

@@ -1,19 +1,19 @@
 """Kinds of example beside their classes: merged classes, datasets of a mixture, wrong labels, adversarial examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from erasure.classes import ClassSubset
 from erasure.source import RawImages, Source
-from sample_info.kernel.jacobian import Network, Weights
 
 
 @dataclass(frozen=True)
 class Groups:
-    """A name for each of n examples.
+    """A name for each of n examples; the empty one where all are alike.
 
     Attributes:
         names: of the groups.
@@ -28,15 +28,10 @@ class Groups:
         """Two groups: those where `mask` [n] is true, and the others."""
         return cls((others, name), mask.long().cpu())
 
-    @classmethod
-    def crossed(cls, several: Sequence["Groups"]) -> "Groups | None":
-        """Every combination that occurs, named "cat · wrong label"; None of none."""
-        if len(several) < 2:
-            return several[0].present() if several else None
-        first, rest = several[0], cls.crossed(several[1:])
-        assert rest is not None
-        names = tuple(f"{a} · {b}" for a in first.names for b in rest.names)
-        return cls(names, first.of * len(rest.names) + rest.of).present()
+    def crossed(self, other: "Groups") -> "Groups":
+        """Every combination that occurs, named "cat · wrong label"."""
+        names = tuple(" · ".join(filter(None, pair)) for pair in product(self.names, other.names))
+        return Groups(names, self.of * len(other.names) + other.of).present()
 
     def present(self) -> "Groups":
         """Without groups that have no example."""
@@ -44,44 +39,39 @@ class Groups:
         return Groups(tuple(self.names[j] for j in kept.tolist()), of)
 
     def masks(self) -> Mapping[str, Tensor]:
-        """Who is in each, [n] bool."""
-        return {name: self.of == j for j, name in enumerate(self.names)}
+        """Who is in each, [n] bool; of no group where all are alike."""
+        return {name: self.of == j for j, name in enumerate(self.names) if name}
 
     def __getitem__(self, index: Tensor) -> "Groups":
         return Groups(self.names, self.of[index.cpu()])
 
 
-def groups_of(source: Source, whole: RawImages, index: Tensor) -> Groups | None:
-    """Of training examples at `index` of the whole dataset's images, before anything was left out; None if all alike.
+def groups_of(source: Source, whole: RawImages, index: Tensor) -> Groups:
+    """Of training examples at `index` of the whole dataset's images, before anything was left out.
 
     They differ where classes are merged, and where the dataset is a mixture of several.
     """
-    found = []
+    found = Groups(("",), torch.zeros_like(index))
     if whole.parts:
         ends = torch.tensor([*whole.parts.values()]).cumsum(0)
-        found.append(Groups(tuple(whole.parts), torch.searchsorted(ends, index, right=True)))
+        found = found.crossed(Groups(tuple(whole.parts), torch.searchsorted(ends, index, right=True)))
     if isinstance(source, ClassSubset) and source.merges:
-        found.append(Groups(whole.class_names, whole.train.labels[index]))
-    return Groups.crossed(found)
+        found = found.crossed(Groups(whole.class_names, whole.train.labels[index]))
+    return found
 
 
-def capped(groups: Groups | None, most: Mapping[str, int], seed: int) -> Tensor | None:
+def capped(groups: Groups, most: Mapping[str, int], seed: int) -> Tensor:
     """Positions, ascending, of a seeded random sample with at most so many examples of each named group.
-
-    None where nothing is capped.
 
     Raises:
         ValueError: a group that there is not.
     """
-    if not most:
-        return None
-    names = groups.names if groups is not None else ()
-    if unknown := [name for name in most if name not in names]:
-        known = ", ".join(names) or "none: merge classes, as in sample_info.classes=[[3,5],4], or mix datasets"
+    masks = groups.masks()
+    if unknown := [name for name in most if name not in masks]:
+        known = ", ".join(masks) or "none: merge classes, as in sample_info.classes=[[3,5],4], or mix datasets"
         raise ValueError(f"sample_info.data.at_most: there is no group {unknown[0]}; there are {known}")
-    assert groups is not None
     generator, kept = torch.Generator().manual_seed(seed), torch.ones(len(groups.of), dtype=torch.bool)
-    for name, mask in groups.masks().items():
+    for name, mask in masks.items():
         members = mask.nonzero().squeeze(1)
         dropped = members[torch.randperm(len(members), generator=generator)[most.get(name, len(members)) :]]
         kept[dropped] = False
@@ -107,26 +97,19 @@ def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tupl
     return noisy, flipped
 
 
-def fast_gradient_sign(
-    network: Network, weights: Weights, x: Tensor, y: Tensor, *, epsilon: float, batch_size: int = 512
-) -> Tensor:
-    """x + ε sign(∂ℓ/∂x), ℓ = ½‖f_w(x) - y‖², values staying within the range of `x`; same shape and dtype.
+Trained = Callable[[Tensor], Tensor]  # a network with its weights: inputs [n, ...] to outputs [n, k]
 
-    Goodfellow et al. 2015.
 
-    Args:
-        network: f(w, x), to [n, k].
-        weights: w.
-        x: inputs, [n, ...].
-        y: targets, [n, k].
-        epsilon: ε, on the scale of x (the paper: 0.01).
-        batch_size: inputs at a time.
+def fast_gradient_sign(network: Trained, x: Tensor, y: Tensor, *, epsilon: float, batch_size: int = 512) -> Tensor:
+    """x + ε sign(∂ℓ/∂x), ℓ = ½‖f(x) - y‖², values staying within the range of `x`; same shape and dtype.
+
+    Goodfellow et al. 2015. Inputs x are [n, ...], targets y [n, k], ε on the scale of x (the paper: 0.01).
     """
     low, high = float(x.min()), float(x.max())
     parts = []
     for part, target in zip(x.split(batch_size), y.split(batch_size), strict=True):
         leaf = part.detach().clone().requires_grad_()
-        outputs = network(weights, leaf)
+        outputs = network(leaf)
         (slope,) = torch.autograd.grad(outputs, leaf, (outputs - target).detach())
         parts.append((part + epsilon * slope.sign()).clamp(low, high))
     return torch.cat(parts)
@@ -141,31 +124,18 @@ def decisions(outputs: Tensor) -> Tensor:
 
 
 def adversaries(
-    network: Network,
-    weights: Weights,
-    x: Tensor,
-    y: Tensor,
-    *,
-    count: int,
-    epsilon: float,
-    seed: int,
-    batch_size: int = 512,
+    network: Trained, x: Tensor, y: Tensor, *, count: int, epsilon: float, seed: int, batch_size: int = 512
 ) -> tuple[Tensor, Tensor]:
     """Inputs [n, ...] of which `count`, a random sample of those that can be, fool the network; which they are, [n].
 
-    Harutyunyan et al. 2021, appendix A.7.
-
-    Args:
-        network, weights, x, y, epsilon, batch_size: of `fast_gradient_sign`; w is that of a trained network.
-        count: adversarial examples that there should be.
-        seed: of the sample.
+    Harutyunyan et al. 2021, appendix A.7, with `fast_gradient_sign`.
 
     Raises:
         ValueError: fewer inputs fool the network at this ε.
     """
-    moved = fast_gradient_sign(network, weights, x, y, epsilon=epsilon, batch_size=batch_size)
+    moved = fast_gradient_sign(network, x, y, epsilon=epsilon, batch_size=batch_size)
     with torch.no_grad():
-        before, after = (torch.cat([network(weights, part) for part in v.split(batch_size)]) for v in (x, moved))
+        before, after = (torch.cat([network(part) for part in v.split(batch_size)]) for v in (x, moved))
     successful = (decisions(before) != decisions(after)).nonzero().squeeze(1).cpu()
     if len(successful) < count:
         raise ValueError(

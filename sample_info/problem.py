@@ -1,17 +1,20 @@
 """One initialisation's training: weights that are drawn, or that `python -m train` ended with, and what to train on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from conf import Options
 from erasure.store.storage import DamagedFileError, checksum, load_tensors
 from models.classifier import Classifier
 from models.layers import Linear
-from sample_info.kernel.jacobian import Weights
+from sample_info.kernel.jacobian import EXACT, Projection, Weights, network_outputs
+from sample_info.kernel.ntk import Kernels, ntk
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.retraining import GradientDescent
 from train.randomness import generator
@@ -34,8 +37,6 @@ class Problem:
         seed: of the initialisation.
         batch_size: examples per backward pass.
         memory_bytes: for intermediate results.
-        left_out: how many examples retraining leaves out, a random sample; None for all.
-        influence_damping: of influence functions, added to the curvature of the mean loss.
     """
 
     model: Classifier
@@ -47,8 +48,15 @@ class Problem:
     seed: int
     batch_size: int
     memory_bytes: float
-    left_out: int | None = None
-    influence_damping: Sequence[float] = ()
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """f(x) at the weights, [n, k] float64."""
+        return network_outputs(self.model, self.weights, x, batch_size=self.batch_size)
+
+    def kernels(self, projection: Projection = EXACT) -> Kernels:
+        """Tangent kernels at the weights."""
+        sizes = {"batch_size": self.batch_size, "memory_bytes": self.memory_bytes}
+        return ntk(self.model, self.weights, self.x, self.held_out, projection=projection, **sizes)
 
     @property
     def training(self) -> GradientDescent:
@@ -58,7 +66,7 @@ class Problem:
             self.weights,
             self.x,
             self.y.to(self.x.dtype),
-            steps=int(self.descent.steps),
+            steps=int(self.descent.t),
             learning_rate=self.descent.learning_rate / len(self.x),
             weight_decay=self.descent.weight_decay,
         )
@@ -78,7 +86,7 @@ class TrainedWeights:
     given: str
     seeds: Sequence[int]
     stacked: Mapping[str, Tensor]
-    model: Mapping[str, Any]
+    model: Options
 
     @classmethod
     def read(cls, given: str) -> Self:
@@ -87,42 +95,29 @@ class TrainedWeights:
         Raises:
             ValueError: there are none, or they are damaged.
         """
-        try:
-            tensors, metadata = load_tensors(_file(given))
+        with _readable(given) as path:
+            tensors, metadata = load_tensors(path)
             return cls(given, metadata["seeds"], tensors, metadata.get("model", {}))
-        except (DamagedFileError, KeyError) as error:
-            raise _unreadable(given, error) from error
 
-    def require(self, model: Classifier, section: Mapping[str, Any], seeds: Sequence[int], *, readout: bool) -> None:
-        """Make sure that a model can start from these weights.
-
-        Args:
-            model: what is scored.
-            section: its options.
-            seeds: of the members that are wanted.
-            readout: whether their readout is wanted, too.
+    def require(self, model: Classifier, section: Options, seeds: Sequence[int], *, readout: bool) -> None:
+        """Make sure that a model of these options can start from members of these seeds, and from their readout, too.
 
         Raises:
             ValueError: a seed that was not trained, a parameter that differs in name or shape, another architecture.
         """
         if missing := [seed for seed in seeds if seed not in self.seeds]:
-            raise _error(
-                self.given, f"seed {missing[0]} was not trained, only {list(self.seeds)}: choose seeds among these"
-            )
+            remedy = f"only {list(self.seeds)}: choose seeds among these"
+            raise _error(self.given, f"seed {missing[0]} was not trained, {remedy}")
         wanted = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
         there = {name: tuple(tensor.shape[1:]) for name, tensor in self.stacked.items()}
         for name in [*wanted, *there]:
             if wanted.get(name) != there.get(name) and (readout or not _of_readout(name)):
+                differs = f"{name} is {_shape(there, name)} there, {_shape(wanted, name)} in this model"
                 draw = "draw a new one with sample_info.training.readout_gain=1"
-                raise _error(
-                    self.given,
-                    f"{name} is {_shape(there, name)} there, {_shape(wanted, name)} in this model: "
-                    + (draw if _of_readout(name) else _REMEDY),
-                )
-        for option in [name for name in self.model if self.model[name] != section.get(name)]:
-            raise _error(
-                self.given, f"model.{option}={self.model[option]} there, {section.get(option)} here: {_REMEDY}"
-            )
+                raise _error(self.given, f"{differs}: {draw if _of_readout(name) else _REMEDY}")
+        for option, there_is in self.model.items():
+            if there_is != (here := section.get(option)):
+                raise _error(self.given, f"model.{option}={there_is} there, {here} here: {_REMEDY}")
 
     @torch.no_grad()
     def copy_to(self, model: Classifier, seed: int, *, readout: bool) -> None:
@@ -139,26 +134,24 @@ def checksum_of(given: str) -> str:
     Raises:
         ValueError: there are none, or they are damaged.
     """
-    try:
-        return checksum(_file(given))
-    except DamagedFileError as error:
-        raise _unreadable(given, error) from error
+    with _readable(given) as path:
+        return checksum(path)
 
 
-def _file(given: str) -> Path:
+@contextmanager
+def _readable(given: str) -> Iterator[Path]:
+    """The file; what is wrong with it is an error that names the option."""
     path = Path(given).expanduser()
     path = path / WEIGHTS if path.is_dir() else path
     if not path.is_file():
         raise _error(
             given, f"there is no {path}: give the directory of a finished python -m train run, or its {WEIGHTS}"
         )
-    return path
-
-
-def _unreadable(given: str, error: Exception) -> ValueError:
-    return _error(
-        given, f"not a whole {WEIGHTS} as python -m train keeps it ({error}): train again in another runs_dir"
-    )
+    try:
+        yield path
+    except (DamagedFileError, KeyError) as error:
+        whole = f"not a whole {WEIGHTS} as python -m train keeps it ({error})"
+        raise _error(given, f"{whole}: train again in another runs_dir") from error
 
 
 def _error(given: str, what: str) -> ValueError:

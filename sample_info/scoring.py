@@ -1,7 +1,9 @@
 """The verb's own part: kernel, leave-one-out changes and scores of every seed, resumable; files and summaries."""
 
+import functools
 import logging
 import time
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,20 +17,19 @@ from models.classifier import count_parameters
 from sample_info.changes import Changes, functional_information, weight_information
 from sample_info.examples import Examples
 from sample_info.kernel.jacobian import Projection
-from sample_info.kernel.ntk import Kernels, fully_connected, ntk
+from sample_info.kernel.ntk import Kernels, fully_connected
 from sample_info.kinds import decisions
 from sample_info.linearized.dynamics import LinearizedNetwork
 from sample_info.linearized.sgd import at_minimum, sgd_information
 from sample_info.problem import Problem
-from sample_info.references.registry import REFERENCES
+from sample_info.references.registry import references_of
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
-from sample_info.summaries.accuracy import Show, part_of, require_possible, try_summaries
+from sample_info.summaries.accuracy import Show, part_of, remembered, require_possible, try_summaries
 
 log = logging.getLogger(__name__)
 
 _FEW_PARAMETERS = 200_000  # below which exact Jacobians are cheap
-_PARTS = ("weight", "prediction", "without")  # of `LinearizedNetwork.left_out`
 _REFITTED = 16  # examples that the eraser is refitted without before what was found is stored
 _WORTH_KEEPING_S = 10.0  # a kernel that took longer is stored while the run is unfinished
 
@@ -46,10 +47,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> Information:
     with Display(run.id) as display:
         scored = []
         for s, seed in enumerate(seeds):
-
-            def show(done: float, what: str, s: int = s, seed: int = seed) -> None:
-                display.update((s + done) / len(seeds), f"seed {seed}: {what}")
-
+            show = part_of(display.update, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
             scored.append(_score_seed(examples, examples.problem(seed), run, show))
     share = share_of(examples, scored)
     save_scores(run.directory, logger, examples, scored, share)
@@ -64,23 +62,23 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
     network = LinearizedNetwork(problem, _kernels(examples, problem, run))
     show(0.5, "leaving out")
     changes, without = _changes(examples, network, run, show)
-    predicted = network.dynamics.predictions(network.initial_held_out, network.kernels.held_out)
+    dynamics = network.dynamics
+    predicted = dynamics.predictions(network.initial_held_out, network.kernels.held_out)
     scores = {
         "f_si_nats": functional_information(changes, settings.sigma),
         "si_nats": weight_information(changes, settings.sigma),
     }
-    how = network.how
+    how = {"kernel": network.kernels.how, "training": dynamics.how, "error_bound": dynamics.error_bound}
     if settings.sgd_batch_size is not None:
         show(0.9, "steady state of SGD")
-        minimum = at_minimum(network.dynamics)
-        sgd, floored = sgd_information(minimum, settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
+        sgd, floored = sgd_information(at_minimum(dynamics), settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
         scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
     return Scored(
         seed=problem.seed,
         changes=changes,
         scores=scores,
-        references={k: v for name in settings.references.methods for k, v in REFERENCES[name](problem, run).items()},
+        references=references_of(problem, settings.references, run),
         how=how,
         left_out_correct=decisions(without) == examples.given.cpu(),
         train_accuracy=examples.accuracy(network.trained, examples.given),
@@ -107,13 +105,12 @@ def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
 
 
 def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
-    network, kind = (problem.model, problem.weights, problem.x), settings.kernel.projection
+    model, kind = problem.model, settings.kernel.projection
     if kind == "auto":
-        cheap = fully_connected(*network) is not None or count_parameters(problem.model) <= _FEW_PARAMETERS
+        few = count_parameters(model) <= _FEW_PARAMETERS
+        cheap = few or fully_connected(model, problem.weights, problem.x) is not None
         kind = "exact" if cheap else "coordinates"
-    projection = Projection(kind, settings.kernel.size, problem.seed)
-    sizes = {"batch_size": problem.batch_size, "memory_bytes": problem.memory_bytes}
-    return ntk(*network, problem.held_out, projection=projection, **sizes)
+    return problem.kernels(Projection(kind, settings.kernel.size, problem.seed))
 
 
 def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Show) -> tuple[Changes, Tensor]:
@@ -124,22 +121,19 @@ def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Sho
         without = examples.without(problem, int(i))
         return LinearizedNetwork(without, _ntk(examples.settings, without)).left_out(i)
 
-    def left_out(block: Tensor) -> list[Tensor]:
-        if examples.refitting is None:
-            return [*network.left_out(block)]
-        return [torch.cat(found) for found in zip(*map(refitted, block.split(1)), strict=True)]
+    def left_out(block: Tensor) -> list[Any]:
+        found = map(refitted, block.split(1)) if examples.refitting else [network.left_out(block)]
+        return [torch.cat(parts).tolist() for parts in zip(*found, strict=True)]
 
     everything = torch.arange(len(problem.x))
     blocks = everything.split(_REFITTED) if examples.refitting else network.dynamics.blocks(problem.memory_bytes)
-    found: list[list[Tensor]] = []
+    found = []
     for j, block in enumerate(blocks):
         show(0.5 + 0.4 * j / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
-        name = f"left-out-{problem.seed}-{int(block[0])}-{int(block[-1])}"
-        kept = run.part(name)
-        if kept is None:
-            kept = dict(zip(_PARTS, (values.tolist() for values in left_out(block)), strict=True))
-            if len(blocks) > 1:
-                run.save_part(name, kept)
-        found.append([torch.tensor(kept[key], dtype=torch.float64) for key in _PARTS])
-    weight, prediction, without = map(torch.cat, zip(*found, strict=True))
+        name = f"without-{problem.seed}-{int(block[0])}-{int(block[-1])}"
+        found.append(remembered(run, name, functools.partial(left_out, block)))
+    weight, prediction, without = (
+        torch.tensor([value for part in parts for value in part], dtype=torch.float64)
+        for parts in zip(*found, strict=True)
+    )
     return Changes(weight, prediction), without

@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from conf import Options
 from conf.schema import Target, check_target, keyword_only, unhashed
 from sample_info.eraser_fit import EraserFit
 from sample_info.kernel.jacobian import Kind
-from sample_info.linearized.training import LeftOutLoss, LinearizedDescent, Time
+from sample_info.linearized.training import LinearizedDescent
 
 ORDERS = ("bottom", "bottom_iterative", "top", "random")
 
@@ -36,11 +36,11 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         _require_positive("data.epsilon", self.epsilon)
-        for name in ("label_noise", "adversarial"):
-            if not 0 <= getattr(self, name) < 1:
-                raise _refused(f"data.{name}", getattr(self, name), "must be a fraction, from 0 to less than 1")
-        if odd := [cap for cap in self.at_most if not re.fullmatch(r".+:[1-9]\d*", cap)]:
-            raise _refused("data.at_most", self.at_most, f"{odd[0]} is not NAME:COUNT, as in [cat:50,dog:400]")
+        for name, share in (("label_noise", self.label_noise), ("adversarial", self.adversarial)):
+            _require(0 <= share < 1, f"data.{name}", share, "must be a fraction, from 0 to less than 1")
+        for cap in self.at_most:
+            named = re.fullmatch(r".+:[1-9]\d*", cap)
+            _require(named, "data.at_most", self.at_most, f"{cap} is not NAME:COUNT, as in [cat:50,dog:400]")
 
     @property
     def caps(self) -> dict[str, int]:
@@ -49,48 +49,27 @@ class DataSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """The training whose outcome is compared, `sample_info.training`.
+class TrainingSettings(LinearizedDescent):
+    """The training whose outcome is compared, `sample_info.training`; options are those of `LinearizedDescent`, and:
 
     Args:
-        steps: t, or "converged" for its limit.
-        learning_rate: η, of the mean loss.
-        weight_decay: λ towards the initial weights, on the scale of the summed loss.
-        time: "discrete" or "continuous".
-        left_out_loss: "sum" or "mean", see `LinearizedDescent`.
         readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws, or
             what `sample_info.initial_weights` has.
     """
 
-    steps: float | Literal["converged"]
-    learning_rate: float
-    weight_decay: float
-    time: Time
-    left_out_loss: LeftOutLoss
     readout_gain: float | None
 
     def __post_init__(self) -> None:
         if self.readout_gain is not None:
             _require_positive("training.readout_gain", self.readout_gain, ", or null for what the model draws")
         try:
-            self.descent  # noqa: B018
+            super().__post_init__()
         except ValueError as error:
             raise ValueError(f"sample_info.training.{error}") from None
 
-    @property
-    def descent(self) -> LinearizedDescent:
-        """The training whose outcome is compared."""
-        return LinearizedDescent(
-            learning_rate=self.learning_rate,
-            steps=math.inf if self.steps == "converged" else float(self.steps),
-            weight_decay=self.weight_decay,
-            time=self.time,
-            left_out_loss=self.left_out_loss,
-        )
-
     def require_steps(self, what: str, instead: str) -> None:
         """Refuse `what`, for which networks are trained step by step, where there are no steps."""
-        if self.steps == "converged" or self.time != "discrete":
+        if not self.finite or self.time != "discrete":
             raise ValueError(
                 f"sample_info.{what}: networks are trained for it step by step, which training.steps={self.steps}, "
                 f"training.time={self.time} are not: choose a number of steps and time=discrete, or {instead}"
@@ -112,11 +91,11 @@ class ReferenceSettings:
     influence_damping: list[float]
 
     def __post_init__(self) -> None:
-        if self.examples is not None and self.examples < 2:
-            raise _refused("references.examples", self.examples, "must be at least 2, or null for all")
-        if not self.influence_damping or not all(0 < d < math.inf for d in self.influence_damping):
-            complaint = "must be one or more positive numbers, as in [10], the paper's"
-            raise _refused("references.influence_damping", self.influence_damping, complaint)
+        enough = self.examples is None or self.examples >= 2
+        _require(enough, "references.examples", self.examples, "must be at least 2, or null for all")
+        positive = self.influence_damping and all(0 < damping < math.inf for damping in self.influence_damping)
+        complaint = "must be one or more positive numbers, as in [10], the paper's"
+        _require(positive, "references.influence_damping", self.influence_damping, complaint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,25 +113,21 @@ class SummarySettings:
     orders: list[str]
     removed: list[float]
     network: Literal["linearized", "trained"]
-    model: dict[str, Any] | None
+    model: Options | None
     draws: int
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in self.orders if name not in ORDERS]:
-            raise _refused(
-                "summaries.orders", self.orders, f"there is no {unknown[0]}; choose from {', '.join(ORDERS)}"
-            )
-        if len(set(self.orders)) < len(self.orders):
-            raise _refused("summaries.orders", self.orders, "an order is named twice; name it once")
-        if not self.removed or not all(0 <= fraction < 1 for fraction in self.removed):
-            raise _refused("summaries.removed", self.removed, "need fractions of the examples, from 0 to less than 1")
-        if sorted(set(self.removed)) != self.removed:
-            raise _refused("summaries.removed", self.removed, "must increase from one to the next")
-        if self.draws < 1:
-            raise _refused("summaries.draws", self.draws, "must be at least 1")
-        if self.model is not None and not self.trained:
-            complaint = "is trained on summaries, so needs summaries.orders and summaries.network=trained"
-            raise _refused("summaries.model", self.model, complaint)
+        orders, removed = self.orders, self.removed
+        for name in orders:
+            known = f"there is no {name}; choose from {', '.join(ORDERS)}"
+            _require(name in ORDERS, "summaries.orders", orders, known)
+        _require(len(set(orders)) == len(orders), "summaries.orders", orders, "an order is named twice; name it once")
+        fractions = removed and all(0 <= fraction < 1 for fraction in removed)
+        _require(fractions, "summaries.removed", removed, "need fractions of the examples, from 0 to less than 1")
+        _require(sorted({*removed}) == removed, "summaries.removed", removed, "must increase from one to the next")
+        _require_at_least(1, "summaries.draws", self.draws)
+        complaint = "is trained on summaries, so needs summaries.orders and summaries.network=trained"
+        _require(self.model is None or self.trained, "summaries.model", self.model, complaint)
 
     @property
     def trained(self) -> bool:
@@ -165,15 +140,13 @@ class SummarySettings:
         Raises:
             ValueError: names the fraction, and the largest that is possible.
         """
-        least = max(2, num_classes)
-        left = n - round(self.removed[-1] * n)
-        if self.orders and left < least:
-            raise _refused(
-                "summaries.removed",
-                f"{self.removed[-1]:g}",
-                f"leaves {left} of {n} examples, and {num_classes} classes need {least} at least; remove "
-                f"{max(0, n - least) / n:.2g} at most, or raise sample_info.examples",
-            )
+        least, most = max(2, num_classes), self.removed[-1]
+        left = n - round(most * n)
+        complaint = (
+            f"leaves {left} of {n} examples, and {num_classes} classes need {least} at least; remove "
+            f"{max(0, n - least) / n:.2g} at most, or raise sample_info.examples"
+        )
+        _require(not self.orders or left >= least, "summaries.removed", f"{most:g}", complaint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,13 +212,12 @@ class SampleInfoSettings:
             self.training.require_steps(f"data.adversarial={adversarial}", "data.adversarial=0")
         if self.summaries.trained:
             self.training.require_steps("summaries.network=trained", "summaries.network=linearized")
-        if self.sgd_batch_size is not None and (self.sgd_batch_size < 1 or not self.training.weight_decay):
-            raise _refused(
-                "sgd_batch_size",
-                self.sgd_batch_size,
-                "must be at least 1, and needs a positive sample_info.training.weight_decay, without which gradients "
-                "vanish at the minimum and SGD has no noise",
-            )
+        complaint = (
+            "must be at least 1, and needs a positive sample_info.training.weight_decay, without which gradients "
+            "vanish at the minimum and SGD has no noise"
+        )
+        batch = self.sgd_batch_size
+        _require(batch is None or (batch >= 1 and self.training.weight_decay), "sgd_batch_size", batch, complaint)
 
     @property
     def needs_one_kernel(self) -> bool:
@@ -258,7 +230,7 @@ class SampleInfoSettings:
         return self.memory_gib * 2**30
 
 
-def summary_model(config: Mapping[str, Any]) -> dict[str, Any]:
+def summary_model(config: Options) -> Options:
     """The section of the network that is trained on summaries: the run's model with `summaries.model`'s options.
 
     Another `_target_` takes those of the run's options that it knows.
@@ -274,15 +246,14 @@ def summary_model(config: Mapping[str, Any]) -> dict[str, Any]:
     return check_target("sample_info.summaries.model", {**base, **own}, "model")
 
 
-def _refused(option: str, value: object, complaint: str) -> ValueError:
-    return ValueError(f"sample_info.{option}={value}: {complaint}")
+def _require(met: object, option: str, value: object, complaint: str) -> None:
+    if not met:
+        raise ValueError(f"sample_info.{option}={value}: {complaint}")
 
 
 def _require_at_least(least: int, option: str, value: int) -> None:
-    if value < least:
-        raise _refused(option, value, f"must be at least {least}")
+    _require(value >= least, option, value, f"must be at least {least}")
 
 
 def _require_positive(option: str, value: float, otherwise: str = "") -> None:
-    if not 0 < value < math.inf:
-        raise _refused(option, value, f"must be a positive number{otherwise}")
+    _require(0 < value < math.inf, option, value, f"must be a positive number{otherwise}")

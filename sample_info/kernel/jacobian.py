@@ -91,35 +91,24 @@ class Layer:
             yield Layer(self.name, self.parameters, stop - start, keep)
 
 
+EXACT = Projection()
+
+
 def layers_of(weights: Weights, projection: Projection) -> list[Layer]:
     """Every layer, in the model's order."""
     return [projection.of(name, weight.numel(), weight.device) for name, weight in weights.items()]
 
 
 def jacobian(
-    model: nn.Module,
-    weights: Weights,
-    x: Tensor,
-    *,
-    projection: Projection | None = None,
-    layers: Sequence[Layer] | None = None,
-    batch_size: int = 64,
+    model: nn.Module, weights: Weights, x: Tensor, *, layers: Sequence[Layer] | None = None, batch_size: int = 64
 ) -> Tensor:
-    """∂f(x)/∂w, or what a projection keeps of it.
+    """∂f(x)/∂w, or what `layers` keep of it: [n, k, columns] float64, columns in the order of the layers.
 
-    Args:
-        model: in evaluation mode; its own parameters are not used, its buffers are.
-        weights: parameter name -> value; the linearisation's w_0.
-        x: inputs [n, ...].
-        projection: what to keep of every layer; None is exact.
-        layers: instead of a projection, the layers to differentiate by.
-        batch_size: examples at a time; without effect on the result.
-
-    Returns:
-        [n, k, columns] float64, columns in the order of the layers.
+    The model is in evaluation mode; its buffers are used, its own parameters are not, but `weights`, by name. The batch
+    size does not show in the result.
     """
     if layers is None:
-        layers = layers_of(weights, projection or Projection())
+        layers = layers_of(weights, EXACT)
     fixed = in_double(model, weights)
     moving = {layer.name: fixed.pop(layer.name) for layer in layers if layer.name in fixed}
 

@@ -9,15 +9,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from models.layers import Linear
-from sample_info.kernel.jacobian import Layer, Projection, Weights, in_double, jacobian, layers_of
+from sample_info.kernel.jacobian import EXACT, Layer, Projection, Weights, in_double, jacobian, layers_of
 
 
 def fully_connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module] | None:
     """The model's layers by name, if all its parameters are in fully connected ones that see each example once.
 
-    Args:
-        model, weights: the network.
-        x: inputs [n, ...], of which one is passed through.
+    One of the inputs x [n, ...] is passed through.
     """
     layers = {name: m for name, m in model.named_modules() if isinstance(m, Linear | nn.Linear)}
     owned = {f"{name}.{key}" for name, m in layers.items() for key, _ in m.named_parameters(recurse=False)}
@@ -65,14 +63,11 @@ def inputs_and_slopes(
 
 
 def add_layer(kernel: Tensor, h: Tensor, slopes: Tensor, n: int, *, bias: bool, memory_bytes: float) -> None:
-    """Add one layer's part to a kernel [N k, n k] of N examples with the first n of them.
+    """Add one layer's part to a kernel [N k, n k] of N examples with the first n of them, in place.
 
     Args:
-        kernel: changed in place.
-        h: layer inputs [N, fan-in].
-        slopes: δ, [N, k, fan-out].
-        n: columns' examples.
-        bias: whether the layer has one.
+        kernel, h, slopes: with the layer's inputs [N, fan-in] and slopes δ [N, k, fan-out].
+        n, bias: columns' examples, and whether the layer has a bias.
         memory_bytes: for what is computed on the way.
     """
     k = slopes.shape[1]
@@ -109,7 +104,7 @@ def ntk(
     x: Tensor,
     held_out: Tensor,
     *,
-    projection: Projection | None = None,
+    projection: Projection = EXACT,
     batch_size: int = 64,
     memory_bytes: float = GIB,
 ) -> Kernels:
@@ -121,52 +116,33 @@ def ntk(
     Args:
         model: any, in evaluation mode.
         weights: w_0, by parameter name.
-        x: training inputs [n, ...].
-        held_out: inputs [m, ...].
-        projection: of each layer's gradients; None is exact.
+        x, held_out: training inputs [n, ...], held-out ones [m, ...].
+        projection: of each layer's gradients.
         batch_size: examples at a time; without effect on the result.
         memory_bytes: for a group's Jacobian, beside the kernels themselves; without effect on the result.
     """
-    projection = projection or Projection()
-    everything = torch.cat([x, held_out])
-    n = len(x)
-    layers = fully_connected(model, weights, x) if projection.kind == "exact" else None
-    if layers is not None:
-        kernel, how = _from_products(model, layers, weights, everything, n, batch_size, memory_bytes), "product form"
+    everything, n = torch.cat([x, held_out]), len(x)
+    with torch.no_grad():
+        k = model(x[:1].to(next(model.parameters()))).shape[1]
+    kernel = x.new_zeros(len(everything) * k, n * k, dtype=torch.float64)
+    connected = fully_connected(model, weights, x) if projection.kind == "exact" else None
+    if connected is not None:
+        how = "product form"
+        for layer in connected.values():
+            h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=batch_size)
+            bias = getattr(layer, "bias", None) is not None
+            add_layer(kernel, h, slopes, n, bias=bias, memory_bytes=memory_bytes)
     else:
-        kernel, how = _from_jacobians(model, weights, everything, n, projection, batch_size, memory_bytes)
-    columns = kernel.shape[1]
-    train = kernel[:columns]
-    return Kernels(torch.add(train, train.T).mul_(0.5), kernel[columns:], how)
-
-
-def _from_products(model, layers, weights: Weights, x: Tensor, n: int, batch_size: int, memory: float) -> Tensor:
-    k = _outputs(model, x)
-    kernel = x.new_zeros(len(x) * k, n * k, dtype=torch.float64)
-    for layer in layers.values():
-        h, slopes = inputs_and_slopes(model, layer, weights, x, batch_size=batch_size)
-        add_layer(kernel, h, slopes, n, bias=getattr(layer, "bias", None) is not None, memory_bytes=memory)
-    return kernel
-
-
-@torch.no_grad()
-def _outputs(model: nn.Module, x: Tensor) -> int:
-    return model(x[:1].to(next(model.parameters()))).shape[1]
-
-
-def _from_jacobians(
-    model: nn.Module, weights: Weights, x: Tensor, n: int, projection: Projection, batch_size: int, memory: float
-) -> tuple[Tensor, str]:
-    k = _outputs(model, x)
-    layers = layers_of(weights, projection)
-    kernel = x.new_zeros(len(x) * k, n * k, dtype=torch.float64)
-    for group in _groups(layers, max(1, int(memory // (8 * k * len(x))))):
-        largest = sum({layer.name: layer.parameters for layer in group}.values())
-        batch = max(1, min(batch_size, int(memory // (2 * 8 * k * largest))))
-        j = jacobian(model, weights, x, layers=group, batch_size=batch).flatten(0, 1)
-        kernel.addmm_(j, j[: n * k].T)
-    kept, parameters = sum(layer.columns for layer in layers), sum(weight.numel() for weight in weights.values())
-    return kernel, f"{projection.kind}, {kept:,} of {parameters:,} numbers"
+        layers = layers_of(weights, projection)
+        for group in _groups(layers, max(1, int(memory_bytes // (8 * len(kernel))))):
+            largest = sum({layer.name: layer.parameters for layer in group}.values())
+            batch = max(1, min(batch_size, int(memory_bytes // (2 * 8 * k * largest))))
+            j = jacobian(model, weights, everything, layers=group, batch_size=batch).flatten(0, 1)
+            kernel.addmm_(j, j[: n * k].T)
+        kept, parameters = sum(layer.columns for layer in layers), sum(weight.numel() for weight in weights.values())
+        how = f"{projection.kind}, {kept:,} of {parameters:,} numbers"
+    train = kernel[: n * k]
+    return Kernels(torch.add(train, train.T).mul_(0.5), kernel[n * k :], how)
 
 
 def _groups(layers: Sequence[Layer], most: int) -> Iterator[list[Layer]]:

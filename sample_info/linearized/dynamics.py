@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from sample_info.changes import Changes, functional_information
-from sample_info.kernel.jacobian import network_outputs
 from sample_info.kernel.ntk import Kernels
 from sample_info.linearized.resolvent import ContourRule, Elimination, Resolvent, spectral_bound
 from sample_info.linearized.series import ChebyshevSeries, MaskedSeries
@@ -73,12 +72,7 @@ class LinearizedDynamics:
         self.coefficients = -self._solver.full.view(self.n, self.k)
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
-        """f_t(x) = f_0(x) + Θ(x, X) a, [m, k] (equations 11 and 53).
-
-        Args:
-            initial: f_0(x), [m, k].
-            kernel: Θ(x, X), [m k, n k]; that of the training inputs gives training predictions.
-        """
+        """f_t(x) = f_0(x) + Θ(x, X) a, of `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""
         return initial + (kernel @ self.coefficients.flatten()).view_as(initial)
 
     @property
@@ -94,15 +88,9 @@ class LinearizedDynamics:
         return found.neg_()
 
     def changes(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What leaving each of the `examples` [b] out changes.
+        """What leaving out each of `examples` [b] changes, by the kernel [m k, n k] of m held-out inputs with all.
 
-        Args:
-            examples: indices [b].
-            held_out_kernel: Θ(x, X), [m k, n k], of m held-out inputs.
-
-        Returns:
-            ‖w - w_-i‖² and the mean over held-out inputs of ‖f(x) - f_-i(x)‖², both [b]; and of the example itself
-            f(x_i) - f_-i(x_i), [b, k].
+        ‖w - w_-i‖² and the mean over held-out inputs of ‖f(x) - f_-i(x)‖², [b]; f(x_i) - f_-i(x_i), [b, k].
         """
         return changes_by(self.differences(examples), self.kernel, held_out_kernel, examples, self.k)
 
@@ -141,14 +129,10 @@ def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memo
 def changes_by(
     coefficients: Tensor, kernel: Tensor, held_out_kernel: Tensor, examples: Tensor, k: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What each of b movements of the weights ∇f(X) a changes, as `LinearizedDynamics.changes` returns it.
+    """What each of b movements of the weights ∇f(X) a changes, as `LinearizedDynamics.changes` has it.
 
-    Args:
-        coefficients: a as columns, [n k, b].
-        kernel: Θ, [n k, n k].
-        held_out_kernel: Θ(x, X), [m k, n k].
-        examples: whose outputs are wanted of each movement, [b].
-        k: outputs.
+    Coefficients a are columns [n k, b], the kernels [n k, n k] and [m k, n k]; of movement j the outputs of `examples`
+    [b] at j are wanted.
     """
     moved = kernel @ coefficients
     weights = (coefficients * moved).sum(0)
@@ -176,12 +160,12 @@ class LinearizedNetwork:
     @cached_property
     def initial(self) -> Tensor:
         """f_0 of the examples, [n, k]."""
-        return self._outputs(self.problem.x)
+        return self.problem.outputs(self.problem.x)
 
     @cached_property
     def initial_held_out(self) -> Tensor:
         """f_0 of the held-out inputs, [m, k]."""
-        return self._outputs(self.problem.held_out)
+        return self.problem.outputs(self.problem.held_out)
 
     @cached_property
     def dynamics(self) -> LinearizedDynamics:
@@ -192,12 +176,6 @@ class LinearizedNetwork:
     def trained(self) -> Tensor:
         """f of the examples once trained on all, [n, k]."""
         return self.dynamics.predictions(self.initial, self.kernels.train)
-
-    @property
-    def how(self) -> dict[str, str | float]:
-        """What was computed, for result.json."""
-        own = self.dynamics
-        return {"kernel": self.kernels.how, "training": own.how, "error_bound": own.error_bound}
 
     def left_out(self, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """‖w - w_-i‖², the mean of ‖f(x) - f_-i(x)‖² and f_-i(x_i) [b, k], of a block of examples [b]."""
@@ -231,7 +209,3 @@ class LinearizedNetwork:
         kernel = self.kernels.train[rows[:, None], rows]
         dynamics = LinearizedDynamics(kernel, residual[left], self.problem.descent, method=method)
         return dynamics, self.kernels.held_out[:, rows]
-
-    def _outputs(self, x: Tensor) -> Tensor:
-        problem = self.problem
-        return network_outputs(problem.model, problem.weights, x, batch_size=problem.batch_size)

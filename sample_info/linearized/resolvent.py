@@ -8,7 +8,7 @@ steps, however many, only show in the nodes' weights.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -62,10 +62,7 @@ def inverse(kernel: Tensor, weight_decay: float) -> Tensor:
 class Elimination:
     """A⁻¹ r and its change without each example, for A = Θ + λI: B_{·i} B_ii⁻¹ (B r)_i with B = A⁻¹ (appendix E).
 
-    Args:
-        kernel: Θ, [n k, n k] float64.
-        residual: r, [n, k].
-        shift: λ.
+    Of a kernel Θ [n k, n k] float64, a residual r [n, k] and a shift λ.
 
     Raises:
         ValueError: A is singular.
@@ -96,32 +93,25 @@ _MOST_NODES = 2**17
 
 @dataclass(frozen=True)
 class ContourRule:
-    """f(x) ≈ 2 Re Σ_j weights_j / (nodes_j - x) on [low, high].
+    """f(x) ≈ 2 Re Σ_j weights_j / (nodes_j - x) on an interval.
 
     Attributes:
         nodes: z_j in the upper half plane, [q] complex128.
         weights: [q] complex128.
-        low, high: the interval.
         error: largest |f(x) - rule(x)| seen at Chebyshev points between those of the rule's own resolution.
     """
 
     nodes: Tensor
     weights: Tensor
-    low: float
-    high: float
-    error: float
+    error: float = math.nan
 
     @classmethod
     def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ContourRule":
         """The trapezoidal rule on an ellipse with foci at the interval's ends (Trefethen & Weideman 2014).
 
         The ellipse is as wide as the function's growth off the interval allows; nodes are doubled until the rule's
-        error is `tolerance` times the function's largest value, or stops falling at the level of rounding.
-
-        Args:
-            function: real on the interval, analytic in a neighbourhood; of float64 and complex128 tensors.
-            low, high: the interval.
-            tolerance: relative.
+        error is `tolerance` times the function's largest value, or stops falling at the level of rounding. The
+        function is real on the interval, analytic in a neighbourhood; it takes float64 and complex128 tensors.
 
         Raises:
             ValueError: more than 131,072 nodes are needed.
@@ -133,16 +123,17 @@ class ContourRule:
         rho = _ellipse(function, low, high, _GROWTH * largest)
         q, before = 8, math.inf
         while q <= _MOST_NODES:
-            nodes, weights = _rule(function, low, high, rho, q)
-            error = max(float((_sum(nodes, weights, part) - function(part)).abs().max()) for part in points.split(64))
+            nodes, slopes = _map(low, high, rho, q)
+            rule = cls(nodes, function(nodes) * slopes / (2 * q))
+            error = max(float((rule(part) - function(part)).abs().max()) for part in points.split(64))
             if error <= tolerance * largest or (error > before / 2 and error < 1e-9 * largest):
-                return cls(nodes, weights, low, high, error)
+                return replace(rule, error=error)
             q, before = 2 * q, error
         raise ValueError(f"no rule of {_MOST_NODES:,} nodes is good enough on [{low:g}, {high:g}]: lower steps")
 
     def __call__(self, points: Tensor) -> Tensor:
         """The rule's values at points [p]."""
-        return _sum(self.nodes, self.weights, points)
+        return 2 * (self.weights / (self.nodes - points[:, None])).sum(1).real
 
 
 def _ellipse(function: Callable[[Tensor], Tensor], low: float, high: float, most: float) -> float:
@@ -160,23 +151,10 @@ def _map(low: float, high: float, rho: float, q: int) -> tuple[Tensor, Tensor]:
     return low + (high - low) / 4 * (w + 1).square() / w, (high - low) / 4 * (w - 1 / w)
 
 
-def _rule(function: Callable[[Tensor], Tensor], low: float, high: float, rho: float, q: int) -> tuple[Tensor, Tensor]:
-    nodes, slopes = _map(low, high, rho, q)
-    return nodes, function(nodes) * slopes / (2 * q)
-
-
-def _sum(nodes: Tensor, weights: Tensor, points: Tensor) -> Tensor:
-    return 2 * (weights / (nodes - points[:, None])).sum(1).real
-
-
 class Resolvent:
-    """f(A) r and its change without each example, for A = Θ + λI.
+    """f(A) r and its change without each example, for A = Θ + λI, by a rule of f on an interval with A's spectrum.
 
-    Args:
-        kernel: Θ, [n k, n k] float64.
-        residual: r, [n, k].
-        shift: λ.
-        rule: of f on an interval that holds the spectrum of A.
+    Of a kernel Θ [n k, n k] float64, a residual r [n, k] and a shift λ.
     """
 
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float, rule: ContourRule) -> None:

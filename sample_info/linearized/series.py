@@ -40,12 +40,8 @@ class ChebyshevSeries:
         """The shortest series with an error of at most `tolerance` times the function's largest value.
 
         Coefficients come from a discrete cosine transform of the function at Chebyshev points, twice as many until
-        the upper half of them is negligible (Trefethen 2013, chapters 3 and 8).
-
-        Args:
-            function: of points [N] float64, smooth on the interval.
-            low, high: the interval.
-            tolerance: relative, e.g. 1e-14.
+        the upper half of them is negligible (Trefethen 2013, chapters 3 and 8). The function takes points [N] float64,
+        and is smooth on the interval.
 
         Raises:
             ValueError: no series of degree 65,536 or less is good enough.
@@ -72,12 +68,9 @@ class ChebyshevSeries:
 
 
 class MaskedSeries:
-    """f(A) r and its change without each example, for A = Θ + λI.
+    """f(A) r and its change without each example, for A = Θ + λI, by a series of f on [λ, λ + σ], σ a bound on Θ.
 
-    Args:
-        kernel: Θ, [n k, n k] float64.
-        residual: r, [n, k].
-        series: of f on [λ, λ + σ], σ a bound on the spectrum of Θ.
+    Of a kernel Θ [n k, n k] float64 and a residual r [n, k].
     """
 
     def __init__(self, kernel: Tensor, residual: Tensor, series: ChebyshevSeries) -> None:

@@ -32,13 +32,9 @@ class SteadyState:
 
 
 def steady_state(minimum: LinearizedDynamics, batch_size: int) -> SteadyState:
-    """Solve the Lyapunov equation.
+    """Solve the Lyapunov equation at the minimum of a training with weight decay, for SGD of b examples per step.
 
     Everything is on the scale of the mean loss, (1/n) of the paper's H, so that η is that of all else here.
-
-    Args:
-        minimum: training to convergence, with weight decay.
-        batch_size: b, examples per step of SGD.
 
     Raises:
         ValueError: no weight decay (every gradient is zero at the minimum, and SGD has no noise), or t not infinite.
@@ -70,13 +66,8 @@ def sgd_information(
     """SI with SGD's steady state as smoothing, ½ (w - w_-i)ᵀ Σ⁻¹ (w - w_-i), in nats (equation 13).
 
     SGD hardly moves along some directions, where a finite change would count as nearly infinitely informative:
-    variances below `variance_floor` of the largest are raised to it, which can only lower a score.
-
-    Args:
-        minimum: training to convergence, with weight decay.
-        batch_size: b, examples per step of SGD.
-        variance_floor: relative; also what float64 can tell from zero.
-        memory_bytes: for columns; without effect on the result.
+    variances below `variance_floor` of the largest, about what float64 can tell from zero, are raised to it, which can
+    only lower a score. The minimum and the batch size are those of `steady_state`, memory is for columns.
 
     Returns:
         scores [n], and the share of directions whose variance was raised.
@@ -91,7 +82,5 @@ def sgd_information(
 
 def at_minimum(dynamics: LinearizedDynamics) -> LinearizedDynamics:
     """The same training to convergence."""
-    descent = dynamics.descent
-    if not descent.finite:
-        return dynamics
-    return LinearizedDynamics(dynamics.kernel, dynamics.residual, replace(descent, steps=float("inf")))
+    descent = replace(dynamics.descent, steps="converged")
+    return LinearizedDynamics(dynamics.kernel, dynamics.residual, descent) if dynamics.descent.finite else dynamics

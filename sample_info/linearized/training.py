@@ -20,7 +20,7 @@ class LinearizedDescent:
 
     Args:
         learning_rate: η, of that mean loss, as in the paper's tables.
-        steps: t; `math.inf` for the limit.
+        steps: t; "converged", or infinitely many, for the limit.
         weight_decay: λ towards w_0, on the scale of the sum, as in the paper.
         time: "discrete" steps, or the "continuous" gradient flow of equations 10, 11, 50 and 53.
         left_out_loss: without an example, the "sum" of the paper's equations, or the "mean" of its released code.
@@ -30,7 +30,7 @@ class LinearizedDescent:
     """
 
     learning_rate: float
-    steps: float
+    steps: float | Literal["converged"]
     weight_decay: float = 0.0
     time: Time = "discrete"
     left_out_loss: LeftOutLoss = "sum"
@@ -38,17 +38,22 @@ class LinearizedDescent:
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate={self.learning_rate}: must be a positive number")
-        if not self.steps > 0:
+        if not self.t > 0:
             raise ValueError(f"steps={self.steps}: must be positive; infinite steps train to convergence")
-        if self.time == "discrete" and self.finite and self.steps != int(self.steps):
+        if self.time == "discrete" and self.finite and self.t != int(self.t):
             raise ValueError(f"steps={self.steps}: discrete time has whole steps; or set time to continuous")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay={self.weight_decay}: must not be negative")
 
     @property
+    def t(self) -> float:
+        """The number of steps."""
+        return math.inf if self.steps == "converged" else float(self.steps)
+
+    @property
     def finite(self) -> bool:
         """Whether training ends after finitely many steps."""
-        return math.isfinite(self.steps)
+        return math.isfinite(self.t)
 
     def effective_n(self, n: int) -> int:
         """What the loss of a training without one of n examples is divided by."""
@@ -57,31 +62,24 @@ class LinearizedDescent:
     def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
         """φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.
 
-        w(t) = w_0 - ∇f_0(X) φ_t(Θ + λI) (f_0(X) - Y): equation 50, with the sign that its derivation gives.
-
-        Args:
-            eigenvalues: s of Θ + λI, float64; or points z in the upper half plane, complex128.
-            n: size of the training set.
+        w(t) = w_0 - ∇f_0(X) φ_t(Θ + λI) (f_0(X) - Y): equation 50, with the sign that its derivation gives. Eigenvalues
+        s of Θ + λI are float64; points z in the upper half plane, complex128, may stand for them.
         """
         if not self.finite:
             return 1 / eigenvalues
         step = -self.learning_rate / n * eigenvalues
         if self.time == "continuous":
-            left = torch.expm1(self.steps * step)
+            left = torch.expm1(self.t * step)
         elif eigenvalues.is_complex():
-            left = torch.expm1(self.steps * torch.log1p(step))
+            left = torch.expm1(self.t * torch.log1p(step))
         else:  # log1p keeps digits where steps are small; past -1 the sign alternates and there is nothing to keep
-            small = torch.expm1(self.steps * torch.log1p(step.clamp(min=-1)))
-            left = torch.where(step > -1, small, (1 + step) ** self.steps - 1)
-        limit = self.steps * self.learning_rate / n
+            small = torch.expm1(self.t * torch.log1p(step.clamp(min=-1)))
+            left = torch.where(step > -1, small, (1 + step) ** self.t - 1)
+        limit = self.t * self.learning_rate / n
         return torch.where(eigenvalues.abs() * limit < 1e-300, limit, -left / eigenvalues)
 
     def require_stable(self, largest: float, n: int) -> None:
-        """Refuse discrete steps that diverge.
-
-        Args:
-            largest: eigenvalue of Θ, or a bound on it.
-            n: size of the training set.
+        """Refuse discrete steps that diverge where the largest eigenvalue of Θ, or a bound on it, is `largest`.
 
         Raises:
             ValueError: names the largest learning rate that is stable.

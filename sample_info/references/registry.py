@@ -7,18 +7,19 @@ equation 1; the baseline of Harutyunyan et al. 2021, table 1.
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from harness.run import Run
 from sample_info.changes import Changes
-from sample_info.kernel.jacobian import network_outputs
-from sample_info.kernel.ntk import Kernels, ntk
+from sample_info.kernel.ntk import Kernels
 from sample_info.linearized.dynamics import changes_by
 from sample_info.linearized.resolvent import inverse
 from sample_info.problem import Problem
 from sample_info.references.retraining import retrained_stacks
+from sample_info.settings import ReferenceSettings
 
 
 def influence(kernels: Kernels, residual: Tensor, damping: float) -> Changes:
@@ -26,12 +27,8 @@ def influence(kernels: Kernels, residual: Tensor, damping: float) -> Changes:
 
     The Gauss-Newton inverse acts through the kernel, (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹, so that one factorisation
     serves every example, however many parameters there are. The formula assumes that w is a minimum; at weights
-    that are still in training it says something else than retraining does.
-
-    Args:
-        kernels: at the final weights w.
-        residual: f_w(X) - Y, [n, k].
-        damping: added to the curvature of the summed loss, weight decay included.
+    that are still in training it says something else than retraining does. Kernels and residual f_w(X) - Y, [n, k], are
+    those at w; the damping is added to the curvature of the summed loss, weight decay included.
 
     Raises:
         ValueError: no damping, and a kernel that is singular.
@@ -45,43 +42,40 @@ def influence(kernels: Kernels, residual: Tensor, damping: float) -> Changes:
 
 log = logging.getLogger(__name__)
 
-Reference = Callable[[Problem, Run], Mapping[str, Changes]]  # what it finds, by name
+Reference = Callable[[Problem, ReferenceSettings, Run], Mapping[str, Changes]]  # what it finds, by name
 
 
-def by_retraining(problem: Problem, run: Run) -> Mapping[str, Changes]:
+def by_retraining(problem: Problem, settings: ReferenceSettings, run: Run) -> Mapping[str, Changes]:
     """Train without each of a sample of examples; what is found is kept, and not left out again by a resumed run."""
     part, n = f"retrained-{problem.seed}", len(problem.x)
-    wanted = torch.randperm(n, generator=torch.Generator().manual_seed(0))[: problem.left_out].sort().values
+    wanted = torch.randperm(n, generator=torch.Generator().manual_seed(0))[: settings.examples].sort().values
     found = run.part(part) or [[], [], []]  # examples, changes of weights and of predictions
     left = wanted[~torch.isin(wanted, torch.tensor(found[0], dtype=torch.int64))]
     if len(left):
         log.info("training without each of %d examples for seed %d", len(left), problem.seed)
-        stacks = retrained_stacks(
-            problem.training,
-            problem.held_out,
-            left,
-            effective_n=problem.descent.effective_n(n),
-            memory_bytes=int(problem.memory_bytes),
-        )
-        for more in stacks:
+        options = {"effective_n": problem.descent.effective_n(n), "memory_bytes": int(problem.memory_bytes)}
+        for more in retrained_stacks(problem.training, problem.held_out, left, **options):
             found = [have + new.tolist() for have, new in zip(found, more, strict=True)]
             run.save_part(part, found)
     examples, weight, prediction = (torch.tensor(part, dtype=torch.float64) for part in found)
     return {"retraining": Changes.of(n, examples.long(), weight, prediction)}
 
 
-def by_influence(problem: Problem, run: Run) -> Mapping[str, Changes]:  # noqa: ARG001
+def by_influence(problem: Problem, settings: ReferenceSettings, run: Run) -> Mapping[str, Changes]:  # noqa: ARG001
     """Influence functions at the weights where training ends, for every damping that is asked for: "influence 10"."""
     log.info("influence functions for seed %d", problem.seed)
-    weights = problem.training.trained()
-    memory = {"batch_size": problem.batch_size, "memory_bytes": problem.memory_bytes}
-    kernels = ntk(problem.model, weights, problem.x, problem.held_out, **memory)
-    residual = network_outputs(problem.model, weights, problem.x, batch_size=problem.batch_size) - problem.y
+    trained = replace(problem, weights=problem.training.trained())
+    kernels, residual = trained.kernels(), trained.outputs(problem.x) - problem.y
     n, decay = len(problem.x), problem.descent.weight_decay
-    return {f"influence {d:g}": influence(kernels, residual, n * d + decay) for d in problem.influence_damping}
+    return {f"influence {d:g}": influence(kernels, residual, n * d + decay) for d in settings.influence_damping}
 
 
 REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence}
+
+
+def references_of(problem: Problem, settings: ReferenceSettings, run: Run) -> dict[str, Changes]:
+    """What all that are asked for find, by name."""
+    return {name: one for key in settings.methods for name, one in REFERENCES[key](problem, settings, run).items()}
 
 
 def require_known(names: list[str]) -> None:

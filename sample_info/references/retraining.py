@@ -81,18 +81,11 @@ class GradientDescent:
         """
         if model.mixes_examples:
             raise ValueError(f"{type(model).__name__} mixes examples (model.batch_norm=batch): set it to frozen")
-
-        def network(weights: Weights, x: Tensor) -> Tensor:
-            return functional_call(model, weights, (x,))
-
-        return cls(network=network, initial=initial, x=x, y=y, stackable=model.stackable, **options)
+        options["stackable"] = model.stackable
+        return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
     def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
-        """How far S trainings move, w - w_0 with a leading axis [S, ...].
-
-        Args:
-            example_weights: c, [S, n]; 0 leaves an example out.
-            progress: called with the number of steps done.
+        """How far S trainings of example weights c [S, n] move, w - w_0 with a leading axis [S, ...]; 0 leaves one out.
 
         Raises:
             DivergedError: the learning rate is too large.
@@ -164,18 +157,13 @@ class GradientDescent:
 def retrained_stacks(
     descent: GradientDescent, x_test: Tensor, examples: Tensor, *, effective_n: int, memory_bytes: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Train with all examples, then without each of `examples`, a stack of trainings at a time.
+    """Train with all examples, then without each of `examples`, as many trainings at a time as memory holds.
 
-    Args:
-        descent: how to train, and on what.
-        x_test: inputs on which predictions are compared, [m, ...].
-        examples: positions of those to leave out.
-        effective_n: what the loss without an example is divided by.
-        memory_bytes: what a stack of trainings may take.
+    Without an example the loss is divided by `effective_n`.
 
     Yields:
-        A stack as it ends: examples [b], and of each ‖w - w_-i‖² and the mean over test inputs of ‖f(x) - f_-i(x)‖²,
-        [b] float64, on the CPU.
+        A stack as it ends: examples [b], and of each ‖w - w_-i‖² and the mean over test inputs [m, ...] of
+        ‖f(x) - f_-i(x)‖², [b] float64, on the CPU.
 
     Raises:
         ValueError: examples that are not there, or less memory than one training needs.

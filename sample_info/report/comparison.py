@@ -4,7 +4,7 @@ Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -37,7 +37,7 @@ class RunScores:
     f_si_nats: Tensor
 
 
-ScoresOf = Callable[[InformationResult], RunScores | None]  # None for a run that cannot be compared
+Stored = Mapping[str, RunScores | None]  # by run id; None for a run that cannot be compared
 
 
 def read_scores(directory: Path) -> RunScores | None:
@@ -97,15 +97,13 @@ class Movement:
         return len(tops[0] & tops[1]) / tenth
 
 
-def movements(grid: Grid[InformationResult], scores: ScoresOf) -> list[Movement]:
+def movements(grid: Grid[InformationResult], scores: Stored) -> list[Movement]:
     """For each row, every pair of erasers, the control first; runs without scores (None) are left out."""
     found = []
     for row in grid.rows:
-        own = {column: scores(grid.cells[row][column]) for column in grid.columns if column in grid.cells[row]}
-        stored = {column: one for column, one in own.items() if one is not None}
-        for before, after in combinations(stored, 2):
-            a, b = stored[before], stored[after]
-            if torch.equal(a.index, b.index):
+        own = [(column, scores[grid.cells[row][column].run_id]) for column in grid.columns if column in grid.cells[row]]
+        for (before, a), (after, b) in combinations(own, 2):
+            if a and b and torch.equal(a.index, b.index):
                 found.append(Movement(row, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
     return found
 
@@ -126,14 +124,14 @@ class Agreement:
     correlation: Sequence[Sequence[float | None]]
 
 
-def agreements(grid: Grid[InformationResult], scores: ScoresOf) -> list[Agreement]:
+def agreements(grid: Grid[InformationResult], scores: Stored) -> list[Agreement]:
     """One for each eraser and set of examples that several models, or several ways of training, were scored on.
 
     How scores differ between erasers is what `movements` says.
     """
     alike: dict[tuple[str, ...], tuple[list[str], list[dict[int, Tensor]]]] = {}
     for row, column, result in grid.runs():
-        if (stored := scores(result)) is not None:
+        if (stored := scores[result.run_id]) is not None:
             examples = fingerprint(result.config["dataset"]), digest(stored.index), digest(stored.given_label)
             names, f_si = alike.setdefault((column, *examples), ([], []))
             names.append(row)

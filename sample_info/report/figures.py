@@ -63,8 +63,10 @@ def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
     figure = Figure(figsize=(11, 7.2), layout="constrained")
     above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=(1, 1.05)))
     axes = above.subplots(1, len(scores), squeeze=False)[0]
+    classes = {name: examples.labels.cpu() == j for j, name in enumerate(examples.dataset.class_names)}
+    parts = examples.groups.masks() or classes
     for ax, (name, values) in zip(axes, scores.items(), strict=True):
-        _histogram(ax, values, _parts(examples))
+        _histogram(ax, values, parts)
         ax.set(xlabel=f"{NAMES[name]} (nats)", ylabel="examples")
     axes[0].legend(fontsize=9)
     figure.suptitle(title_of(examples))
@@ -76,14 +78,6 @@ def title_of(examples: Examples) -> str:
     """What a run's figures are about."""
     names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
     return " · ".join([*names, f"{len(examples.x):,} examples"])
-
-
-def _parts(examples: Examples) -> Mapping[str, Tensor]:
-    """Masks of what histograms tell apart: groups if there are any, else classes."""
-    if examples.groups is not None:
-        return examples.groups.masks()
-    labels = examples.labels.cpu()
-    return {name: labels == j for j, name in enumerate(examples.dataset.class_names)}
 
 
 def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
@@ -117,9 +111,9 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
             ax.imshow(drawn.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             given, true = (class_names[int(labels[position])] for labels in (examples.given, examples.labels))
             label = true if given == true else f"{given} ({true})"
-            if examples.groups is not None:
-                label += f"\n{examples.groups.names[int(examples.groups.of[position])]}"
-            ax.set_title(f"{label}\n{float(scores[position]):.1e}", fontsize=8)
+            group = examples.groups.names[int(examples.groups.of[position])]
+            shown = filter(None, [label, group, f"{float(scores[position]):.1e}"])
+            ax.set_title("\n".join(shown), fontsize=8)
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
             ax.grid(visible=False)
@@ -157,7 +151,7 @@ def _draw_summaries(ax: Axes, panel: Panel) -> None:
     ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
     ax.set_title("\n".join([panel.title, *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
     ax.set_xlabel("training examples removed (%)")
-    ax.set_ylabel(f"test accuracy (%)\n{whose(panel.config)}", fontsize=10)
+    ax.set_ylabel(f"test accuracy (%)\n{whose(panel.summaries, panel.config)}", fontsize=10)
 
 
 def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) -> Figure:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,7 +17,9 @@ from harness.table import Record, csv_of
 from sample_info.changes import Changes, agreements_of, auroc, bits, pearson
 from sample_info.examples import Examples
 from sample_info.settings import SummarySettings
-from sample_info.summaries.accuracy import Summaries
+from sample_info.summaries.accuracy import Curve
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Scored:
     left_out_correct: Tensor  # whether the network trained without an example finds the label that it was given
     train_accuracy: float
     test_accuracy: float
-    summaries: Summaries
+    summaries: Mapping[str, list[Curve]]
 
 
 def columns(scored: Scored) -> dict[str, Tensor]:
@@ -58,7 +60,7 @@ def save_scores(
     tensors = {name: torch.stack([columns(one)[name] for one in scored]) for name in names}
     about = {"index": examples.index, "label": examples.labels.cpu(), "given_label": examples.given.cpu()}
     metadata = {"seeds": [one.seed for one in scored], "class_names": list(examples.dataset.class_names)}
-    if examples.groups is not None:
+    if examples.groups.masks():
         about["group"] = examples.groups.of
         metadata["group_names"] = list(examples.groups.names)
     save_tensors(directory / "scores.safetensors", {**about, **tensors}, metadata)
@@ -81,14 +83,14 @@ def save_scores(
 
 
 def _rows(examples: Examples, one: Scored) -> Iterator[Record]:
-    groups, n = examples.groups, len(examples.index)
+    groups = examples.groups
     found = {
-        "seed": [one.seed] * n,
+        "seed": [one.seed] * len(groups.of),
         "index": examples.index.tolist(),
         "label": examples.labels.tolist(),
         "given_label": examples.given.tolist(),
         "class": [examples.dataset.class_names[label] for label in examples.labels.tolist()],
-        "group": [""] * n if groups is None else [groups.names[j] for j in groups.of.tolist()],
+        "group": [groups.names[j] for j in groups.of.tolist()],
         **{name: values.tolist() for name, values in columns(one).items()},
     }
     return (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
@@ -130,7 +132,7 @@ def _groups(examples: Examples, scored: Sequence[Scored]) -> dict[str, Group]:
             auroc=[auroc(scores, mask) for scores in f_si],
             auroc_si=[auroc(scores, mask) for scores in si],
         )
-        for name, mask in (examples.groups.masks() if examples.groups else {}).items()
+        for name, mask in examples.groups.masks().items()
     }
 
 
@@ -158,18 +160,20 @@ def _summary_of(scores: Tensor, examples: Examples) -> ScoreSummary:
     )
 
 
-def _summaries(options: SummarySettings, found: Sequence[Summaries]) -> SummaryCurves | None:
+def _summaries(options: SummarySettings, found: Sequence[Mapping[str, list[Curve]]]) -> SummaryCurves | None:
     """None where no summaries are asked for."""
     if not options.orders:
         return None
+    accuracy = {order: [[curve.accuracy for curve in seed[order]] for seed in found] for order in options.orders}
+    classes = {order: [[curve.classes_left for curve in seed[order]] for seed in found] for order in options.orders}
     return SummaryCurves(
         network=options.network,
         removed=options.removed,
-        accuracy={order: [_over_draws(mean, one.accuracy[order]) for one in found] for order in options.orders},
-        classes_left={order: [_over_draws(min, one.classes_left[order]) for one in found] for order in options.orders},
-        random_draws=[one.accuracy["random"] for one in found] if "random" in options.orders else None,
+        accuracy={order: [_over_draws(mean, draws) for draws in seeds] for order, seeds in accuracy.items()},
+        classes_left={order: [_over_draws(min, draws) for draws in seeds] for order, seeds in classes.items()},
+        random_draws=accuracy.get("random"),
     )
 
 
-def _over_draws(combine: Callable[[Sequence[Any]], Any], draws: Sequence[Sequence[Any]]) -> list[Any]:
+def _over_draws(combine: Callable[[Sequence[N]], N], draws: Sequence[Sequence[N]]) -> list[N]:
     return [combine(values) for values in zip(*draws, strict=True)]

@@ -1,6 +1,6 @@
 """The tables that `python -m sample_info` and the report show, every column defined once."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 from conf import Options
 from erasure.store.storage import write_text
 from harness.compare import Grid, Spread
-from harness.result import Group, InformationResult, Ratio, ReferenceAgreement, SummaryCurves
-from harness.table import Column, Record, Table
+from harness.result import Group, InformationResult, ReferenceAgreement, ScoreSummary, SummaryCurves
+from harness.table import Column, Record, Table, number, spread, word
 from sample_info.report.comparison import Agreement, Movement
 
 AGREEMENT = (
@@ -22,6 +22,13 @@ _SUMMARIES = (
     "Test accuracy (%) after a fraction of the training examples is removed in order of F-SI: mean over seeds (± "
     "standard deviation over seeds and, for the random order, draws); *: in some summary a class has no example left."
 )
+_REFERENCES = (
+    "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
+    "predictions (± standard deviation over seeds), and the median of their ratios, with the least and the largest. "
+    "Ours, unless it says otherwise, with a reference; influence 10: functions with a damping of 10, the paper's."
+)
+_MOVEMENTS = "F-SI example by example, mean over seeds."
+_AUROC = "AUROC: the probability that an example of the group scores above one of the others; 0.5 is chance."
 _FITS = {
     "disjoint": "eraser fitted on other examples",
     "refit": "eraser refitted without each example",
@@ -46,38 +53,13 @@ def entries(grid: Grid[InformationResult], parts: Callable[[InformationResult], 
     return [Entry(*run, name, part) for run in grid.runs() for name, part in parts(run[-1]).items()]
 
 
-def _word(heading: str, name: str, text: Callable[[T], str]) -> Column[T]:
-    return Column(heading, text, lambda entry: {name: text(entry)}, menu=True)
-
-
-def _number(heading: str, name: str, form: str, value: Callable[[T], float | None], meaning: str = "") -> Column[T]:
-    """Nothing where it is not known, as in runs that are older than the number."""
-
-    def text(entry: T) -> str:
-        return "" if (number := value(entry)) is None else format(number, form)
-
-    return Column(heading, text, lambda entry: {name: value(entry)}, meaning)
-
-
-def _spread(
-    heading: str, name: str, form: str, values: Callable[[T], Iterable[float | None]], meaning: str = ""
-) -> Column[T]:
-    """Mean ± standard deviation over the seeds that have it."""
-
-    def spread(entry: T) -> Spread | None:
-        known = [value for value in values(entry) if value is not None]
-        return Spread.of(known) if known else None
-
-    def record(entry: T) -> Record:
-        found = spread(entry)
-        return {name: found and found.mean, f"{name.removesuffix('_mean')}_std": found and found.std}
-
-    return Column(heading, lambda entry: f"{found:{form}}" if (found := spread(entry)) else "", record, meaning)
-
-
 def _scores(name: str) -> Callable[[Entry[Any]], list[float]]:
     """Mean over examples of one kind of score, for every seed; of no seed where it was not asked for."""
     return lambda entry: [one.mean_nats for one in entry.result.information.get(name, ())]
+
+
+def _f_si(value: Callable[[ScoreSummary], float | None]) -> Callable[[Entry[Any]], float]:
+    return lambda entry: mean(value(one) or 0.0 for one in entry.result.information["f_si_nats"])
 
 
 def _accuracy(name: str) -> Callable[[Entry[Any]], float | None]:
@@ -102,79 +84,61 @@ def _notes(entry: Entry[Any]) -> str:
 
 
 def _correlation(heading: str, kind: str, how: str) -> Column[Entry[list[ReferenceAgreement]]]:
-    return _spread(heading, f"{kind}_{how}", ".3f", lambda entry: [getattr(getattr(p, kind), how) for p in entry.part])
+    return spread(heading, f"{kind}_{how}", ".3f", lambda entry: [getattr(getattr(p, kind), how) for p in entry.part])
 
 
 def _ratio(heading: str, kind: str) -> Column[Entry[list[ReferenceAgreement]]]:
     """Median over examples, mean over seeds, and the range over all; nothing for runs that are older."""
 
-    def known(entry: Entry[list[ReferenceAgreement]]) -> Ratio | None:
-        found = [ratio for one in entry.part if (ratio := getattr(one, kind).ratio) is not None]
-        if not found:
-            return None
-        least, largest = min(one.least for one in found), max(one.largest for one in found)
-        return Ratio(median=mean(one.median for one in found), least=least, largest=largest)
+    def record(entry: Entry[list[ReferenceAgreement]]) -> Record:
+        known = [ratio for one in entry.part if (ratio := getattr(one, kind).ratio) is not None]
+        ends = {"median": mean, "least": min, "largest": max}
+        return {f"{kind}_ratio_{e}": over(getattr(r, e) for r in known) if known else None for e, over in ends.items()}
 
     def text(entry: Entry[list[ReferenceAgreement]]) -> str:
-        found = known(entry)
-        return f"{found.median:.3g} ({found.least:.3g} to {found.largest:.3g})" if found else ""
-
-    def record(entry: Entry[list[ReferenceAgreement]]) -> Record:
-        found = known(entry)
-        return {f"{kind}_ratio_{end}": found and getattr(found, end) for end in ("median", "least", "largest")}
+        median, least, largest = record(entry).values()
+        return "" if median is None else f"{median:.3g} ({least:.3g} to {largest:.3g})"
 
     return Column(heading, text, record)
 
 
-_ROW: Column[Any] = _word("dataset · model", "dataset_model", lambda entry: entry.row)
-WHO: Sequence[Column[Entry[Any]]] = (_ROW, _word("eraser", "eraser", lambda entry: entry.eraser))
+_EXAMPLE = (
+    "what an example tells the network's predictions that the others do not, in nats at noise sigma, over examples"
+)
+_TOP = "the share of all F-SI that the most informative tenth has"
+_STILL = "the share of the first's most informative tenth that is in the second's"
+_ROW: Column[Any] = word("dataset · model", "dataset_model", lambda entry: entry.row)
+_EXAMPLES = ("examples", "examples", ",")
+WHO: Sequence[Column[Entry[Any]]] = (_ROW, word("eraser", "eraser", lambda entry: entry.eraser))
 RUN = Column[Entry[Any]]("run", str, lambda entry: {"run_id": entry.result.run_id, "seeds": len(entry.result.seeds)})
 RUNS: Sequence[Column[Entry[InformationResult]]] = (
     *WHO,
-    _word("classes", "classes", _classes),
-    _number("n", "examples", ",", lambda entry: entry.part.train_size),
-    _spread(
-        "F-SI, mean",
-        "f_si_nats_mean",
-        ".2e",
-        _scores("f_si_nats"),
-        "what an example tells the network's predictions that the others do not, in nats at noise sigma, over examples",
+    word("classes", "classes", _classes),
+    number("n", "examples", ",", lambda entry: entry.part.train_size),
+    spread("F-SI, mean", "f_si_nats_mean", ".2e", _scores("f_si_nats"), _EXAMPLE),
+    number("median", "f_si_nats_median", ".2e", _f_si(lambda one: one.median_nats)),
+    number("top tenth", "share_of_top_tenth", ".0%", _f_si(lambda one: one.share_of_top_tenth), _TOP),
+    spread("SI, mean", "si_nats_mean", ".2e", _scores("si_nats"), "what it tells the weights"),
+    number(
+        "accuracy", "test_accuracy", ".1%", _accuracy("test_accuracy"), "of the linearised network, on test examples"
     ),
-    _number(
-        "median", "f_si_nats_median", ".2e", lambda e: mean(one.median_nats for one in e.part.information["f_si_nats"])
+    number(
+        "left out", "left_out_accuracy", ".1%", _accuracy("left_out_accuracy"), "on each example, trained without it"
     ),
-    _number(
-        "top tenth",
-        "share_of_top_tenth",
-        ".0%",
-        lambda entry: mean(one.share_of_top_tenth or 0.0 for one in entry.part.information["f_si_nats"]),
-        "the share of all F-SI that the most informative tenth has",
-    ),
-    _spread("SI, mean", "si_nats_mean", ".2e", _scores("si_nats"), "what it tells the weights"),
-    _number(
-        "accuracy", "test_accuracy", ".1%", _accuracy("test_accuracy"), "of the linearised network on test examples"
-    ),
-    _number(
-        "left out",
-        "left_out_accuracy",
-        ".1%",
-        _accuracy("left_out_accuracy"),
-        "on each training example, once trained without it",
-    ),
-    Column("notes", _notes, _spread("", "si_sgd_nats_mean", "", _scores("si_sgd_nats")).record),
+    Column("notes", _notes, spread("", "si_sgd_nats_mean", "", _scores("si_sgd_nats")).record),
 )
 GROUPS: Sequence[Column[Entry[Group]]] = (
     *WHO,
-    _word("group", "group", lambda entry: entry.name),
-    _number("examples", "examples", ",", lambda entry: entry.part.examples),
-    _spread("F-SI, mean", "f_si_nats_mean", ".2e", lambda entry: entry.part.mean_nats),
-    _spread("AUROC, F-SI", "auroc", ".3f", lambda entry: entry.part.auroc),
-    _spread("AUROC, SI", "auroc_si", ".3f", lambda entry: entry.part.auroc_si),
+    word("group", "group", lambda entry: entry.name),
+    number(*_EXAMPLES, lambda entry: entry.part.examples),
+    spread("F-SI, mean", "f_si_nats_mean", ".2e", lambda entry: entry.part.mean_nats),
+    spread("AUROC, F-SI", "auroc", ".3f", lambda entry: entry.part.auroc),
+    spread("AUROC, SI", "auroc_si", ".3f", lambda entry: entry.part.auroc_si),
 )
 REFERENCES: Sequence[Column[Entry[list[ReferenceAgreement]]]] = (
     *WHO,
-    _word("compared", "compared", lambda entry: entry.name),
-    _number("examples", "examples", ",", lambda entry: entry.part[0].examples),
+    word("compared", "compared", lambda entry: entry.name),
+    number(*_EXAMPLES, lambda entry: entry.part[0].examples),
     _correlation("weights", "weight", "pearson"),
     _correlation("predictions", "prediction", "pearson"),
     _correlation("rank, weights", "weight", "spearman"),
@@ -184,49 +148,24 @@ REFERENCES: Sequence[Column[Entry[list[ReferenceAgreement]]]] = (
 )
 MOVEMENTS: Sequence[Column[Movement]] = (
     _ROW,
-    _word("from", "from", lambda moved: moved.before),
-    _word("to", "to", lambda moved: moved.after),
-    _number("rank correlation", "spearman", ".3f", lambda moved: moved.spearman, "Spearman's"),
-    _number("median ratio", "median_ratio", ".3g", lambda moved: moved.median_ratio, "of the second to the first"),
-    _number(
-        "still in the top tenth",
-        "top_tenth_overlap",
-        ".0%",
-        lambda moved: moved.overlap,
-        "the share of the first's most informative tenth that is in the second's",
-    ),
+    word("from", "from", lambda moved: moved.before),
+    word("to", "to", lambda moved: moved.after),
+    number("rank correlation", "spearman", ".3f", lambda moved: moved.spearman, "Spearman's"),
+    number("median ratio", "median_ratio", ".3g", lambda moved: moved.median_ratio, "of the second to the first"),
+    number("still in the top tenth", "top_tenth_overlap", ".0%", lambda moved: moved.overlap, _STILL),
 )
 
 
-def runs_table(grid: Grid[InformationResult]) -> Table:
-    """A row per run."""
-    found = entries(grid, lambda result: {"": result})
-    return Table.of("sample-info-runs", RUNS, found, f"{_SEEDS} docs/sample_info.md.", also=[RUN])
-
-
-def groups_table(grid: Grid[InformationResult]) -> Table:
-    """A row per run and kind of example."""
-    caption = (
-        f"{_SEEDS} AUROC: the probability that an example of the group scores above one of the others; 0.5 is chance."
-    )
-    return Table.of("sample-info-groups", GROUPS, entries(grid, lambda result: result.groups), caption, also=[RUN])
-
-
-def references_table(grid: Grid[InformationResult]) -> Table:
-    """A row per run and comparison."""
-    caption = (
-        "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
-        "predictions (± standard deviation over seeds), and the median of their ratios, with the least and the "
-        "largest. Ours, unless it says otherwise, with a reference; influence 10: functions with a damping of 10, the "
-        "paper's."
-    )
-    found = entries(grid, lambda result: result.references)
-    return Table.of("sample-info-references", REFERENCES, found, caption, also=[RUN])
-
-
-def movements_table(found: Sequence[Movement]) -> Table:
-    """A row per pair of erasers."""
-    return Table.of("sample-info-movement", MOVEMENTS, found, "F-SI example by example, mean over seeds.")
+def tables_of(grid: Grid[InformationResult], movements: Sequence[Movement]) -> dict[str, Table]:
+    """By title: a row per run; per run and reference; per pair of erasers; per run and kind of example."""
+    runs, references = entries(grid, lambda result: {"": result}), entries(grid, lambda result: result.references)
+    groups = entries(grid, lambda result: result.groups)
+    return {
+        "Runs": Table.of("sample-info-runs", RUNS, runs, f"{_SEEDS} docs/sample_info.md.", [RUN]),
+        "Scores and references": Table.of("sample-info-references", REFERENCES, references, _REFERENCES, [RUN]),
+        "How scores move between erasers": Table.of("sample-info-movement", MOVEMENTS, movements, _MOVEMENTS),
+        "Groups of examples": Table.of("sample-info-groups", GROUPS, groups, f"{_SEEDS} {_AUROC}", [RUN]),
+    }
 
 
 def agreement_matrix(found: Agreement) -> Table:
@@ -246,28 +185,28 @@ def summaries_table(result: InformationResult) -> Table:
     rows = [[f"{fraction:.0%}"] for fraction in found.removed]
     for order, accuracy in spreads(found).items():
         fewest = [min(seeds) for seeds in zip(*found.classes_left[order], strict=True)]
-        for row, spread, classes in zip(rows, accuracy, fewest, strict=True):
-            row.append(percent(spread) + ("" if classes == result.num_classes else " *"))
+        for row, shown, classes in zip(rows, accuracy, fewest, strict=True):
+            row.append(percent(shown) + ("" if classes == result.num_classes else " *"))
     return Table("", "", ["removed", *(order.replace("_", " ") for order in found.accuracy)], rows)
 
 
 def all_tables(
     grid: Grid[InformationResult], movements: Sequence[Movement], agreements: Sequence[Agreement]
-) -> list[tuple[str, Table]]:
-    """With titles where they have some: runs; groups, references, movements, agreement and summaries, if any."""
-    found = [runs_table(grid), groups_table(grid), references_table(grid), movements_table(movements)]
-    tables = [("", table) for table in [*found, *map(agreement_matrix, agreements)] if table.rows]
-    for row, eraser, result in summarised(grid):
-        accuracy = "; ".join([whose(result.config), *eraser_note(result.eraser_fit)])
-        tables.append((f"{row} · {eraser}: summaries, accuracy {accuracy}", summaries_table(result)))
-    if tables[-1][0]:
-        tables[-1] = (tables[-1][0], replace(tables[-1][1], caption=_SUMMARIES))
-    return tables
+) -> list[Table]:
+    """Those that there is something for: `tables_of`, matrices of agreement, each run's summaries."""
+    found = [*tables_of(grid, movements).values(), *map(agreement_matrix, agreements)]
+    summaries = [
+        replace(summaries_table(result), title=f"{row} · {eraser}: summaries, accuracy {accuracy_of(result)}")
+        for row, eraser, result in summarised(grid)
+    ]
+    if summaries:
+        summaries[-1] = replace(summaries[-1], caption=_SUMMARIES)
+    return [table for table in [*found, *summaries] if table.rows]
 
 
-def write_tables(shown: Sequence[tuple[str, Table]], path: Path) -> Path:
+def write_tables(shown: Sequence[Table], path: Path) -> Path:
     """As Markdown."""
-    parts = [part for title, table in shown for part in (title, table.markdown(), table.caption) if part]
+    parts = [part for table in shown for part in (table.title, table.markdown(), table.caption) if part]
     write_text(path, "\n\n".join(parts) + "\n")
     return path
 
@@ -285,17 +224,21 @@ def spreads(found: SummaryCurves) -> dict[str, list[Spread]]:
     return {order: [Spread.of(values) for values in zip(*curves, strict=True)] for order, curves in trials.items()}
 
 
-def whose(config: Options) -> str:
+def whose(found: SummaryCurves, config: Options) -> str:
     """Whose accuracy a run's summaries are about, in words."""
-    section = config["sample_info"]
-    if isinstance(section["summaries"], Mapping):
-        network, model = section["summaries"]["network"], section["summaries"]["model"]
-    else:  # before options were grouped
-        network, model = section["summary_network"], section["summary_model"]
-    if network == "linearized":
+    if found.network == "linearized":
         return "of the linearised network"
+    options = config["sample_info"]
+    grouped = isinstance(options["summaries"], Mapping)  # as they are now
+    model = options["summaries"]["model"] if grouped else options["summary_model"]
     changed = ", ".join(f"{key}={value}" for key, value in (model or {}).items())
     return f"of the network trained again{f' ({changed})' if changed else ''}"
+
+
+def accuracy_of(result: InformationResult) -> str:
+    """Of whom the summaries of a run say it, and whether the eraser has seen the examples."""
+    assert result.summaries is not None
+    return "; ".join([whose(result.summaries, result.config), *eraser_note(result.eraser_fit)])
 
 
 def eraser_note(fit: str | None) -> list[str]:

@@ -3,10 +3,10 @@
 Harutyunyan et al. 2021, figures 2(c) and 7(b).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,28 +22,23 @@ from train.memory import keep_freed_memory
 Show = Callable[[float, str], None]  # the share that is done, and what is being done
 
 
-@dataclass(frozen=True)
-class Summaries:
-    """What one seed's summaries are worth: by order, a list for every draw, in it an entry for every fraction removed.
+class Curve(NamedTuple):
+    """One seed's summaries in one order, or one draw of the random one: an entry for every fraction removed.
 
     Attributes:
         accuracy: on held-out examples.
         classes_left: how many classes a summary has examples of.
     """
 
-    accuracy: Mapping[str, list[list[float]]]
-    classes_left: Mapping[str, list[list[int]]]
+    accuracy: list[float]
+    classes_left: list[int]
 
 
 def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
     """Outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
 
-    The loss is the mean over a part, as in `LinearizedNetwork`.
-
-    Args:
-        problem: the training on all n.
-        left: which examples each part has, as many in each; [S, n] bool.
-        progress: called with the share that is done.
+    The loss is the mean over a part, as in `LinearizedNetwork`. `left`, [S, n] bool, says which of the problem's
+    examples each part has, as many in each.
 
     Raises:
         ValueError: parts of different sizes, or less memory than one training needs.
@@ -67,9 +62,9 @@ def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], No
     return torch.cat(outputs)
 
 
-def part_of(show: Show, begin: float, end: float) -> Show:
+def part_of(show: Show, begin: float, end: float, named: str = "") -> Show:
     """Progress of a part of the work, from 0 to 1, as progress of the whole."""
-    return lambda done, what: show(begin + (end - begin) * done, what)
+    return lambda done, what: show(begin + (end - begin) * done, named + what)
 
 
 def require_possible(examples: Examples) -> None:
@@ -87,44 +82,32 @@ def require_possible(examples: Examples) -> None:
         )
 
 
-def try_summaries(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run, show: Show) -> Summaries:
-    """Drop examples in every order that is asked for, if any; measure what a network then knows.
+def try_summaries(
+    examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run, show: Show
+) -> dict[str, list[Curve]]:
+    """Drop examples in every order that is asked for, by F-SI `scores` [n]; measure what a network then knows.
 
-    Args:
-        examples: with the options, and labels of held-out examples.
-        linearized: one seed's network.
-        scores: F-SI of every example, [n].
-        run: keeps finished parts.
-        show: called with progress.
+    Curves by order, none where no order is asked for; the run keeps finished parts.
 
     Raises:
         ValueError: a training that diverges on what is left.
     """
     if not examples.settings.summaries.orders:
-        return Summaries({}, {})
+        return {}
     fractions = examples.settings.summaries.removed
     show(0.0, "orders in which examples are dropped")
     orders = _orders(examples, linearized, scores, run)
     trained = _trained(examples, linearized.problem)
     accuracy, classes = [], []
     for j, fraction in enumerate(fractions):
-
-        def progress(done: float, j: int = j, fraction: float = fraction) -> None:
-            show((j + done) / len(fractions), f"summaries, {fraction:.0%} removed")
-
+        part = part_of(show, j / len(fractions), (j + 1) / len(fractions), f"summaries, {fraction:.0%} removed")
         left = torch.stack([kept(order, fraction) for _, order in orders])
         with _named(f"sample_info.summaries.removed={fraction:g}"):
-            accuracy.append(_accuracies(examples, trained, linearized, left, run, progress))
+            accuracy.append(_accuracies(examples, trained, linearized, left, run, part))
         classes.append([len(examples.given.cpu()[mask].unique()) for mask in left])
-    names = [name for name, _ in orders]
-    return Summaries(_by_order(names, accuracy), _by_order(names, classes))
-
-
-def _by_order(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[list[Any]]]:
-    """From a row for every fraction, with an entry for every draw of every order."""
-    curves: dict[str, list[list[Any]]] = {name: [] for name in names}
-    for name, curve in zip(names, zip(*rows, strict=True), strict=True):
-        curves[name].append(list(curve))
+    curves: dict[str, list[Curve]] = {}
+    for s, (name, _) in enumerate(orders):
+        curves.setdefault(name, []).append(Curve([row[s] for row in accuracy], [row[s] for row in classes]))
     return curves
 
 
@@ -141,7 +124,7 @@ def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, r
 
     make: dict[str, Callable[[], list[Tensor]]] = {
         "bottom": lambda: [bottom(scores)],
-        "bottom_iterative": lambda: [torch.tensor(_remembered(run, f"order-{seed}", iterative))],
+        "bottom_iterative": lambda: [torch.tensor(remembered(run, f"order-{seed}", iterative))],
         "top": lambda: [top(scores)],
         "random": lambda: [random(n, seed * options.draws + draw) for draw in range(options.draws)],
     }
@@ -154,20 +137,20 @@ def _accuracies(
     linearized: LinearizedNetwork,
     left: Tensor,
     run: Run,
-    progress: Callable[[float], None],
+    show: Show,
 ) -> list[float]:
     """Held-out accuracy of a network that has seen each part of the examples [S, n] alone; equal parts are one."""
     parts, which = left.unique(dim=0, return_inverse=True)
 
     def measure() -> list[float]:
-        progress(0.0)
+        show(0.0, "")
         if examples.settings.summaries.trained:
-            outputs = train_on_each(trained, parts, progress)
+            outputs = train_on_each(trained, parts, lambda done: show(done, ""))
         else:
             outputs = torch.stack([linearized.predictions_from(part.nonzero().squeeze(1)) for part in parts])
         return [examples.accuracy(one, examples.held_out_labels) for one in outputs]
 
-    found = _remembered(run, f"summaries-{trained.seed}-{int(left[0].sum())}", measure)
+    found = remembered(run, f"summaries-{trained.seed}-{int(left[0].sum())}", measure)
     return [found[i] for i in which.tolist()]
 
 
@@ -180,7 +163,7 @@ def _trained(examples: Examples, problem: Problem) -> Problem:
     return replace(problem, model=model, weights=initial_weights(model, problem.seed, gain))
 
 
-def _remembered(run: Run, name: str, compute: Callable[[], list[Any]]) -> list[Any]:
+def remembered(run: Run, name: str, compute: Callable[[], list[Any]]) -> list[Any]:
     """A part of the run, computed unless an interrupted process has done so."""
     found = run.part(name)
     if found is None:

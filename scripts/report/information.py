@@ -41,7 +41,7 @@ def read_information(reading: Reading) -> Information:
     results = [replace(r, config=comparable(r.config)) for r in found if isinstance(r, InformationResult)]
     grid = arrange(results)
     stored = {run_id: read_scores_or_note(run.directory, reading.problems) for run_id, run in runs.items()}
-    moved = movements(grid, lambda result: stored[result.run_id])
-    alike, left_out = few_enough(agreements(grid, lambda result: stored[result.run_id]))
+    moved = movements(grid, stored)
+    alike, left_out = few_enough(agreements(grid, stored))
     reading.problems += left_out
     return Information(grid, moved, alike, runs)

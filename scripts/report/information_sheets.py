@@ -6,21 +6,7 @@ from itertools import combinations_with_replacement
 from harness.compare import Grid, Spread
 from harness.result import InformationResult, SummaryCurves
 from harness.table import Column, Record, Table, records_of
-from sample_info.report.table import (
-    AGREEMENT,
-    RUN,
-    WHO,
-    Entry,
-    entries,
-    eraser_note,
-    groups_table,
-    movements_table,
-    percent,
-    references_table,
-    runs_table,
-    spreads,
-    whose,
-)
+from sample_info.report.table import AGREEMENT, RUN, WHO, Entry, accuracy_of, entries, percent, spreads, tables_of
 from scripts.report.information import Information
 
 _SUMMARIES = (
@@ -31,17 +17,10 @@ _SUMMARIES = (
 
 def sheets(information: Information) -> list[Table]:
     """The tables that there is something for, as the page sorts and filters them."""
-    grid = information.grid
-    runs = runs_table(grid)
-    possible = {
-        "Runs": replace(runs, words=[*runs.words, "notes"]),
-        "Scores and references": references_table(grid),
-        "How scores move between erasers": movements_table(information.movements),
-        "Agreement between networks": _agreements(information),
-        "Groups of examples": groups_table(grid),
-        "Summaries": _summaries(grid),
-    }
-    return [replace(table, title=title) for title, table in possible.items() if table.rows]
+    tables = tables_of(information.grid, information.movements)
+    tables["Runs"] = replace(tables["Runs"], words=[*tables["Runs"].words, "notes"])
+    tables |= {"Agreement between networks": _agreements(information), "Summaries": _summaries(information.grid)}
+    return [replace(table, title=title) for title, table in tables.items() if table.rows]
 
 
 def _agreements(information: Information) -> Table:
@@ -66,7 +45,7 @@ def _summaries(grid: Grid[InformationResult]) -> Table:
         "sample-info-summaries",
         [
             *WHO,
-            Column("accuracy", _accuracy, menu=True),
+            Column("accuracy", lambda entry: accuracy_of(entry.result), menu=True),
             Column("removed first", lambda entry: entry.name, menu=True),
             *map(_without, fractions),
         ],
@@ -85,12 +64,8 @@ def _by_fraction(summaries: SummaryCurves) -> dict[str, dict[float, Spread]]:
     return {order: dict(zip(summaries.removed, of, strict=True)) for order, of in spreads(summaries).items()}
 
 
-def _accuracy(entry: Entry[dict[float, Spread]]) -> str:
-    return "; ".join([whose(entry.result.config), *eraser_note(entry.result.eraser_fit)])
-
-
 _NETWORK = Column[Entry[dict[float, Spread]]](
-    "", _accuracy, lambda entry: {"network": entry.result.summaries and entry.result.summaries.network}
+    "", str, lambda entry: {"network": entry.result.summaries and entry.result.summaries.network}
 )
 
 

@@ -10,11 +10,15 @@ from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceE
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, read_json
+from harness.compare import arrange
+from harness.result import InformationResult, read_result
 from sample_info.__main__ import VERB, job_of
 from sample_info.eraser_fit import resolved
 from sample_info.examples import load
 from sample_info.kernel.jacobian import network_outputs
 from sample_info.kernel.ntk import ntk
+from sample_info.report.table import accuracy_of, all_tables
+from tests.runs import write_information_run
 from tests.sample_info import reference_dynamics
 
 QUICK = ["eraser=qleace", "model.width=64", "sample_info.training.steps=1000", "logger.mode=disabled"]
@@ -106,6 +110,22 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
     others[rows] = False
     expected = QleaceEraser.fit(x[others], z[others])(x[rows], z[rows])
     torch.testing.assert_close(examples.stored(examples.x), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fit", "said"),
+    [
+        (None, "of the linearised network"),
+        ("disjoint", "; eraser fitted on other examples"),
+        ("scored", "; eraser fitted on the scored examples: leaks what is left out"),
+    ],
+)
+def test_summaries_say_what_their_eraser_has_seen(tmp_path: Path, fit: str | None, said: str) -> None:
+    result = read_result(write_information_run(tmp_path, "leace", eraser_fit=fit).directory / "result.json")
+    assert isinstance(result, InformationResult)
+    assert accuracy_of(result).endswith(said)
+    *_, summaries = all_tables(arrange([result]), [], [])
+    assert summaries.title.endswith(f"summaries, accuracy {accuracy_of(result)}")
 
 
 def test_auto_takes_the_first_that_can_be() -> None:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from conf.compose import composed
 from erasure.store.storage import load_tensors, read_json
-from sample_info import scoring
+from sample_info import problem
 from sample_info.__main__ import VERB, job_of
 from sample_info.changes import Changes
 from sample_info.examples import load
@@ -63,7 +63,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     def fail(*_, **__) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(scoring, "ntk", fail)
+    monkeypatch.setattr(problem, "ntk", fail)
     again = command(VERB, *SMALL, "seeds=[0,1]")
     assert again.code == 0, again.err
     assert "notes" in again.out
@@ -201,7 +201,6 @@ def test_adversarial_examples_are_a_group(command) -> None:
         )
     )
     moved = (attacked.stored(attacked.x) - plain.stored(plain.x)).abs().flatten(1).amax(1)
-    assert attacked.groups is not None
     assert torch.equal(moved > 0, attacked.groups.masks()["adversarial"])
     assert 0.25 < moved.max() <= 0.3 + 1e-6
 
@@ -221,7 +220,7 @@ def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
 def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:
     """A reference that is the linearised network itself, in weight space, must correlate perfectly."""
 
-    def by_descent(problem, _) -> Mapping[str, Changes]:
+    def by_descent(problem, *_) -> Mapping[str, Changes]:
         j = jacobian(problem.model, problem.weights, problem.x)[:, 0]
         j_held_out = jacobian(problem.model, problem.weights, problem.held_out)[:, 0]
         residual = (network_outputs(problem.model, problem.weights, problem.x) - problem.y)[:, 0]

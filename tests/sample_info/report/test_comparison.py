@@ -23,7 +23,7 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
 
 def found_in(*results: Any) -> list[Agreement]:
     stored = {result.run_id: scores for result, scores in results}
-    return agreements(arrange([result for result, _ in results]), lambda result: stored[result.run_id])
+    return agreements(arrange([result for result, _ in results]), stored)
 
 
 def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds() -> None:
