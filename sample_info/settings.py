@@ -3,7 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from conf import Options
 from conf.schema import Target, check_target, keyword_only, unhashed
