@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.compare import Difference
 from harness.loss_curves import crossing
-from harness.result import Point
+from harness.trained import Point
 
 
 @dataclass(frozen=True)

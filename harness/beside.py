@@ -8,7 +8,8 @@ from harness.cell import Cell, Found
 from harness.compare import Difference, Grid, R, holm, paired_difference
 from harness.example_bits import error_over_examples, loss_error
 from harness.loss_curves import crossing_epoch
-from harness.result import Coded, TrainedResult, of_seeds, stuck
+from harness.result import TrainedResult, of_seeds
+from harness.trained import Coded, stuck
 
 Values = Callable[[TrainedResult], Sequence[float] | None]  # per seed; None where a result has none
 

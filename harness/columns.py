@@ -6,8 +6,9 @@ from statistics import mean
 from harness.beside import Beside, Values, code_bits, code_paper, final_bits
 from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, difference_record
 from harness.loss_curves import DROP_WINDOW_EPOCHS
-from harness.result import Coded, TrainedOnce, TrainedResult, stuck
+from harness.result import TrainedResult
 from harness.table import Column, Record, spread, word
+from harness.trained import Coded, TrainedOnce, stuck
 
 MARKS = f"Mean ± standard deviation over seeds. {DIFFERENCES} {PLATEAU_CAPTION}"
 

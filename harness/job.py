@@ -25,8 +25,9 @@ from harness.device import pick_device, versions
 from harness.examples import example_row
 from harness.interruption import interruptible
 from harness.logger import Logger, LoggerSettings
-from harness.result import Information, Result, Timing, Trained, result_of
+from harness.result import Information, Result, result_of
 from harness.run import RESULTS_VERSION, Run, run_id
+from harness.trained import Timing, Trained
 from models.classifier import Classifier
 
 log = logging.getLogger(__name__)

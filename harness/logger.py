@@ -16,7 +16,8 @@ from torch import Tensor
 from conf import Options
 from conf.schema import unhashed
 from harness.loss_curves import CurveRow
-from harness.result import Coded, Result, as_json, per_seed
+from harness.result import Result, as_json, per_seed
+from harness.trained import Coded
 
 log = logging.getLogger(__name__)
 

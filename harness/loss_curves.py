@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from erasure.store.storage import write_text
-from harness.result import SharpDrops
+from harness.trained import SharpDrops
 
 DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
 

@@ -7,144 +7,15 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from statistics import mean
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from conf import Options
 from erasure.certificate import Certificate
 from erasure.store.storage import DamagedFileError, read_json
+from harness.trained import Coded, Part, Timing, Trained, TrainedOnce
 
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")
-
-
-class Part:
-    """Numbers are finite."""
-
-    __pydantic_config__: ClassVar[dict[str, bool]] = {"allow_inf_nan": False}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Endings(Part):
-    """What became of trainings, an entry per seed: see `train.early_stopping.endings`."""
-
-    epochs: list[int]
-    best_epoch: list[int] | None = None
-    ended: list[Literal["patience", "max_epochs"]] | None = None
-    untrained: list[bool] | None = None
-    plateau_epochs: list[int | None] | None = None
-    left_plateau: list[bool] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point(Endings):
-    """A training size n of a prequential run: losses in bits per label, an entry per seed.
-
-    Attributes:
-        ce_next_bits: on the examples up to the next size; None for the last size, which has nothing left to predict.
-    """
-
-    n: int
-    ce_next_bits: list[float] | None
-    ce_test_bits: list[float]
-    ce_train_bits: list[float] | None = None
-    ce_validation_bits: list[float] | None = None
-    test_accuracy: list[float] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Codelength(Part):
-    """An entry per seed: the online code, per label and in all, and Table 16's unit (`mdl.codelength`)."""
-
-    bits_per_sample: list[float]
-    total_bits: list[float]
-    paper: list[float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Final(Part):
-    """Of networks trained on everything, an entry per seed, losses in bits per label.
-
-    Test loss and accuracy, and losses on the training images without augmentation, at the lowest validation loss;
-    `end_train_loss_bits` when training ended.
-    """
-
-    loss_bits: list[float]
-    accuracy: list[float]
-    train_loss_bits: list[float] | None = None
-    validation_loss_bits: list[float] | None = None
-    end_train_loss_bits: list[float] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharpDrops(Part):
-    """The largest fall of each seed's validation loss within a window of epochs, and when it began (None: never)."""
-
-    window_epochs: int
-    bits: list[float]
-    epoch: list[int | None]
-
-    @property
-    def mean_epoch(self) -> float | None:
-        known = [epoch for epoch in self.epoch if epoch is not None]
-        return mean(known) if known else None
-
-    def __str__(self) -> str:
-        """ "1.23 at epoch 4", means over seeds."""
-        when = "" if self.mean_epoch is None else f" at epoch {self.mean_epoch:.0f}"
-        return f"{mean(self.bits):.2f}{when}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timing(Part):
-    """When a run's last process started, how long it took, and how seeds were trained together."""
-
-    seconds: float | None = None
-    started: float = 0.0
-    stacking: Options | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained(Part):
-    """What every verb that trains says."""
-
-    final: Final
-    sharp_drop: SharpDrops | None = None
-    timing: Timing = field(default_factory=Timing)
-
-    @property
-    def trainings(self) -> Sequence[Endings]:
-        """By training size, the largest last."""
-        raise NotImplementedError
-
-    @property
-    def coding(self) -> Sequence[Endings]:
-        """Trainings that a codelength rests on."""
-        return self.trainings[:-1]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coded(Trained):
-    """The share of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
-
-    mdl: Codelength
-    curve: list[Point]
-    power_law: list[dict[str, float] | None]
-
-    @property
-    def trainings(self) -> Sequence[Endings]:
-        return self.curve
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainedOnce(Trained, Endings):
-    """The share of `python -m train`; the label entropy is the best that a constant predictor can do."""
-
-    label_entropy_bits: float
-
-    @property
-    def trainings(self) -> Sequence[Endings]:
-        return [self]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,12 +210,6 @@ def of_seeds(results: Sequence[T], seeds: Sequence[int]) -> T:
         return [parts[i][s] for i, s in sources] if isinstance(first, list) else first
 
     return merged(results)
-
-
-def stuck(trainings: Sequence[Endings]) -> str:
-    """ "3 of 5" where so many never left the plateau; empty where all did, and for results that do not say."""
-    left = [one for training in trainings for one in training.left_plateau or ()]
-    return f"{left.count(False)} of {len(left)}" if False in left else ""
 
 
 def as_json(part: Any) -> Any:

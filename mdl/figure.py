@@ -9,8 +9,9 @@ import numpy as np
 
 from harness.compare import Grid, paired_difference
 from harness.panels import panel_size, panels
-from harness.result import MdlResult, stuck
+from harness.result import MdlResult
 from harness.style import chance_line, colour, figure_at, shared_legend, wrapped
+from harness.trained import stuck
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.axes import Axes

@@ -12,8 +12,9 @@ from harness.compare import Spread
 from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, sharp_drops
-from harness.result import Coded, Codelength, Final, Point, Timing, as_json, parsed
+from harness.result import as_json, parsed
 from harness.run import Run
+from harness.trained import Coded, Codelength, Final, Point, Timing
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import online_code_bits, paper_units
 from mdl.powerlaw import fit_power_law

@@ -24,9 +24,10 @@ from harness.columns import (
 )  # fmt: skip
 from harness.compare import Grid
 from harness.panels import loss_lines, panel_size, panels
-from harness.result import TrainResult, stuck
+from harness.result import TrainResult
 from harness.style import chance_line, colour, epoch_axis, figure_at, shared_legend, wrapped
 from harness.table import Table
+from harness.trained import stuck
 
 _COLUMNS = (ROW, ERASER, LOSS, ACCURACY, TRAINING_LOSS, END_LOSS, ENTROPY, EPOCHS, GAP, BELOW, FALL, STUCK)
 

@@ -7,8 +7,9 @@ from erasure.store.storage import save_tensors
 from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import sharp_drops
-from harness.result import Final, Timing, TrainedOnce, per_seed
+from harness.result import per_seed
 from harness.run import Run
+from harness.trained import Final, Timing, TrainedOnce
 from train.bench import Bench
 from train.data import label_entropy_bits
 from train.early_stopping import endings

@@ -15,8 +15,8 @@ from conf.groups import keys as read_keys
 from harness.compare import Spread
 from harness.labels import labels
 from harness.panels import loss_lines, panel_size, panels
-from harness.result import Coded
 from harness.style import chance_line, epoch_axis, shared_legend, wrapped
+from harness.trained import Coded
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing, Note, at_most
 from scripts.report.groups import Block, Row
 from scripts.report.read import KNOWN

@@ -13,8 +13,9 @@ from harness.cell import Cell
 from harness.columns import ACCURACY, BELOW, CODE, DELTA, ERASER, FALL, GAP, LOSS, MARKS, PAPER
 from harness.compare import Spread
 from harness.panels import mean_curve
-from harness.result import Coded, TrainedResult, as_json
+from harness.result import TrainedResult, as_json
 from harness.table import Column, Table, word
+from harness.trained import Coded
 from scripts.report.groups import Block, Row
 from scripts.report.paper import TABLE_16, UNIT
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from harness.loss_curves import read_every_curve
-from harness.result import Point, TrainedResult
+from harness.result import TrainedResult
 from harness.table import Table
+from harness.trained import Point
 from scripts.options import parser
 from scripts.report.read import Found, read_runs
 from train.order import epoch_steps

@@ -20,8 +20,9 @@ from harness.loss_curves import (
     sharp_drop,
     sharp_drops,
 )
-from harness.result import MdlResult, SharpDrops
+from harness.result import MdlResult
 from harness.run import Run
+from harness.trained import SharpDrops
 from tests.results import made_up
 
 
@@ -170,12 +171,3 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     assert 0 <= float(leace["final_gap_p_holm"]) <= 1
     assert (leace["backfires"], leace["crossing_size"], leace["crossing_epoch"]) == ("False", "", "")
     assert float(control["sharp_drop_bits"]) > 0
-
-
-def test_a_drop_is_told_where_it_is_known() -> None:
-    for bits, epoch, told in (
-        ([1.0, 1.5], [3, 6], "1.25 at epoch 4"),
-        ([0.0, 1.5], [None, 6], "0.75 at epoch 6"),
-        ([0.0], [None], "0.00"),
-    ):
-        assert f"{SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])}" == told

@@ -16,8 +16,8 @@ import erasure.store.storage
 from conf.compose import composed
 from harness.logger import Logger
 from harness.loss_curves import CurveRow
-from harness.result import Final, Point
 from harness.run import Run, leftover
+from harness.trained import Final, Point
 from mdl import prequential
 from mdl.__main__ import VERB as MDL
 from mdl.prequential import SizeTrained, Work, summarise

@@ -1,0 +1,19 @@
+"""Which trainings are said to be stuck, and how the sharpest fall is told."""
+
+from harness.trained import Endings, SharpDrops, stuck
+
+
+def test_trainings_are_counted_that_never_left_the_plateau() -> None:
+    some, older = Endings(epochs=[4, 5], left_plateau=[True, False]), Endings(epochs=[4, 5])
+    assert stuck([some, some]) == "2 of 4"
+    assert stuck([some, older]) == "1 of 2"  # an earlier version does not say
+    assert stuck([older, Endings(epochs=[3], left_plateau=[True])]) == ""
+
+
+def test_a_drop_is_told_where_it_is_known() -> None:
+    for bits, epoch, told in (
+        ([1.0, 1.5], [3, 6], "1.25 at epoch 4"),
+        ([0.0, 1.5], [None, 6], "0.75 at epoch 6"),
+        ([0.0], [None], "0.00"),
+    ):
+        assert f"{SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])}" == told
