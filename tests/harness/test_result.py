@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from erasure.store.storage import DamagedFileError, write_json
-from harness.result import VERSION, MdlResult, as_json, of_seeds, read_result, result_of, unknown_keys
+from harness.result import VERSION, MdlResult, TrainResult, as_json, of_seeds, read_result, result_of, unknown_keys
 from harness.trained import stuck
 from tests.results import made_up
 
