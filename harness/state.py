@@ -23,10 +23,12 @@ class State:
         name: "finished": it has a result. "running": its process shows signs of life. "failed": by an error.
             "interrupted": by a signal, or killed; launched again, it continues. "missing": never started.
         detail: the heartbeat of a running one, why another ended.
+        seconds: that the last process of a finished one took.
     """
 
     name: Name
     detail: str = ""
+    seconds: float = 0.0
 
 
 def state_of(directory: Path, now: float) -> State:
@@ -64,7 +66,7 @@ def state_of(directory: Path, now: float) -> State:
 
 def _finished(path: Path) -> State:
     try:
-        read_result(path)
+        result = read_result(path)
     except ValueError as error:
         return State("failed", str(error))
-    return State("finished")
+    return State("finished", seconds=result.timing.seconds or 0.0)

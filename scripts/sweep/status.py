@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import get_args
 
 from rich import box
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from conf.cli import Verb, checked_job
 from conf.compose import jobs_of
-from erasure.progress import console
+from erasure.progress import console, duration
 from erasure.store.lease import file_system_time
 from harness.state import UNFINISHED, Name, State, state_of
 
@@ -65,6 +66,32 @@ def print_status(runs: Sequence[Found]) -> None:
         output.print(table)
     summary = ", ".join(f"{counts[name]:,} {name}" for name in get_args(Name) if counts[name])
     print(f"{len(runs):,} runs: {summary}" if runs else "no runs")
+    if line := cost(runs):
+        print(line)
+
+
+def cost(runs: Sequence[Found]) -> str:
+    """The time that finished runs took, and that the others will if they are like those of their dataset and model."""
+    took: dict[str, list[float]] = {}
+    for run in runs:
+        if run.state.name == "finished":
+            took.setdefault(_kind(run), []).append(run.state.seconds)
+    if not took:
+        return ""
+    left = [_kind(run) for run in runs if run.state.name != "finished"]
+    known = [mean(took[kind]) for kind in left if kind in took]
+    line = f"device time: {duration(sum(map(sum, took.values())))} used by finished runs"
+    if known:
+        at_once = max(1, sum(run.state.name == "running" for run in runs))
+        line += f", about {duration(sum(known))} left, or {duration(sum(known) / at_once)} with {at_once} at a time"
+    if unknown := len(left) - len(known):
+        line += f"; nothing is known of {unknown} runs of a dataset and model of which none has finished"
+    return line
+
+
+def _kind(run: Found) -> str:
+    verb, dataset, _, model, *_ = [*run.directory.name.split("-"), "", "", "", ""]
+    return f"{verb} {dataset} {model}"
 
 
 def printable(text: str) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,21 @@ def test_states_and_missing_runs_of_a_sweep(half_done: Path, capsys) -> None:
         run.start("")
         run.finish(made_up(run.id))
     assert sweep(["status", str(half_done), "--", "python", "-m", "mdl", "-m", *OVERRIDES]) == 0
+
+
+def test_the_cost_so_far_and_to_the_end(tmp_path: Path, capsys) -> None:
+    linear, _, leace_linear, mlp, *_ = runs = runs_in(tmp_path)
+    assert [run.id.split("-")[3] for run in (linear, leace_linear, mlp)] == ["linear", "linear", "mlp"]
+    for run, seconds in ((linear, 100.0), (leace_linear, 300.0)):
+        run.start("a: 1\n")
+        result = made_up(run.id)
+        run.finish(replace(result, timing=replace(result.timing, seconds=seconds)))
+    assert len(runs) == 6
+    assert sweep(["status", str(tmp_path), "--", *OVERRIDES]) == 1
+    said = (
+        "device time: 6:40 used by finished runs, about 3:20 left, or 3:20 with 1 at a time; nothing is known of 3 runs"
+    )
+    assert said in capsys.readouterr().out
 
 
 def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, monkeypatch) -> None:
