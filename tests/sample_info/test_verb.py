@@ -3,12 +3,12 @@
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 
+from conf import Options
 from conf.compose import composed
 from erasure.store.storage import load_tensors, read_json
 from sample_info import problem
@@ -69,7 +69,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     assert "notes" in again.out
 
 
-def left_out_correct(config: Mapping[str, Any], seed: int) -> list[int]:
+def left_out_correct(config: Options, seed: int) -> list[int]:
     """Whether each example's label is found without it: one linearised network after another."""
     examples = load(job_of(config))
     problem = examples.problem(seed)
