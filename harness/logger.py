@@ -65,46 +65,30 @@ class Logger:
         self._name, self._directory = run_id, directory.absolute()
         if settings.mode == "disabled":
             return
+        self._start(
+            settings, id=run_id, name=run_id, group=group, job_type=verb, tags=list(tags), config=dict(config),
+            dir=self._directory,  # its service may have started in another folder
+        )  # fmt: skip
+        for metrics, axis in axes.items():
+            self._do(lambda run, axis=axis: run.define_metric(axis))
+            self._do(lambda run, metrics=metrics, axis=axis: run.define_metric(metrics, step_metric=axis))
+
+    def _start(self, settings: LoggerSettings, **described: Any) -> None:
         import wandb
 
-        def init(mode: Literal["online", "offline"]):
-            return wandb.init(
-                id=run_id,
-                name=run_id,
-                project=settings.project,
-                entity=settings.entity,
-                group=group,
-                job_type=verb,
-                tags=list(tags),
-                config=dict(config),
-                dir=directory.absolute(),  # its service may have started in another folder
-                mode=mode,
-                resume="allow",
-                reinit="finish_previous",  # the default hands the previous run of a sweep back
-                settings=wandb.Settings(
-                    silent=True,
-                    console="off",
-                    x_disable_stats=True,
-                    init_timeout=settings.init_timeout_s,
-                    login_timeout=settings.init_timeout_s,
-                    finish_timeout=settings.finish_timeout_s,
-                ),
-            )
-
-        modes: Sequence[Literal["online", "offline"]] = (
-            ("online", "offline") if settings.mode == "online" else ("offline",)
-        )
-        for mode in modes:
+        limits = {"init_timeout": settings.init_timeout_s, "finish_timeout": settings.finish_timeout_s}
+        limits["login_timeout"] = settings.init_timeout_s
+        quiet = wandb.Settings(silent=True, console="off", x_disable_stats=True, **limits)
+        described |= {"project": settings.project, "entity": settings.entity, "settings": quiet, "resume": "allow"}
+        described["reinit"] = "finish_previous"  # the default hands the previous run of a sweep back
+        for mode in ("online", "offline") if settings.mode == "online" else ("offline",):
             try:
-                self._wandb_run = init(mode)
-                break
+                self._wandb_run = wandb.init(mode=mode, **described)
+                return
             except Exception as error:  # its own, the network's and the file system's alike
                 instead = "is logged offline" if mode == "online" else "is not logged"
                 log.warning("W&B cannot be started (%s): this run %s", _reason(error), instead)
                 wandb.teardown()  # the service still holds the run's id
-        for metrics, axis in axes.items():
-            self._do(lambda run, axis=axis: run.define_metric(axis))
-            self._do(lambda run, metrics=metrics, axis=axis: run.define_metric(metrics, step_metric=axis))
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Log one point, its x axis among the metrics."""

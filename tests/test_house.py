@@ -19,7 +19,8 @@ ELSEWHERE = {
         "erasure/progress erasure/erasers/identity"
     ),
     "tests/cluster/test_launcher.py": (
-        "hydra_plugins/erasure_mdl/launcher hydra_plugins/erasure_mdl/jobs hydra_plugins/erasure_mdl/sweeper"
+        "hydra_plugins/erasure_mdl/launcher hydra_plugins/erasure_mdl/jobs hydra_plugins/erasure_mdl/sweeper "
+        "hydra_plugins/erasure_mdl/slurm"
     ),
     "tests/cluster/test_requeue.py": "hydra_plugins/erasure_mdl/requeue harness/interruption",
     "tests/erasure/test_published.py": (

@@ -77,6 +77,16 @@ class Fit:
     curves: Sequence[MemberCurve]
     stack: int
 
+    @classmethod
+    def of(cls, ensemble: Ensemble, trainings: Sequence[Training], stack: int) -> "Fit":
+        """What trainings of `stack` members each have come to."""
+        best, last = (
+            {name: torch.cat([getattr(training, kind)[name] for training in trainings]) for name in ensemble.names}
+            for kind in ("best", "last")
+        )
+        curves = [stopping.curve for training in trainings for stopping in training.stopping]
+        return cls(ensemble, best, last, curves, stack)
+
     def score(self, images: DeviceImages, index: Tensor | None = None, *, weights: Weights | None = None) -> Scores:
         """As `Ensemble.score`, for any number of members of any architecture; of the best weights by default."""
         scored = []
@@ -135,12 +145,7 @@ def fit(
             if checkpoints and unfinished and stacks > 1:
                 checkpoints.save(name, training.state())
             trainings.append(training)
-    curves = [stopping.curve for training in trainings for stopping in training.stopping]
-    best, last = (
-        {name: torch.cat([getattr(training, kind)[name] for training in trainings]) for name in ensemble.names}
-        for kind in ("best", "last")
-    )
-    return Fit(ensemble, best, last, curves, stack)
+    return Fit.of(ensemble, trainings, stack)
 
 
 def _resume(training: Training, name: str, checkpoints: Checkpoints, interruption: Interruption) -> None:

@@ -1,10 +1,8 @@
-"""Ways to launch a sweep: in this process, over the devices of this machine, as arrays on a cluster."""
+"""Ways to launch a sweep on this machine: in this process, or over its devices. `slurm` has that for clusters."""
 
 import logging
 import os
-import re
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +16,7 @@ from omegaconf import OmegaConf
 
 from conf.schema import ConfigError
 from conf.sweep import Sweep
-from hydra_plugins.erasure_mdl.jobs import Job, computed_elsewhere, in_turn, note_finished, planned, unfinished
+from hydra_plugins.erasure_mdl.jobs import Job, in_turn, planned, unfinished
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +38,13 @@ class InProcess(BasicLauncher):
             )
         Sweep.waits_for_others = False
         returned: list[JobReturn] = []
-        for job in in_turn(unfinished(planned(self, job_overrides, initial_job_idx)), join=_shared(self)):
+        for job in in_turn(unfinished(planned(self, job_overrides, initial_job_idx)), join=shared(self)):
             Sweep.planned_run = job.run.name
             returned += super().launch([job.overrides], job.number)
         return returned
 
 
-class _Submitit(BaseSubmititLauncher):
+class Submitit(BaseSubmititLauncher):
     """Jobs in processes that submitit starts. They leave their results on disk, where the driver reads them."""
 
     def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
@@ -82,7 +80,7 @@ class _Submitit(BaseSubmititLauncher):
     _OURS: Sequence[str] = ()  # parameters that submitit does not know
 
 
-class Local(_Submitit):
+class Local(Submitit):
     """Processes on this machine, each with a GPU or a share of the cores, that take the sweep's runs in turn.
 
     A process that is killed ends its own run only: another goes on with it.
@@ -94,7 +92,7 @@ class Local(_Submitit):
     def _start(self, jobs: Sequence[Job]) -> None:
         devices = self._devices()
         count = self.params["workers"] or len(devices)
-        count = count if _shared(self) else min(count, len(jobs))
+        count = count if shared(self) else min(count, len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: see _wait
         said = os.environ.get("OMP_NUM_THREADS")
@@ -124,7 +122,7 @@ class Local(_Submitit):
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         Sweep.waits_for_others = False
-        for job in in_turn(jobs, join=_shared(self)):
+        for job in in_turn(jobs, join=shared(self)):
             self._run(job, state)
 
     def _devices(self) -> list[str]:
@@ -161,90 +159,6 @@ class Local(_Submitit):
                 log.warning("a process was ended by %d: see %s", worker._process.returncode, worker.paths.stderr)
 
 
-class SlurmArray(_Submitit):
-    """All jobs of a sweep at once as job arrays, of as many tasks each as the cluster allows."""
-
-    _EXECUTOR = "slurm"
-    _OURS = ("wait", "tasks_per_run")
-
-    def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
-        assert self.config is not None
-        if self.config.device == OmegaConf.select(self.config, "train.precision") == "auto":
-            raise ConfigError(
-                "device=auto: where tasks run there may be another kind of device than here, and then "
-                "train.precision=auto is another: add device=cuda, or device=cpu; nothing was started"
-            )
-        if self.params["tasks_per_run"] > 1 and not _shared(self):
-            raise ConfigError(
-                "hydra.launcher.tasks_per_run: several tasks compute a run of python -m mdl mdl.share=true alone"
-            )
-        return super().launch(job_overrides, initial_job_idx)
-
-    def _start(self, jobs: Sequence[Job]) -> None:
-        free = [job for job in jobs if not computed_elsewhere(job.run)]
-        tasks = self._submit(free) if free else []
-        assert Sweep.current is not None
-        if not self.params["wait"]:
-            Sweep.current.left = True
-            return
-        self._wait(tasks)
-        for job in (job for job in jobs if job not in free):
-            if not note_finished(job):
-                error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
-                Sweep.current.record(job.number, {"overrides": job.overrides, "exit_code": 1, "error": error})
-
-    def __call__(self, job: Job, state: Any) -> None:  # type: ignore[override]
-        """In the task. A failure ends the task as failed, so that the cluster's own records say so."""
-        from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
-
-        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
-        requeue_on_signals()
-        _ = self._run(job, state).return_value  # raises what the job raised
-
-    def _submit(self, jobs: Sequence[Job]) -> list[Any]:
-        """Submit the jobs.
-
-        Raises:
-            ConfigError: there is no such cluster here, or it does not accept the sweep.
-        """
-        tasks: list[Any] = []
-        try:
-            size = _max_array_size()
-            jobs = [job for job in jobs for _ in range(self.params["tasks_per_run"])]
-            for start in range(0, len(jobs), size):
-                array = jobs[start : start + size]
-                tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
-        except (RuntimeError, OSError) as error:  # submitit's own, with what sbatch said
-            said = [line.strip() for line in str(error).splitlines() if line.strip()]
-            reason = next((line for line in said if "error" in line.lower()), said[0] if said else repr(error))
-            begun = f" ({len(tasks)} jobs are submitted)" if tasks else ""
-            raise ConfigError(f"hydra/launcher: slurm does not take the sweep{begun}: {reason}") from error
-        ids = dict.fromkeys(task.job_id.split("_")[0] for task in tasks)
-        log.info("submitted %d jobs as %s; they go on if this process ends", len(tasks), ", ".join(ids))
-        return tasks
-
-    def _wait(self, tasks: Sequence[Any]) -> None:
-        """Wait for every task. One that fails or is killed does not end the others, nor this wait."""
-        from submitit.core.utils import UncompletedJobError
-
-        for task in tasks:
-            try:
-                task.results()
-            except UncompletedJobError as error:  # also what a task raised, which it has recorded
-                log.debug("%s", error)
-                log.info("job %s did not finish: see %s", task.job_id, task.paths.stderr)
-
-
-def _shared(launcher: Any) -> bool:
+def shared(launcher: Any) -> bool:
     """Whether processes share the parts of a run."""
     return OmegaConf.select(launcher.config, "mdl.share") is True
-
-
-def _max_array_size() -> int:
-    """How many tasks an array of this cluster may have."""
-    try:
-        said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
-    except OSError:  # no SLURM here: submitit says so better
-        said = ""
-    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", said, re.MULTILINE)
-    return int(found[1]) if found else 1001  # SLURM's default

@@ -26,7 +26,7 @@ SLURM = ["-m", "hydra/launcher=slurm", "device=cpu"]
 @pytest.fixture
 def launcher():
     """A launcher's class by its name, as Hydra knows it: it loads its plugins' modules itself, and anew."""
-    return lambda name: Plugins.instance().class_name_to_class[f"hydra_plugins.erasure_mdl.launcher.{name}"]
+    return lambda name: Plugins.instance().class_name_to_class[f"hydra_plugins.erasure_mdl.{name}"]
 
 
 def planned_runs() -> list[Run]:
@@ -49,7 +49,7 @@ def test_processes_take_runs_in_turn_and_one_that_fails_ends_no_other(command, l
     assert [run.directory.exists() for run in planned_runs()] == [True, True, True]
     assert [outcome["exit_code"] for outcome in Sweep.current.outcomes()] == [1, 0, 0]
 
-    monkeypatch.setattr(launcher("Local"), "_start", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(launcher("launcher.Local"), "_start", lambda *_: pytest.fail("started"))
     again = command(MDL, *LOCAL, "eraser=control", "train.lr=0.005", *TINY)
     assert again.code == 0, again.err
     assert "1 of 1 runs have finished before" in caplog.text
@@ -68,14 +68,14 @@ def test_bad_input_anywhere_in_the_sweep_is_refused_before_anything_is_started(c
 
 
 def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, launcher, monkeypatch) -> None:
-    start = launcher("Local")._start
+    start = launcher("launcher.Local")._start
 
     def edited(local, left):
         monkeypatch.setenv("DIGITS", "other")
         return start(local, left)
 
     monkeypatch.setenv("DIGITS", "some")
-    monkeypatch.setattr(launcher("Local"), "_start", edited)
+    monkeypatch.setattr(launcher("launcher.Local"), "_start", edited)
     outcome = command(MDL, *LOCAL, *TINY, "dataset.name=${oc.env:DIGITS}")
     assert outcome.code == 2
     (run,) = planned_runs()
@@ -167,10 +167,10 @@ def test_a_run_that_another_process_computes_is_looked_at_again_after_the_others
 
 
 def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, launcher, monkeypatch) -> None:
-    monkeypatch.setattr(launcher("SlurmArray"), "_submit", lambda *_: [])
+    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: [])
     command(MDL, *SLURM, *TINY)
     (run,) = planned_runs()
-    monkeypatch.setattr(launcher("SlurmArray"), "_submit", lambda *_: pytest.fail("submitted"))
+    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: pytest.fail("submitted"))
     with run.exclusive():
         outcome = command(MDL, *SLURM, *TINY)
     assert outcome.code == 1
@@ -179,7 +179,7 @@ def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, lau
 
 
 def test_a_sweep_may_be_left_to_the_cluster(command, launcher, monkeypatch) -> None:
-    monkeypatch.setattr(launcher("SlurmArray"), "_submit", lambda *_: [])
+    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: [])
     outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "eraser=control,leace", *TINY)
     assert outcome.code == 0, outcome.err
     told = outcome.out.strip().splitlines()[-1]
@@ -197,8 +197,8 @@ def test_more_jobs_than_an_array_may_have_become_several(command, launcher, monk
             arrays.append([job.number for job in jobs])
             return [type("Task", (), {"job_id": f"{len(arrays)}_{task}"}) for task in range(len(jobs))]
 
-    monkeypatch.setitem(launcher("SlurmArray")._submit.__globals__, "_max_array_size", lambda: 2)
-    monkeypatch.setattr(launcher("SlurmArray"), "_executor", lambda _: Executor())
+    monkeypatch.setitem(launcher("slurm.SlurmArray")._submit.__globals__, "_max_array_size", lambda: 2)
+    monkeypatch.setattr(launcher("slurm.SlurmArray"), "_executor", lambda _: Executor())
     outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "train.lr=0.001,0.002,0.003,0.004,0.005", *TINY)
     assert outcome.code == 0, outcome.err
     assert arrays == [[0, 1], [2, 3], [4]]

@@ -1,0 +1,102 @@
+"""Sweeps on a cluster, as job arrays."""
+
+import logging
+import re
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn
+from omegaconf import OmegaConf
+
+from conf.schema import ConfigError
+from conf.sweep import Sweep
+from hydra_plugins.erasure_mdl.jobs import Job, computed_elsewhere, note_finished
+from hydra_plugins.erasure_mdl.launcher import Overrides, Submitit, shared
+
+log = logging.getLogger(__name__)
+
+
+class SlurmArray(Submitit):
+    """All jobs of a sweep at once as job arrays, of as many tasks each as the cluster allows."""
+
+    _EXECUTOR = "slurm"
+    _OURS = ("wait", "tasks_per_run")
+
+    def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
+        assert self.config is not None
+        if self.config.device == OmegaConf.select(self.config, "train.precision") == "auto":
+            raise ConfigError(
+                "device=auto: where tasks run there may be another kind of device than here, and then "
+                "train.precision=auto is another: add device=cuda, or device=cpu; nothing was started"
+            )
+        if self.params["tasks_per_run"] > 1 and not shared(self):
+            raise ConfigError(
+                "hydra.launcher.tasks_per_run: several tasks compute a run of python -m mdl mdl.share=true alone"
+            )
+        return super().launch(job_overrides, initial_job_idx)
+
+    def _start(self, jobs: Sequence[Job]) -> None:
+        free = [job for job in jobs if not computed_elsewhere(job.run)]
+        tasks = self._submit(free) if free else []
+        assert Sweep.current is not None
+        if not self.params["wait"]:
+            Sweep.current.left = True
+            return
+        self._wait(tasks)
+        for job in (job for job in jobs if job not in free):
+            if not note_finished(job):
+                error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
+                Sweep.current.record(job.number, {"overrides": job.overrides, "exit_code": 1, "error": error})
+
+    def __call__(self, job: Job, state: Any) -> None:  # type: ignore[override]
+        """In the task. A failure ends the task as failed, so that the cluster's own records say so."""
+        from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
+
+        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        requeue_on_signals()
+        _ = self._run(job, state).return_value  # raises what the job raised
+
+    def _submit(self, jobs: Sequence[Job]) -> list[Any]:
+        """Submit the jobs.
+
+        Raises:
+            ConfigError: there is no such cluster here, or it does not accept the sweep.
+        """
+        tasks: list[Any] = []
+        try:
+            size = _max_array_size()
+            jobs = [job for job in jobs for _ in range(self.params["tasks_per_run"])]
+            for start in range(0, len(jobs), size):
+                array = jobs[start : start + size]
+                tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
+        except (RuntimeError, OSError) as error:  # submitit's own, with what sbatch said
+            said = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = next((line for line in said if "error" in line.lower()), said[0] if said else repr(error))
+            begun = f" ({len(tasks)} jobs are submitted)" if tasks else ""
+            raise ConfigError(f"hydra/launcher: slurm does not take the sweep{begun}: {reason}") from error
+        ids = dict.fromkeys(task.job_id.split("_")[0] for task in tasks)
+        log.info("submitted %d jobs as %s; they go on if this process ends", len(tasks), ", ".join(ids))
+        return tasks
+
+    def _wait(self, tasks: Sequence[Any]) -> None:
+        """Wait for every task. One that fails or is killed does not end the others, nor this wait."""
+        from submitit.core.utils import UncompletedJobError
+
+        for task in tasks:
+            try:
+                task.results()
+            except UncompletedJobError as error:  # also what a task raised, which it has recorded
+                log.debug("%s", error)
+                log.info("job %s did not finish: see %s", task.job_id, task.paths.stderr)
+
+
+def _max_array_size() -> int:
+    """How many tasks an array of this cluster may have."""
+    try:
+        said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
+    except OSError:  # no SLURM here: submitit says so better
+        said = ""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", said, re.MULTILINE)
+    return int(found[1]) if found else 1001  # SLURM's default
