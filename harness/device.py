@@ -1,7 +1,9 @@
 """Where a run computes, in which precision, and what a reader needs to repeat it."""
 
 import platform
+import subprocess
 from importlib.metadata import version
+from pathlib import Path
 
 import torch
 
@@ -40,6 +42,14 @@ def versions(device: torch.device) -> dict[str, str]:
         torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     )
     libraries = ("torch", "schedulefree", "numpy", "scikit-learn")
-    return {"python": platform.python_version(), "device": f"{device} ({hardware})"} | {
-        name: version(name) for name in ("erasure-mdl", *libraries)
-    }
+    about = {"python": platform.python_version(), "device": f"{device} ({hardware})", "commit": _commit()}
+    return about | {name: version(name) for name in ("erasure-mdl", *libraries)}
+
+
+def _commit() -> str:
+    """The checkout's commit, with "-dirty" where files differ from it; empty where there is no git."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

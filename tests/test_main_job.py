@@ -86,7 +86,7 @@ def test_a_result_holds_what_it_says_it_holds(command) -> None:
     # the theorem: a linear model on data without class means stays at chance
     assert result["mdl"]["bits_per_sample"] == pytest.approx([math.log2(10)] * 3, abs=0.03)
     assert set(result["certificate"]) == {"train", "validation", "test"}
-    assert {"python", "torch", "device", "erasure-mdl"} <= set(result["versions"])
+    assert {"python", "torch", "device", "erasure-mdl", "commit"} <= set(result["versions"])
     assert result["config"]["train"]["max_epochs"] == 12
     with (path.parent / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))

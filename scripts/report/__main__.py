@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from conf.errors import explain
-from erasure.progress import Display
+from erasure.progress import Display, duration
 from harness.style import colour
 from scripts.report.drawing import draw_figures
 from scripts.report.figures import block_drawings
@@ -83,6 +83,8 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
         print(line)
     unfinished = len(reading.runs) - len(reading.finished)
     print(f"{len(reading.finished):,} finished runs" + (f", {unfinished:,} unfinished" if unfinished else ""), end="")
+    took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
+    print(f", {duration(took)} of a device", end="")
     print(f"; {len(reading.problems)} remarks above and on the page" if reading.problems else "")
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
     print(f"figures: {len(figures)} files in {out / 'figures'}")

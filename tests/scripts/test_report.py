@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,7 +54,7 @@ def test_a_report_of_both_verbs(runs, tmp_path, capsys) -> None:
                 small(runs, eraser, verb=verb, options={"width": width}, seeds=range(5))
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
-    assert "8 finished runs" in capsys.readouterr().out
+    assert re.search(r"8 finished runs.*, \d+:\d\d of a device", capsys.readouterr().out)
     rows = table(out, "mdl-digits-bits")
     assert len(rows) == 4
     leace = next(row for row in rows if row["eraser"] == "leace")
