@@ -29,6 +29,7 @@ def pytest_configure() -> None:
     threads = max(1, torch.get_num_threads() // _AT_ONCE)
     torch.set_num_threads(threads)
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # such a process does not compile torch again
 
 
 @pytest.fixture(scope="session")

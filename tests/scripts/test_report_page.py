@@ -112,7 +112,7 @@ def test_sample_information_sorts_filters_and_leads_to_each_runs_figure(browser)
 
     sheets = browser.find_elements("css selector", "#sheets > section")
     assert [sheet.find_element("css selector", "h3").text for sheet in sheets] == [
-        "Runs", "How scores move between erasers", "Agreement between networks", "Groups of examples", "Summaries",
+        "Runs", "How scores move between erasers", "Groups of examples", "Agreement between networks", "Summaries",
     ]  # fmt: skip
     runs = sheets[0]
 
