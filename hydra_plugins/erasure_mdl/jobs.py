@@ -89,23 +89,23 @@ def note_finished(job: Job) -> bool:
     return True
 
 
-def in_turn(jobs: Sequence[Job], *, join: bool = False) -> Iterator[Job]:
+def in_turn(jobs: Sequence[Job], sweep: Sweep, *, join: bool = False) -> Iterator[Job]:
     """Each job when no other process computes its run; those that are computed wait until the others are done.
 
     So shells, processes and hosts share a sweep, and none of them waits while there is a run that nobody computes.
 
     Args:
         jobs: in their order.
+        sweep: where they note how they ended; one that has not, as another process was faster, is given out again.
         join: whether a run is given out that others compute, too, where there is no other left.
     """
     left, told, rounds = list(jobs), False, 0
     while left:
-        busy = []
         for job in left:
             if (join and rounds) or not computed_elsewhere(job.run):
                 yield job
-            if computed_elsewhere(job.run):  # another process was faster
-                busy.append(job)
+        ended = sweep.recorded()
+        busy = [job for job in left if job.number not in ended]
         if len(busy) == len(left):
             if not told:
                 log.info("waiting for %d runs that other processes compute", len(busy))

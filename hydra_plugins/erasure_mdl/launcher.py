@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
@@ -38,7 +39,9 @@ class InProcess(BasicLauncher):
             )
         Sweep.waits_for_others = False
         returned: list[JobReturn] = []
-        for job in in_turn(unfinished(planned(self, job_overrides, initial_job_idx)), join=shared(self)):
+        left = unfinished(planned(self, job_overrides, initial_job_idx))
+        assert Sweep.current is not None
+        for job in in_turn(left, Sweep.current, join=shared(self)):
             Sweep.planned_run = job.run.name
             returned += super().launch([job.overrides], job.number)
         return returned
@@ -90,7 +93,8 @@ class Local(Submitit):
     _OURS = ("workers",)
 
     def _start(self, jobs: Sequence[Job]) -> None:
-        devices = self._devices()
+        assert Sweep.current is not None
+        directory, devices = Sweep.current.directory.absolute(), self._devices()
         count = self.params["workers"] or len(devices)
         count = count if shared(self) else min(count, len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
@@ -99,7 +103,7 @@ class Local(Submitit):
         os.environ["OMP_NUM_THREADS"] = said or threads
         try:
             workers = [
-                self._executor().submit(self, devices[worker % len(devices)], list(jobs), Singleton.get_state())
+                self._executor().submit(self, devices[worker % len(devices)], directory, jobs, Singleton.get_state())
                 for worker in range(count)
             ]
         finally:
@@ -116,13 +120,13 @@ class Local(Submitit):
             self._wait(workers, jobs)
             raise
 
-    def __call__(self, device: str, jobs: Sequence[Job], state: Any) -> None:  # type: ignore[override]
-        """In one of the processes: whatever jobs are free, on the device."""
+    def __call__(self, device: str, sweep: Path, jobs: Sequence[Job], state: Any) -> None:  # type: ignore[override]
+        """In one of the processes: whatever jobs of the sweep are free, on the device."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         Sweep.waits_for_others = False
-        for job in in_turn(jobs, join=shared(self)):
+        for job in in_turn(jobs, Sweep(sweep), join=shared(self)):
             self._run(job, state)
 
     def _devices(self) -> list[str]:

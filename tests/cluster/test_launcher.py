@@ -15,6 +15,7 @@ from hydra.core.plugins import Plugins
 import harness.job
 from conf.sweep import Sweep, read_json
 from harness.run import LOCK, Run
+from hydra_plugins.erasure_mdl.jobs import Job, in_turn
 from mdl.__main__ import VERB as MDL
 from tests.conftest import REPOSITORY
 
@@ -167,6 +168,15 @@ def test_a_run_that_another_process_computes_is_looked_at_again_after_the_others
     assert outcome.code == 0, outcome.err
     assert seen == [[False, True]]
     assert "2 of 2 runs finished" in outcome.out
+
+
+def test_a_job_that_was_passed_over_is_given_out_again_though_its_run_has_ended_since(tmp_path: Path) -> None:
+    sweep, given = Sweep(tmp_path / "sweep"), []
+    for job in in_turn([Job(0, [], tmp_path / "a"), Job(1, [], tmp_path / "b")], sweep):
+        given.append(job.number)
+        if given != [0]:  # the first time another process was faster, and has finished by now
+            sweep.record(job.number, {"overrides": [], "exit_code": 0})
+    assert given == [0, 1, 0]
 
 
 def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, launcher, monkeypatch) -> None:
