@@ -76,12 +76,20 @@ class Logger:
     def _start(self, settings: LoggerSettings, **described: Any) -> None:
         import wandb
 
-        limits = {"init_timeout": settings.init_timeout_s, "finish_timeout": settings.finish_timeout_s}
-        limits["login_timeout"] = settings.init_timeout_s
-        quiet = wandb.Settings(silent=True, console="off", x_disable_stats=True, **limits)
+        quiet = wandb.Settings(
+            silent=True,
+            console="off",
+            x_disable_stats=True,
+            init_timeout=settings.init_timeout_s,
+            login_timeout=settings.init_timeout_s,
+            finish_timeout=settings.finish_timeout_s,
+        )
         described |= {"project": settings.project, "entity": settings.entity, "settings": quiet, "resume": "allow"}
         described["reinit"] = "finish_previous"  # the default hands the previous run of a sweep back
-        for mode in ("online", "offline") if settings.mode == "online" else ("offline",):
+        modes: Sequence[Literal["online", "offline"]] = (
+            ("online", "offline") if settings.mode == "online" else ("offline",)
+        )
+        for mode in modes:
             try:
                 self._wandb_run = wandb.init(mode=mode, **described)
                 return
