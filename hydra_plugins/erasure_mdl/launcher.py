@@ -44,6 +44,7 @@ class InProcess(BasicLauncher):
         for job in in_turn(left, Sweep.current, join=shared(self)):
             Sweep.planned_run = job.run.name
             returned += super().launch([job.overrides], job.number)
+            _ = returned[-1].return_value  # raises where not even its end could be noted: it would be given out again
         return returned
 
 
@@ -126,8 +127,11 @@ class Local(Submitit):
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         Sweep.waits_for_others = False
-        for job in in_turn(jobs, Sweep(sweep), join=shared(self)):
-            self._run(job, state)
+        here = Sweep(sweep)
+        for job in in_turn(jobs, here, join=shared(self)):
+            returned = self._run(job, state)
+            if job.number not in here.recorded():
+                _ = returned.return_value  # raises where not even its end could be noted
 
     def _devices(self) -> list[str]:
         """What each process may see (CUDA_VISIBLE_DEVICES): a GPU; without one, an empty string for each core."""

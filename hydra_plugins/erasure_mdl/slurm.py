@@ -33,7 +33,8 @@ class SlurmArray(Submitit):
             )
         if self.params["tasks_per_run"] > 1 and not shared(self):
             raise ConfigError(
-                "hydra.launcher.tasks_per_run: several tasks compute a run of python -m mdl mdl.share=true alone"
+                f"hydra.launcher.tasks_per_run={self.params['tasks_per_run']}: tasks share runs of python -m mdl, "
+                "where mdl.share=true; nothing was started"
             )
         return super().launch(job_overrides, initial_job_idx)
 

@@ -1,5 +1,6 @@
 """Launchers without a cluster: in this process, over this machine's processes, and SLURM's up to the submission."""
 
+import errno
 import logging
 import os
 import signal
@@ -216,6 +217,24 @@ def test_more_jobs_than_an_array_may_have_become_several(command, launcher, monk
     assert outcome.code == 0, outcome.err
     assert arrays == [[0, 1], [2, 3], [4]]
     assert "submitted 5 jobs as 1, 2, 3" in caplog.text
+
+    arrays.clear()
+    twice = command(MDL, *SLURM, "hydra.launcher.wait=false", "hydra.launcher.tasks_per_run=2", *TINY, "mdl.share=true")
+    assert twice.code == 0, twice.err
+    assert arrays == [[0, 0]]
+    alone = command(MDL, *SLURM, "hydra.launcher.tasks_per_run=2", *TINY)
+    assert alone.code == 2
+    assert "tasks_per_run=2: tasks share runs of python -m mdl, where mdl.share=true" in alone.err
+
+
+def test_a_sweep_whose_jobs_cannot_be_noted_ends(command, monkeypatch) -> None:
+    def full(*_) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "job-00000.json")
+
+    monkeypatch.setattr(Sweep, "record", full)
+    outcome = command(MDL, "-m", "eraser=control", *TINY)
+    assert outcome.code == 1
+    assert "job-00000.json: No space left on device" in outcome.err
 
 
 def test_a_job_that_leaves_no_word_is_named(tmp_path: Path) -> None:
