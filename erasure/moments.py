@@ -40,12 +40,7 @@ class ClassMoments:
 
     @classmethod
     def fit(
-        cls,
-        x: Tensor,
-        z: Tensor,
-        *,
-        num_classes: int | None = None,
-        device: torch.device | str | None = None,
+        cls, x: Tensor, z: Tensor, *, num_classes: int | None = None, device: torch.device | str | None = None
     ) -> Self:
         """Moments of one batch: `x` [n, ...] real, `z` [n] integer labels in 0..k-1 (k defaults to z.max() + 1)."""
         if num_classes is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from conf import Options
 from conf.schema import Target
@@ -102,12 +103,12 @@ class Examples:
     def problem(self, seed: int, purpose: str = "init") -> Problem:
         """The training from one initialisation; another one for another purpose."""
         settings = self.settings
-        one_hot = torch.nn.functional.one_hot(self.given, self.num_outputs) if self.num_outputs > 1 else None
+        y = one_hot(self.given, self.num_outputs) if self.num_outputs > 1 else self.given[:, None]
         return Problem(
             model=self.model,
             weights=initial_weights(self.model, seed, settings.training.readout_gain, self.trained, purpose),
             x=self.x,
-            y=(self.given[:, None] if one_hot is None else one_hot).double(),
+            y=y.double(),
             held_out=self.held_out,
             descent=settings.training,
             seed=seed,
@@ -181,9 +182,7 @@ def _refitting(job: Job, scored: Tensor, held_out: Tensor) -> Refitting:
 
 def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
     """Positions of a stratified sample, ascending; all if there are no more."""
-    if len(strata) <= most:
-        return torch.arange(len(strata))
-    return stratified_split(strata, most, seed)[1]
+    return torch.arange(len(strata)) if len(strata) <= most else stratified_split(strata, most, seed)[1]
 
 
 def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:

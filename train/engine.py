@@ -178,8 +178,7 @@ class Engine:
         total = len(bench.data["train"])
         self.orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
         self._checkpoints = Checkpoints(run.directory, bench.settings.checkpoint_every_s, run.require_lease)
-        kept = run.part(STACKING)
-        if kept is not None:
+        if (kept := run.part(STACKING)) is not None:
             self.stacking = Stacking.read(kept)
             return
         self.stacking = choose(bench.ensemble, len(bench.seeds), bench.data["train"], bench.settings)

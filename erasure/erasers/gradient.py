@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from erasure.eraser import Eraser
+from erasure.interval import Interval
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments, check_batch
 from erasure.progress import Display
 from erasure.transport import align
-
-_MARGIN = 1e-3  # how near to the ends of the range images start: at the ends a sigmoid has no slope
 
 
 @dataclass(kw_only=True)
@@ -50,7 +49,7 @@ class GradientEraser(Eraser):
     high: float | None = None
     mean: Tensor = field(init=False, repr=False)
     num_classes: int = field(init=False)
-    range: tuple[Tensor, Tensor] | None = field(init=False, repr=False)  # low and high, one number or [d]
+    range: Interval | None = field(init=False, repr=False)
     covariance: Tensor = field(init=False, repr=False)  # Σ*, [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
     version = 1
@@ -71,12 +70,11 @@ class GradientEraser(Eraser):
             return
         if not self.low < self.high:
             raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: an empty range")
-        self.range = torch.tensor(self.low, dtype=torch.float64), torch.tensor(self.high, dtype=torch.float64)
+        self.range = Interval(*(torch.tensor(end, dtype=torch.float64) for end in (self.low, self.high)))
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
         if self.range is not None:
-            low, high = (end.to(scale) for end in self.range)
-            self.range = low * scale + shift, high * scale + shift
+            self.range = self.range.rescaled(scale, shift)
 
     def lift_range(self) -> None:
         self.range = None
@@ -134,11 +132,7 @@ class GradientEraser(Eraser):
         return self
 
     def _require_in_range(self, x: Tensor) -> None:
-        if self.range is None or not len(x):
-            return
-        low, high = (end.to(x) for end in self.range)
-        slack = 4 * torch.finfo(x.dtype).eps * torch.maximum(low.abs(), high.abs())
-        if bool((x < low - slack).any()) or bool((x > high + slack).any()):
+        if self.range is not None and not self.range.contains(x):
             raise ValueError(
                 f"x has values from {float(x.min()):.4g} to {float(x.max()):.4g}, outside the range "
                 f"eraser.low={self.low:g} to eraser.high={self.high:g}: widen it, or leave it out for no range"
@@ -146,8 +140,8 @@ class GradientEraser(Eraser):
 
     def _optimise(self, original: Tensor, show) -> Tensor:
         """Erase one class's examples [n, d]."""
-        ends = None if self.range is None else (self.range[0].to(original), self.range[1].to(original))
-        u = _free(original, ends).requires_grad_()
+        interval = None if self.range is None else self.range.to(original)
+        u = (original.clone() if interval is None else interval.free(original)).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [u],
             max_iter=self.max_iterations,
@@ -163,15 +157,15 @@ class GradientEraser(Eraser):
         def loss() -> float:
             nonlocal evaluations
             evaluations += 1
-            x, unit = _values(u, ends)
+            x, unit = (u, u) if interval is None else interval.values(u)
             value, u.grad = self._loss(x, original)
-            if ends is not None and unit is not None:
-                u.grad.mul_(unit).mul_(1 - unit).mul_(ends[1] - ends[0])
+            if interval is not None:
+                interval.pull_back(u.grad, unit)
             show(min(evaluations, self.max_iterations), value / len(original))
             return value
 
         optimizer.step(loss)  # pyright: ignore[reportArgumentType]
-        return _values(u.detach(), ends)[0]
+        return u.detach() if interval is None else interval.values(u.detach())[0]
 
     def _loss(self, x: Tensor, original: Tensor) -> tuple[float, Tensor]:
         """n times the loss of one class, and its gradient by the examples [n, d]."""
@@ -192,19 +186,3 @@ class GradientEraser(Eraser):
         slope.add_(shift, alpha=2 * by_mean / variance)
         slope.add_(edit, alpha=2 * by_edit / variance)
         return value, slope
-
-
-def _free(x: Tensor, ends: tuple[Tensor, Tensor] | None) -> Tensor:
-    """Free numbers u of values x [n, d]; of those at an end of the range, a little inside."""
-    if ends is None:
-        return x.clone()
-    low, high = ends
-    return ((x - low) / (high - low)).clamp(_MARGIN, 1 - _MARGIN).logit()
-
-
-def _values(u: Tensor, ends: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor | None]:
-    """x [n, d] of u, and how far up the range it is."""
-    if ends is None:
-        return u.clone(), None
-    (low, high), unit = ends, u.sigmoid()
-    return (low + (high - low) * unit).clamp(low, high), unit

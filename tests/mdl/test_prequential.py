@@ -1,4 +1,4 @@
-"""The order of the sizes, what a full disk does, and the share of work done, on which the time left is based."""
+"""The order of the sizes, and what a full disk does."""
 
 import errno
 import itertools
@@ -20,24 +20,8 @@ from harness.run import Run, leftover
 from harness.trained import Final, Point
 from mdl import prequential
 from mdl.__main__ import VERB as MDL
-from mdl.prequential import SizeTrained, Work, summarise
+from mdl.prequential import SizeTrained, summarise
 from train.bench import Bench
-from train.settings import TrainSettings
-
-
-def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: TrainSettings) -> None:
-    sizes = [20, 60, 150, 400, 1000]
-    for lengths in ([5, 5, 5, 5, 5], [30, 20, 10, 5, 2], [2, 5, 10, 20, 30]):
-        work, shares = Work(sizes, settings), []
-        for i, epochs in enumerate(lengths):
-            shares.append([work.share(i, epoch) for epoch in range(epochs + 1)])
-            work.finish(i, epochs)
-        assert shares[0][0] == 0
-        assert all(0 <= share <= 1 for group in shares for share in group)
-        assert all(a <= b for group in shares for a, b in itertools.pairwise(group))
-        if len(set(lengths)) == 1:  # nothing unexpected happened
-            assert shares[-1][-1] > 0.8
-
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]
 SMALL += ["train.stack=all", "logger.mode=disabled", "cache_dir=cache"]
