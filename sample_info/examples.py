@@ -136,9 +136,7 @@ def load(job: Job) -> Examples:
     strata = groups.of * (int(labels.max()) + 1) + labels  # every class and group in proportion
     chosen = kept[_sample(strata[kept], settings.examples, seed)]
     if len(chosen) < settings.examples:
-        log.info(
-            "sample_info.examples=%d, but there are %d to choose from: all are scored", settings.examples, len(chosen)
-        )
+        log.info("sample_info.examples=%d: there are %d, and all are scored", settings.examples, len(chosen))
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
     eraser, d = Target(job.config["eraser"]).resolve(Eraser), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
@@ -175,9 +173,8 @@ def load(job: Job) -> Examples:
 
 
 def _refitting(job: Job, scored: Tensor, held_out: Tensor) -> Refitting:
-    target = Target(job.config["eraser"])
-    plain = erased(replace(job, config={**job.config, "eraser": CONTROL})).splits
-    return Refitting(target.resolve(Eraser), target.options, plain["train"], scored, plain["test"][held_out])
+    eraser, plain = Target(job.config["eraser"]), erased(replace(job, config={**job.config, "eraser": CONTROL})).splits
+    return Refitting(eraser.resolve(Eraser), eraser.options, plain["train"], scored, plain["test"][held_out])
 
 
 def _sample(strata: Tensor, most: int, seed: int) -> Tensor:

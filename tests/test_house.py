@@ -50,7 +50,7 @@ ELSEWHERE = {
     "tests/scripts/benchmarks/test_train_peer.py": "scripts/benchmarks/train",
     "tests/test_startup.py": "scripts/benchmarks/startup",
     "tests/scripts/studies/test_coord_check.py": "scripts/studies/scaling",
-    ".ci/run": "scripts/studies/kill_sweep scripts/studies/kill_local",
+    ".ci/run": "scripts/studies/kill_sweep scripts/studies/kill_local scripts/studies/place",
     "tests/test_house.py": "scripts/studies/house",
 }
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.options import parser
-from scripts.studies.kill_sweep import Place
+from scripts.studies.place import Place
 
 _SWEEP = ("eraser=control,leace", "model=linear,mlp", "train=quick", "train.max_epochs=60", "mdl=quick")
 _ALL = (
