@@ -80,21 +80,21 @@ def certify(
     if not variance > 0:
         raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
     after = ClassMoments.fit(erased, z, num_classes=reference.num_classes, device=total.device)
-    seen = (after.counts > 0).nonzero().squeeze(1)  # a small held-out split may lack a class
-    mean_gap = (after.means - after.mean)[seen].norm(dim=1).max() / variance.sqrt()
+    shifts = (after.means - after.mean).norm(dim=1) / variance.sqrt()
+    mean_gap = torch.where(after.counts > 0, shifts, 0.0).max()  # a small held-out split may lack a class
+    seen = [j for j, count in enumerate(after.sizes) if count]
     average = after.within
-    covariance_gap = max(float((after.covariance(j) - average).norm()) for j in seen.tolist())
-    edit = sum(
-        float((b.double() - a.double()).square().sum())
-        for a, b in zip(original.split(8192), erased.split(8192), strict=True)
-    )
+    covariance_gap = torch.stack([(after.covariance(j) - average).norm() for j in seen]).max()
+    edit = total.new_zeros(())
+    for before, now in zip(original.split(8192), erased.split(8192), strict=True):
+        edit += (now.to(total) - before.to(total)).square().sum()
     linear = linear_prediction(after, erased.dtype)
     quadratic = quadratic_prediction(erased, z, after, erased.dtype)
     return Certificate(
         n=len(z),
         mean_gap=float(mean_gap),
-        covariance_gap=covariance_gap / float(total.norm()),
-        edit_size=edit / len(z) / float(variance),
+        covariance_gap=float(covariance_gap / total.norm()),
+        edit_size=float(edit) / len(z) / float(variance),
         out_of_range=int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel()),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
         linear_r2=linear and linear.r2,

@@ -63,6 +63,16 @@ class Eraser(ABC):
             )
         return eraser
 
+    @classmethod
+    def fitting_bytes(cls, dim: int, num_classes: int) -> float:
+        """Memory that fitting takes at once, class moments included: k + `matrices`(k) of [d, d] in float64."""
+        return (num_classes + cls.matrices(num_classes)) * 8.0 * dim**2
+
+    @classmethod
+    def matrices(cls, num_classes: int) -> float:  # noqa: ARG003 most keep none per class
+        """How many [d, d] matrices fitting needs at its peak beside the moments, measured."""
+        return 6.0
+
     def require_fields(self) -> None:
         """Raise ValueError unless a subclass has set what this class works with."""
         if missing := [name for name in ("mean", "num_classes") if not hasattr(self, name)]:

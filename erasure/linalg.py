@@ -1,5 +1,5 @@
 """Square-root factors of covariances that stay exact when pixels are constant or covariances singular;
-the largest eigenvalue of a symmetric operator.
+the largest eigenvalues of symmetric operators.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from torch import Tensor
 
 _EPS = torch.finfo(torch.float64).eps
 _BLOCK = 384  # below this size a triangular product is not worth splitting
+_KRYLOV = 40  # products between two looks at the eigenvalues
 
 
 class CovarianceFactor:
@@ -133,49 +134,63 @@ def lower_multiply_transposed(lower: Tensor, b: Tensor) -> Tensor:
     return torch.cat([above, lower_multiply_transposed(lower[half:, half:], b[half:])])
 
 
-def largest_eigenpair(
+def largest_eigenpairs(
     multiply: Callable[[Tensor], Tensor],
-    start: Tensor,
+    starts: Tensor,
     *,
     tolerance: float = 1e-8,
     rounding: float = 0.0,
     max_restarts: int = 50,
-) -> tuple[float, Tensor]:
-    """The eigenvalue of largest magnitude of a symmetric operator, and its unit eigenvector.
+) -> tuple[list[float], Tensor]:
+    """Of g symmetric operators the eigenvalue of largest magnitude each, and its unit eigenvector.
 
-    Lanczos iteration with full reorthogonalisation, restarted from the best vector found. The value is a
-    Rayleigh quotient, so that its error is of second order in the residual.
+    Lanczos iterations with full reorthogonalisation, side by side, restarted from the best vectors found. A value is a
+    Rayleigh quotient, so that its error is of second order in the residual. One read from the device per restart.
 
     Args:
-        multiply: the operator on [d].
-        start: [d], not orthogonal to the eigenvector.
+        multiply: all operators at once, [g, d] to [g, d].
+        starts: [g, d], none orthogonal to its eigenvector.
         tolerance: residual ‖A v - λ v‖ relative to |λ| to stop at.
-        rounding: size of the operator's own rounding; a residual below it is as good as none.
-        max_restarts: of 40 products each; the best pair so far is returned after the last.
+        rounding: size of the operators' own rounding; a residual below it is as good as none.
+        max_restarts: of 40 products each; the best pairs so far are returned after the last.
+
+    Returns:
+        Values, and vectors [g, d].
     """
-    d = len(start)
-    vector, value = start, 0.0
+    steps = min(starts.shape[1], _KRYLOV)
+    vectors, values = starts, starts.new_zeros(0)
     for _ in range(max_restarts):
-        norm = vector.norm()
-        if not norm > 0:
-            return 0.0, start
-        basis = [vector / norm]
-        products: list[Tensor] = []
-        for _ in range(min(d, 40)):
-            product = multiply(basis[-1])
-            products.append(product)
-            known = torch.stack(basis, 1)
-            rest = product - known @ (known.T @ product)
-            rest = rest - known @ (known.T @ rest)
-            if len(basis) == min(d, 40) or not rest.norm() > 1e-14 * product.norm():
-                break
-            basis.append(rest / rest.norm())
-        q, aq = torch.stack(basis[: len(products)], 1), torch.stack(products, 1)
-        small = q.T @ aq
-        values, vectors = torch.linalg.eigh((small + small.T) / 2)
-        best = int(values.abs().argmax())
-        value, vector = float(values[best]), q @ vectors[:, best]
-        residual = float((aq @ vectors[:, best] - value * vector).norm())
-        if residual <= max(tolerance * abs(value), rounding):
+        basis, small, left = _lanczos(multiply, vectors, steps)
+        read = torch.cat([small, left[:, None, None].expand(-1, 1, steps)], 1).cpu()
+        every, rotations = torch.linalg.eigh((read[:, :-1] + read[:, :-1].mT) / 2)
+        best = every.abs().argmax(1, keepdim=True)
+        values = every.gather(1, best)[:, 0]
+        rotation = rotations.gather(2, best[:, None].expand(-1, steps, 1))
+        vectors = _unit((basis.mT @ rotation.to(basis.device, non_blocking=True))[..., 0])
+        residuals = read[:, -1, -1] * rotation[:, -1, 0].abs()
+        if bool((residuals <= (tolerance * values.abs()).clamp(min=rounding)).all()):
             break
-    return value, vector
+    return values.tolist(), vectors
+
+
+def _lanczos(multiply: Callable[[Tensor], Tensor], starts: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Orthonormal bases [g, steps, d] of Krylov spaces, the operators there, and how far they lead out of them, [g].
+
+    A space that an operator maps to itself is filled up with zeros.
+    """
+    basis = starts.new_zeros(len(starts), steps, starts.shape[1])
+    products = torch.zeros_like(basis)
+    rest = starts
+    for i in range(steps):
+        basis[:, i] = _unit(rest)
+        products[:, i] = rest = multiply(basis[:, i])
+        known, size = basis[:, : i + 1], rest.norm(dim=1, keepdim=True)
+        for _ in range(2):  # twice is enough for orthogonality to rounding
+            rest = rest - ((known @ rest[..., None]).mT @ known)[:, 0]
+        rest = torch.where(rest.norm(dim=1, keepdim=True) > 1e-14 * size, rest, 0.0)
+    return basis, basis @ products.mT, rest.norm(dim=1)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Of length one, [g, d]; zero where there is none."""
+    return torch.nn.functional.normalize(vectors, eps=torch.finfo(vectors.dtype).tiny)

@@ -24,6 +24,10 @@ class ClassMoments:
         num_classes: number k of classes.
         device: where the sums live, and where batches are brought to.
 
+    Attributes:
+        sizes: class counts n_j, where no device has to be waited for.
+        means: class means m_j, [k, d] float64; zero for a class without examples.
+
     Raises:
         ValueError: fewer than one coordinate or two classes.
     """
@@ -34,7 +38,7 @@ class ClassMoments:
         if num_classes < 2:
             raise ValueError(f"num_classes={num_classes}: erasing class information needs at least 2 classes")
         float64 = {"dtype": torch.float64, "device": device}
-        self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
+        self.sizes = [0] * num_classes
         self.means = torch.zeros(num_classes, dim, **float64)
         self._scatters = torch.zeros(num_classes, dim, dim, **float64)  # Σ_i (x_i - m_j)(x_i - m_j)ᵀ
 
@@ -82,8 +86,9 @@ class ClassMoments:
 
     def rescale(self, scale: Tensor | float, shift: Tensor | float = 0.0) -> Self:
         """Turn the moments of x into those of scale · x + shift, both [d] or numbers, in place."""
-        scale = torch.as_tensor(scale, dtype=torch.float64, device=self.means.device).expand(self.dim)
-        self.means.mul_(scale).add_(torch.as_tensor(shift).to(self.means))
+        scale, shift = (torch.as_tensor(one, dtype=torch.float64).to(self.means.device) for one in (scale, shift))
+        scale = scale.expand(self.dim)
+        self.means.mul_(scale).add_(shift)
         self._scatters.mul_(scale).mul_(scale[:, None])
         return self
 
@@ -94,7 +99,7 @@ class ClassMoments:
                 f"cannot merge moments of {other.num_classes} classes in {other.dim} dimensions "
                 f"into moments of {self.num_classes} classes in {self.dim} dimensions"
             )
-        for j, count in enumerate(other.counts.tolist()):
+        for j, count in enumerate(other.sizes):
             self._add(j, count, other.means[j].to(self.means), other._scatters[j].to(self.means))
         return self
 
@@ -102,18 +107,18 @@ class ClassMoments:
         """Pairwise update of mean and scatter (Chan, Golub & LeVeque 1983)."""
         if count == 0:
             return
-        before = int(self.counts[j])
+        before = self.sizes[j]
         after = before + count
         shift = mean - self.means[j]
         self._scatters[j] += scatter
         self._scatters[j].addr_(shift, shift, alpha=before * count / after)
         self.means[j] += shift * (count / after)
-        self.counts[j] = after
+        self.sizes[j] = after
 
     def require_examples(self, at_least: int = 2) -> None:
         """Raise ValueError, naming the classes, unless every class has `at_least` examples."""
-        if short := [j for j, count in enumerate(self.counts.tolist()) if count < at_least]:
-            named = ", ".join(f"class {j} has {int(self.counts[j])}" for j in short[:5])
+        if short := [j for j, count in enumerate(self.sizes) if count < at_least]:
+            named = ", ".join(f"class {j} has {self.sizes[j]}" for j in short[:5])
             raise ValueError(
                 f"every class needs at least {at_least} examples, but {named}"
                 f"{' …' if len(short) > 5 else ''}: add examples or drop the class"
@@ -122,17 +127,22 @@ class ClassMoments:
     @property
     def n(self) -> int:
         """Number of examples seen."""
-        return int(self.counts.sum())
+        return sum(self.sizes)
+
+    @property
+    def counts(self) -> Tensor:
+        """Class counts n_j, [k] int64."""
+        return torch.tensor(self.sizes).to(self.means.device, non_blocking=True)
 
     @property
     def weights(self) -> Tensor:
         """Class weights λ_j = n_j / n, [k]."""
-        return self.counts.to(torch.float64) / self.counts.sum()
+        return self.counts.to(torch.float64) / self.n
 
     @property
     def mean(self) -> Tensor:
         """Global mean m̄ = Σ λ_j m_j, [d]."""
-        return self.weights @ self.means
+        return (self.weights[None] @ self.means)[0]
 
     @property
     def covariances(self) -> Tensor:
@@ -141,16 +151,16 @@ class ClassMoments:
 
     def covariance(self, j: int) -> Tensor:
         """Covariance Σ_j of one class, [d, d]."""
-        return self._scatters[j] / self.counts[j].clamp(min=1)
+        return self._scatters[j] / max(1, self.sizes[j])
 
     def multiply(self, j: int, u: Tensor) -> Tensor:
         """Σ_j u, [d] or [d, m], without a copy of Σ_j."""
-        return self._scatters[j] @ u / self.counts[j].clamp(min=1)
+        return self._scatters[j] @ u / max(1, self.sizes[j])
 
     @property
     def within(self) -> Tensor:
         """Within-class covariance Σ_W = Σ λ_j Σ_j, [d, d]."""
-        return self._scatters.sum(0) / self.counts.sum()
+        return self._scatters.sum(0) / self.n
 
     @property
     def between(self) -> Tensor:

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments, by_rows
 from erasure.normalize import Scaling
+from erasure.placement import placed
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.storage import digest, fingerprint
@@ -65,6 +66,7 @@ def erased_dataset(
     dtype: torch.dtype,
     cache: Cache,
     apart: Tensor | None = None,
+    device: torch.device | str = "cpu",
 ) -> ErasedDataset:
     """Fit `eraser` on the training split of `source`, apply it to every split, certify; or fetch all that.
 
@@ -78,9 +80,11 @@ def erased_dataset(
         dtype: of the images that are stored.
         cache: where they are.
         apart: positions of training examples that nothing is fitted on, and that are a split "apart" of their own.
+        device: where moments, erasers and certificates are computed, if they fit there; images stay on the CPU, from
+            where they stream in blocks.
 
     Raises:
-        ValueError: the dataset is missing or cannot be erased.
+        ValueError: the dataset is missing or cannot be erased, or memory is short.
         BrokenGuaranteeError: the erased training split is not what the eraser promises.
     """
     described = {
@@ -92,12 +96,10 @@ def erased_dataset(
         **({} if apart is None else {"apart": digest(apart)}),
     }
 
-    def fit(moments: ClassMoments) -> Eraser:
-        log.info("fitting %s on %d images of %s", eraser.__name__, moments.n, source.name)
-        return eraser.fit_moments(moments, **options)
-
     key = f"{_file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
-    tensors, metadata = cache.fetch(key, lambda: _build(source, fit, dtype, cache, apart))
+    tensors, metadata = cache.fetch(
+        key, lambda: _build(source, eraser, options, dtype, cache, apart, torch.device(device))
+    )
     return ErasedDataset(
         splits=_unpacked(tensors, metadata["certificate"]),
         class_names=tuple(metadata["class_names"]),
@@ -174,7 +176,13 @@ def _file_name(name: str) -> str:
 
 
 def _build(
-    source: Source, fit: Callable[[ClassMoments], Eraser], dtype: torch.dtype, cache: Cache, apart: Tensor | None
+    source: Source,
+    kind: type[Eraser],
+    options: Mapping[str, Any],
+    dtype: torch.dtype,
+    cache: Cache,
+    apart: Tensor | None,
+    device: torch.device,
 ) -> Entry:
     raw = raw_images(source, cache)
     originals = splits(source, raw)
@@ -182,8 +190,10 @@ def _build(
         kept = torch.ones(len(originals["train"]), dtype=torch.bool)
         kept[apart] = False
         originals |= {"train": originals["train"][kept], "apart": originals["train"][apart]}
-    moments, scaling = _statistics(source, raw, originals["train"], dtype)
-    eraser = fit(moments)
+    device = placed(kind, raw.train.images[0].numel(), len(raw.class_names), device)
+    moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
+    log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
+    eraser = kind.fit_moments(moments, **options)
     # rounded like the images: a black pixel is not out of range
     admissible = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
     ends = torch.tensor(admissible, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
@@ -193,7 +203,7 @@ def _build(
         eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
         ends = scaling(ends)
     low, high = ends.to(dtype).split(1)
-    numbers = _Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32))
+    numbers = _Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates: dict[str, Certificate] = {}
@@ -201,7 +211,7 @@ def _build(
         erased = numbers.erase(eraser, part, dtype)
         tensors |= _packed({name: LabelledImages(erased, part.labels)})
         certificates[name] = certify(numbers.rounded(part.images), erased, part.labels, moments, low=low, high=high)
-    require_erased(certificates["train"], eraser.erased_order, type(eraser).__name__)
+    require_erased(certificates["train"], eraser.erased_order, kind.__name__)
     if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}
     described = {name: asdict(certificate) for name, certificate in certificates.items()}
@@ -209,14 +219,14 @@ def _build(
 
 
 def _statistics(
-    source: Source, raw: RawImages, train: LabelledImages, dtype: torch.dtype
+    source: Source, raw: RawImages, train: LabelledImages, dtype: torch.dtype, device: torch.device
 ) -> tuple[ClassMoments, Scaling | None]:
     """Class moments of the training images on the scale on which they are erased, and the way there from 0..1."""
     if (k := len(raw.class_names)) < 2:
         raise ValueError(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
         )
-    moments = ClassMoments.fit(train.images, train.labels, num_classes=k)
+    moments = ClassMoments.fit(train.images, train.labels, num_classes=k, device=device)
     moments.require_examples()
     if not train.images.is_floating_point():
         moments.rescale(1 / raw.max_value)  # of 8-bit images exact until here
@@ -246,14 +256,17 @@ class _Numbers:
     Attributes:
         max_value: what an integer pixel is divided by.
         scaling: applied afterwards; None for none.
-        working: dtype of those that stay around whole, [n, ...].
+        working: dtype of those that stay around whole, [n, ...], on the CPU.
+        device: where they are computed.
     """
 
     max_value: int
     scaling: Scaling | None
     working: torch.dtype
+    device: torch.device
 
     def exact(self, images: Tensor) -> Tensor:
+        images = images.to(self.device)
         unit = images.double() if images.is_floating_point() else images.double() / self.max_value
         return unit if self.scaling is None else self.scaling(unit)
 

@@ -103,7 +103,7 @@ def barycenter(
         raise ValueError(f"weights={weights.tolist()}: need {k} numbers, none negative, not all zero")
     used = weights.nonzero().squeeze(1).tolist()
     shares = (weights / weights.sum())[used]
-    matrices = covariances[used].double()
+    matrices = torch.stack([covariances[j].double() for j in used])
     alignment = align(
         [CovarianceFactor(matrix) for matrix in matrices],
         shares.tolist(),

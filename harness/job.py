@@ -133,7 +133,9 @@ def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
     """The job's dataset under its eraser, from the cache or built; see `erased_dataset`."""
     target = Target(job.config["eraser"])
     dtype, cache = getattr(torch, job.config["dtype"]), Cache(job.config["cache_dir"])
-    return erased_dataset(job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache, apart=apart)
+    return erased_dataset(
+        job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache, apart=apart, device=job.device
+    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """A device that is not there: tensors that claim to be on it, and a count of what makes the host wait for it.
 
 Their values lie on the CPU, so that everything computes what it computes there; but an operation that takes a tensor of
-theirs and one of the CPU's fails as it does on a GPU, which catches a forgotten `.to()`, generator or mask.
+theirs and one of the CPU's fails as it does on a GPU, which catches a forgotten `.to()`, generator or mask. Not to be
+used here, as it happens behind a mode's back: changing a tensor's shape in place (`vector @ matrix` does; write
+`(vector[None] @ matrix)[0]`), and indexing by a list of integers.
 """
 
 from collections import Counter
@@ -16,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = torch.device("meta")  # the only one that needs no driver; within `Device` its tensors have values
 _COPIES = ("_to_copy", "copy_")
+_INDEXING = ("index", "index_put_")  # by a mask, whose true entries have to be counted
 _READS = ("_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2", "bincount")
 
 
@@ -43,7 +46,8 @@ class Device(TorchDispatchMode):
     """Within it `DEVICE` can be used as any device.
 
     Attributes:
-        waits: what the host has waited for, by operation: values read, and copies to or from the device.
+        waits: what the host has waited for, by operation: values and sizes read, and copies from the device, or to it
+            unless they need not be waited for.
     """
 
     def __init__(self) -> None:
@@ -72,7 +76,9 @@ class Device(TorchDispatchMode):
         if name not in _COPIES:
             _require_one_device(name, tensors)
         elsewhere = {isinstance(tensor, Elsewhere) for tensor in tensors}
-        if (name in _READS and ours) or (name in _COPIES and elsewhere != {there}):
+        masked = name in _INDEXING and any(one is not None and one.dtype == torch.bool for one in args[1])
+        copied = name in _COPIES and elsewhere != {there} and not (there and kwargs.get("non_blocking"))
+        if ((name in _READS or masked) and ours) or copied:
             self.waits[name] += 1
         result = func(*tree_map(_held, args), **tree_map(_held, kwargs))
         if not there:

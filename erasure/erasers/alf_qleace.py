@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from erasure.erasers.leace import LeaceEraser
-from erasure.linalg import largest_eigenpair
+from erasure.linalg import largest_eigenpairs
 from erasure.moments import ClassMoments
 from erasure.projection import ProjectionEraser
 
@@ -78,49 +79,47 @@ class _Search:
     """Spectral norms of the class differences after projection, evaluated only where they can be the worst."""
 
     def __init__(self, moments: ClassMoments, leace: LeaceEraser) -> None:
+        k, d = moments.means.shape
         self.moments, self.leace = moments, leace
-        self.average = (
-            functools.reduce(torch.add, map(moments.covariance, range(moments.num_classes))) / moments.num_classes
-        )
+        self.average = functools.reduce(torch.add, map(moments.covariance, range(k))) / k
         self.rounding = 1e-15 * float(self.average.trace())
-        self.removed = moments.means.new_empty(moments.dim, 0)  # orthonormal directions, in columns
-        self.bounds = [math.inf] * moments.num_classes  # norms as of the last look
-        self.vectors = [self._start()] * moments.num_classes
-        self._worst = 0
+        self.removed = moments.means.new_empty(d, 0)  # orthonormal directions, in columns
+        self.bounds = [math.inf] * k  # norms as of the last look
+        self._start = torch.randn(d, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(self.average)
+        self.vectors = [self._start] * k
 
     def worst(self) -> float:
-        """The largest norm now; re-examines classes in the order of their bounds."""
-        best = -1.0
-        for j in sorted(range(len(self.bounds)), key=lambda j: -self.bounds[j]):
-            if self.bounds[j] <= best:
-                break  # all that follow were smaller already before the last projections
-            value, self.vectors[j] = largest_eigenpair(
-                lambda u, j=j: self._difference(j, u), self.vectors[j], rounding=self.rounding
-            )
-            self.bounds[j] = abs(value)
-            if self.bounds[j] > best:
-                best, self._worst = self.bounds[j], j
-        return best
+        """The largest norm now; looks again at the two classes of the highest bounds, then at all that may be above."""
+        first, *rest = sorted(range(len(self.bounds)), key=lambda j: -self.bounds[j])
+        self._look([first, *rest[:1]])
+        best = max(self.bounds[j] for j in (first, *rest[:1]))
+        if others := [j for j in rest[1:] if self.bounds[j] > best]:
+            self._look(others)
+        return max(self.bounds)
+
+    def _look(self, classes: Sequence[int]) -> None:
+        starts = torch.stack([self.vectors[j] for j in classes])
+        values, vectors = largest_eigenpairs(lambda u: self._differences(classes, u), starts, rounding=self.rounding)
+        for j, value, vector in zip(classes, values, vectors, strict=True):
+            self.bounds[j], self.vectors[j] = abs(value), vector
 
     def remove_worst(self) -> None:
         """Project the leading direction of the worst class out."""
-        v = self._complement(self.vectors[self._worst])
-        self.removed = torch.cat([self.removed, (v / v.norm())[:, None]], 1)
+        worst = self.bounds.index(max(self.bounds))
+        v = self._complement(self.vectors[worst][None])
+        self.removed = torch.cat([self.removed, v.mT / v.norm()], 1)
         # start afresh next to, not at, the direction that is gone
-        self.vectors[self._worst] = self._start()
+        self.vectors[worst] = self._start
 
-    def _difference(self, j: int, u: Tensor) -> Tensor:
-        """P (Σ_j - Σ̄) Pᵀ u, P first LEACE, then orthogonal to what was removed."""
+    def _differences(self, classes: Sequence[int], u: Tensor) -> Tensor:
+        """P (Σ_j - Σ̄) Pᵀ u of classes j and rows u [g, d], P first LEACE, then orthogonal to what was removed."""
         u = self._complement(u)
-        u = u - self.leace.right.T @ (self.leace.left.T @ u)
-        u = self.moments.multiply(j, u) - self.average @ u
-        u = u - self.leace.left @ (self.leace.right @ u)
+        u = u - (u @ self.leace.left) @ self.leace.right
+        moved = [self.moments.multiply(j, row) for j, row in zip(classes, u, strict=True)]
+        u = torch.stack(moved) - u @ self.average
+        u = u - (u @ self.leace.right.T) @ self.leace.left.T
         return self._complement(u)
 
     def _complement(self, u: Tensor) -> Tensor:
-        u = u - self.removed @ (self.removed.T @ u)
-        return u - self.removed @ (self.removed.T @ u)  # twice is enough for orthogonality to rounding
-
-    def _start(self) -> Tensor:
-        generator = torch.Generator().manual_seed(0)
-        return torch.randn(self.moments.dim, generator=generator, dtype=torch.float64).to(self.moments.means.device)
+        u = u - (u @ self.removed) @ self.removed.T
+        return u - (u @ self.removed) @ self.removed.T  # twice is enough for orthogonality to rounding

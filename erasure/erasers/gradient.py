@@ -84,6 +84,10 @@ class GradientEraser(Eraser):
         """An eraser with the targets of these moments; options are the constructor's."""
         return cls(**options)._aim_at(moments)
 
+    @classmethod
+    def matrices(cls, num_classes: int) -> float:
+        return 13.0 + 2.1 * num_classes
+
     def fit_transform(self, x: Tensor, z: Tensor) -> Tensor:
         """Take the targets from `x` [n, ...], and optimise it; same shape and dtype."""
         self._aim_at(ClassMoments.fit(x, z))

@@ -82,6 +82,10 @@ class QleaceEraser(Eraser):
             excess=alignment.excess[-1],
         )
 
+    @classmethod
+    def matrices(cls, num_classes: int) -> float:
+        return 13.0 + 2.1 * num_classes
+
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         assert z is not None
         erased = torch.empty_like(x)

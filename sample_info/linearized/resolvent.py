@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from erasure.linalg import largest_eigenpair
+from erasure.linalg import largest_eigenpairs
 
 _MARGIN = 1.001  # of the bound on the spectrum, above what Lanczos finds
 _ROUNDING = 1e-13  # relative size of an eigenvalue that float64 cannot tell from zero
@@ -29,8 +29,8 @@ def spectral_bound(kernel: Tensor) -> float:
     """
     if not bool(kernel.isfinite().all()):
         raise ValueError("the kernel has values that are not finite: the network's gradients overflow on these inputs")
-    start = torch.randn(len(kernel), generator=torch.Generator().manual_seed(0), dtype=kernel.dtype).to(kernel)
-    bound, _ = largest_eigenpair(lambda v: kernel @ v, start, tolerance=1e-4)
+    start = torch.randn(1, len(kernel), generator=torch.Generator().manual_seed(0), dtype=kernel.dtype).to(kernel)
+    (bound,), _ = largest_eigenpairs(lambda v: (kernel @ v[0])[None], start, tolerance=1e-4)
     if not bound > 0:
         raise ValueError("the kernel is zero: no output depends on any parameter, so that no example can matter")
     while True:

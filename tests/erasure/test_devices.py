@@ -1,0 +1,154 @@
+"""On a GPU every number that the processor asks for is a stop, and every tensor left behind on the CPU an error."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import erasure
+from erasure import (
+    AlfQleaceEraser,
+    ClassMoments,
+    Eraser,
+    GradientEraser,
+    IdentityEraser,
+    LeaceEraser,
+    OracleLeaceEraser,
+    QleaceEraser,
+    RandomEditEraser,
+    RandomEraser,
+)  # fmt: skip
+from erasure.pipeline import erased_dataset
+from erasure.polar import polar_factor
+from erasure.source import Source
+from erasure.spectrum import order_spectrum
+from erasure.store.cache import Cache
+from erasure.transport import align, barycenter, bures_distance, transport_map
+from tests.elsewhere import DEVICE, Device
+
+ERASERS: dict[type[Eraser], dict] = {
+    IdentityEraser: {}, LeaceEraser: {}, OracleLeaceEraser: {}, QleaceEraser: {},
+    AlfQleaceEraser: {"num_directions": 2, "target": None}, RandomEraser: {"num_directions": 2},
+    RandomEditEraser: {"reference": "leace"},
+    GradientEraser: {"weights": (1.0, 1.0, 1.0), "low": -99.0, "high": 99.0, "max_iterations": 5},
+}  # fmt: skip
+
+
+def examples(d: int = 8, k: int = 3, n: int = 600) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.arange(n) % k
+    scale = 1 + z[:, None] * torch.linspace(0, 1, d, dtype=torch.float64)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale + z[:, None], z
+
+
+def fitted(kind: type[Eraser], d: int, **options) -> tuple[Eraser, int]:
+    """On the device, and how often that was waited for."""
+    with Device() as device:
+        moments = ClassMoments.fit(*(part.to(DEVICE) for part in examples(d)))
+        device.waits.clear()
+        return kind.from_moments(moments, **options), device.waits.total()
+
+
+def test_what_waits_is_counted() -> None:
+    x = torch.arange(4.0)
+    asked: list[Callable[[Tensor], object]] = [
+        lambda x: float(x.sum()), lambda x: bool((x > 0).all()), lambda x: x[x > 1], lambda x: x.nonzero(),
+        lambda x: x.tolist(), lambda x: x.cpu(), lambda x: torch.tensor([1.0, 2.0], device=x.device),
+    ]  # fmt: skip
+    with Device() as device:
+        x = x.to(DEVICE)
+        for ask in asked:
+            device.waits.clear()
+            ask(x)
+            assert device.waits.total() == 1
+        device.waits.clear()
+        assert (x[1:3].square() + x.sum() + torch.ones(2).to(DEVICE, non_blocking=True)).device == DEVICE
+        assert device.waits.total() == 0
+
+
+def test_every_eraser_is_here() -> None:
+    assert {kind for kind in vars(erasure).values() if isinstance(kind, type) and issubclass(kind, Eraser)} == {
+        Eraser, *ERASERS
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ERASERS)
+def test_an_eraser_computes_on_the_device_what_it_computes_on_the_cpu(kind: type[Eraser]) -> None:
+    x, z = examples()
+    expected = kind.from_moments(ClassMoments.fit(x, z), **ERASERS[kind])(x, z)
+    with Device():
+        eraser = kind.from_moments(ClassMoments.fit(x, z, device=DEVICE), **ERASERS[kind])
+        assert torch.equal(eraser(x, z), expected)  # streamed from the CPU, and back
+        moved = eraser(x.to(DEVICE), z.to(DEVICE))
+        assert moved.device == DEVICE
+        assert torch.equal(moved.cpu(), expected)
+
+
+@pytest.mark.parametrize("kind", ERASERS)
+def test_a_dataset_is_erased_on_the_device(kind: type[Eraser], digits_source: Source, tmp_path: Path) -> None:
+    options = ERASERS[kind] | ({"low": 0.0, "high": 1.0} if kind is GradientEraser else {})
+
+    def erased(place: str, device: torch.device | str):
+        cache = Cache(tmp_path / place)
+        return erased_dataset(digits_source, kind, options, dtype=torch.float32, cache=cache, device=device)
+
+    expected = erased("here", "cpu")
+    with Device() as device:
+        found = erased("there", DEVICE)
+    assert device.waits.total() > 10  # it was there
+    assert found.certificate == expected.certificate
+    for name, part in expected.splits.items():
+        assert torch.equal(found.splits[name].images, part.images)
+
+
+def test_transport_and_spectra_are_computed_on_the_device() -> None:
+    x, z = examples()
+    covariances = ClassMoments.fit(x, z).covariances
+    expected = [transport_map(*covariances[:2]), bures_distance(*covariances[:2]), barycenter(covariances).covariance]
+    (spectrum,) = order_spectrum(x, z, directions=[5], permutations=5)
+    with Device():
+        there = covariances.to(DEVICE)
+        found = [transport_map(*there[:2]), bures_distance(*there[:2]), barycenter(there).covariance]
+        torch.testing.assert_close([one.cpu() for one in found], expected, rtol=1e-12, atol=1e-12)
+        (own,) = order_spectrum(x.to(DEVICE), z.to(DEVICE), directions=[5], permutations=5)
+        torch.testing.assert_close(own.shares.cpu(), spectrum.shares, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("d", [6, 60])
+def test_leace_and_means_stop_three_times_at_most(d: int) -> None:
+    for kind in (LeaceEraser, OracleLeaceEraser):
+        assert fitted(kind, d)[1] <= 3
+    assert fitted(RandomEraser, d, num_directions=2)[1] <= 1  # random numbers are the CPU's
+
+
+@pytest.mark.parametrize("d", [6, 60])
+def test_qleace_stops_three_times_per_round_and_class(d: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = []
+
+    def counted(*args, **options):
+        found = align(*args, **options)
+        rounds.append(len(found.excess))
+        return found
+
+    monkeypatch.setattr("erasure.erasers.qleace.align", counted)
+    waits = fitted(QleaceEraser, d)[1]
+    assert waits <= rounds[0] * (3 + 1) + 2 * (3 + 1) + 3 + 3  # and two for each factor, the average's, too
+
+
+@pytest.mark.parametrize("d", [16, 30])
+def test_alf_qleace_stops_twice_per_direction(d: int) -> None:
+    eraser, waits = fitted(AlfQleaceEraser, d)
+    assert isinstance(eraser, AlfQleaceEraser)
+    assert len(eraser.norms) > 5
+    assert waits <= 4 + 2 * len(eraser.norms)
+
+
+def test_a_polar_factor_stops_twice() -> None:
+    matrix = torch.randn(30, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with Device() as device:
+        there = matrix.to(DEVICE)
+        device.waits.clear()
+        polar_factor(there)
+    assert device.waits.total() <= 2
