@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = torch.device("meta")  # the only one that needs no driver; within `Device` its tensors have values
 _COPIES = ("_to_copy", "copy_")
-_INDEXING = ("index", "index_put_")  # by a mask, whose true entries have to be counted
+_INDEXING = ("index", "index_put_")  # by a mask, whose true entries have to be counted, or from the CPU
 _READS = ("_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2", "bincount")
 
 
@@ -74,9 +74,10 @@ class Device(TorchDispatchMode):
         elif name == "copy_":
             there = isinstance(args[0], Elsewhere)
         if name not in _COPIES:
-            _require_one_device(name, tensors)
+            _require_one_device(name, args[:1] if name == "index" else tensors)
         elsewhere = {isinstance(tensor, Elsewhere) for tensor in tensors}
-        masked = name in _INDEXING and any(one is not None and one.dtype == torch.bool for one in args[1])
+        by = [one for one in args[1] if one is not None] if name in _INDEXING else []
+        masked = any(one.dtype == torch.bool or not isinstance(one, Elsewhere) for one in by)
         copied = name in _COPIES and elsewhere != {there} and not (there and kwargs.get("non_blocking"))
         if ((name in _READS or masked) and ours) or copied:
             self.waits[name] += 1
