@@ -10,7 +10,12 @@ from models.mlp import MLP
 from sample_info.changes import Changes
 from sample_info.kernel.jacobian import jacobian, network_outputs
 from sample_info.kernel.ntk import Kernels, ntk
+from sample_info.linearized.resolvent import inverse
+from sample_info.linearized.training import LinearizedDescent
+from sample_info.problem import Problem
+from sample_info.references import registry
 from sample_info.references.registry import influence
+from sample_info.settings import ReferenceSettings
 from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem, retrained
 
 DECAY = 0.5
@@ -76,6 +81,32 @@ def test_one_factorisation_is_conjugate_gradients_for_every_example(k: int, damp
     torch.testing.assert_close(found.weight, change.square().sum(1), rtol=1e-6, atol=0)
     expected = torch.einsum("np,mkp->nmk", change, j_test).square().sum(-1).mean(1)
     torch.testing.assert_close(found.prediction, expected, rtol=1e-6, atol=0)
+
+
+def test_the_verbs_damping_is_of_the_mean_loss_and_its_weights_those_where_training_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A damping of the summed loss is next to none; one factorisation for every example, whatever it is."""
+    model = MLP((1, 4, 4), 1, width=16, depth=1, activation="relu", parametrization="standard")
+    model.reset_parameters(torch.Generator().manual_seed(0))
+    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    weights["readout.weight"] = draws(1, 16, seed=1).float()
+    x, x_test = (draws(n, 1, 4, 4, seed=n).float() for n in (12, 7))
+    descent = LinearizedDescent(learning_rate=0.3, steps=200, weight_decay=DECAY)
+    problem = Problem(model, weights, x, draws(12, 1, seed=3), x_test, descent, seed=0, batch_size=8, memory_bytes=1e9)
+    factored = []
+    monkeypatch.setattr(registry, "inverse", lambda *options: factored.append(1) or inverse(*options))
+    settings = ReferenceSettings(methods=["influence"], examples=None, influence_damping=[10.0, 0.01])
+    found = registry.by_influence(problem, settings, None)  # pyright: ignore[reportArgumentType]
+    assert [*found] == ["influence 10", "influence 0.01"]
+    assert len(factored) == 2
+    trained = problem.training.trained()
+    residual = network_outputs(model, trained, x) - problem.y
+    j = jacobian(model, trained, x).squeeze(1)
+    for damping, changes in zip((10.0, 0.01), found.values(), strict=True):
+        curvature = j.T @ j / 12 + (damping + DECAY / 12) * torch.eye(j.shape[1], dtype=j.dtype)
+        change = torch.linalg.solve(curvature, (residual * j / 12).T)
+        torch.testing.assert_close(changes.weight, change.square().sum(0), rtol=1e-4, atol=0)
 
 
 def test_it_predicts_what_retraining_a_converged_mlp_does() -> None:
