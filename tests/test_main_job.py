@@ -13,6 +13,7 @@ from PIL import Image
 from conf import cli
 from conf.sweep import Sweep
 from erasure.store.storage import read_json
+from harness.example_bits import read_test_bits
 from mdl.__main__ import VERB as MDL
 from tests.conftest import REPOSITORY
 from tests.wandb_file import only_run
@@ -151,6 +152,9 @@ def test_the_last_training_of_mdl_is_that_of_train(command) -> None:
     by_verb = {r["verb"]: r for r in (read_json(path) for path in Path("runs").glob("*/result.json"))}
     assert by_verb["train"]["final"]["loss_bits"] == by_verb["mdl"]["final"]["loss_bits"]
     assert by_verb["train"]["epochs"] == by_verb["mdl"]["curve"][-1]["epochs"]
+    for result in by_verb.values():
+        kept = read_test_bits([Path("runs", result["run_id"])])  # what the error over test examples is taken from
+        assert [kept[seed].mean() for seed in (2, 5)] == pytest.approx(result["final"]["loss_bits"])
 
 
 def test_an_interrupted_run_continues_after_its_last_finished_size(command, monkeypatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -20,6 +21,7 @@ from harness.run import Run
 from harness.table import tex
 from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main
+from scripts.report.figures import block_drawings
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
@@ -244,13 +246,16 @@ def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn) -> None:
 
 def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("scripts.report.figures.MAX_FIGURES", 1)
+    monkeypatch.setattr("scripts.report.figures.MAX_ROWS", 1)
+    small(runs, "control", options={"width": 64})
     bare = small(runs, "control")
     (bare.directory / "curves.csv").unlink()
     small(runs, "control", preset="quick")
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
     assert "figure mdl-digits-train-quick-codelengths: left out" in printed
-    assert "figures of mdl-digits-train-paper: without loss curve of all seeds: mlp, control" in printed
+    assert "figures of mdl-digits-train-paper: without loss curve of all seeds: mlp (width=128), control" in printed
+    assert "figure mdl-digits-train-paper-codelengths: without 1 of its panels or rows" in printed
 
 
 def test_runs_of_different_seeds_belong_together(runs) -> None:
@@ -359,6 +364,21 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
     hollow = next(block for block in arrange(read_runs([runs])) if block.verb == "mdl").rows[0]
     assert hollow.entries["control"].sound
     assert not hollow.entries["qleace"].sound
+
+
+def test_points_that_rest_on_plateaus_are_hollow(runs) -> None:
+    for eraser in ("control", "qleace"):
+        for width in (64, 128):
+            run = small(runs, eraser, options={"width": width})
+    stuck = _result(run)["curve"]
+    stuck[0]["left_plateau"] = [True, False]
+    edit(run, curve=stuck)
+    overview, scaling, *_ = block_drawings(arrange(read_runs([runs])), {"control": "#000000", "qleace": "#ff0000"}, str)
+    points = [line for ax in overview.draw().axes for line in ax.get_lines() if line.get_marker() == "o"]
+    assert [point.get_markerfacecolor() for point in points].count("white") == 2  # codelength and its increase
+    for ax in scaling.draw().axes:
+        hollow = [line.get_xdata() for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
+        assert np.concatenate(hollow).tolist() == [128]
 
 
 def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys) -> None:

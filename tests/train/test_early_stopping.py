@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from conf.groups import keys
 from train.early_stopping import EarlyStopping, endings
 from train.settings import TrainSettings
 
@@ -63,6 +64,19 @@ def test_a_member_on_the_plateau_is_waited_for(settings: TrainSettings) -> None:
         assert stopping.curve.epochs == epochs
         assert (stopping.curve.plateau_epochs is not None) == (3.1 in train)
         assert stopping.curve.ended == (None if validation is not plateau else "patience")
+
+
+@pytest.mark.parametrize(("preset", "seen_steps"), [("quick", 693), ("default", 2060), ("paper", 2376)])
+@pytest.mark.parametrize("epoch_steps", [8, 20, 383])
+def test_presets_wait_for_longer_than_plateaus_were_seen_to_last(
+    preset: str, seen_steps: int, epoch_steps: int
+) -> None:
+    """docs/experiments.md; `paper` on the digits: 108 epochs of 22 steps, waited for 220."""
+    settings = dataclasses.replace(TrainSettings(**keys("train", preset)), max_epochs=10**6)
+    stopping = EarlyStopping(0, settings, epoch_steps=epoch_steps, label_entropy_bits=CHANCE_BITS)
+    for epoch in range(seen_steps // epoch_steps + 1):
+        stopping.update(epoch, CHANCE_BITS, CHANCE_BITS)
+    assert stopping.curve.ended is None
 
 
 def test_patience_is_the_least_that_is_waited_for_on_the_plateau_too(settings: TrainSettings) -> None:

@@ -1,0 +1,44 @@
+"""What `python -m mdl` shows of numbers that need a remark: beside them, in the table and in the figure."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from harness.compare import Grid, arrange
+from harness.result import MdlResult, read_result
+from mdl.figure import draw
+from mdl.table import table_of
+from tests.runs import write_run
+
+
+def grid(root: Path) -> Grid[MdlResult]:
+    """Control and QLEACE, whose second seed never left the plateau of the first training size, nor of the last."""
+    found = []
+    for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
+        run = write_run(root, dataset="digits", eraser=eraser, seeds=(0, 1))
+        result = read_result(run.directory / "result.json")
+        assert isinstance(result, MdlResult)
+        first, *others, last = result.curve
+        marked = [replace(point, left_plateau=left) for point in (first, last)]
+        found.append(replace(result, curve=[marked[0], *others, marked[1]]))
+    return arrange(found)
+
+
+def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(grid(tmp_path), "")
+    assert "1 of 2 coding, 1 of 2 final" in table.markdown()
+    assert "‡: seeds that never left it" in table.caption
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, _: drawn.append(figure))
+    draw(grid(tmp_path), tmp_path / "comparison.png")
+    assert drawn[0].axes[0].get_title().endswith("‡ qleace: 2 of 4 trainings never left the plateau")
+
+
+def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
+    table = table_of(grid(tmp_path), "")
+    assert "gaps left" in table.markdown()
+    assert "on the test split" in table.markdown()
+    assert "on the training split: no promise goes further" in table.caption
+    assert "it speaks of other seeds, not of other test examples" in table.caption

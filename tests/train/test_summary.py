@@ -1,0 +1,38 @@
+"""What `python -m train` shows of trainings: which never left the plateau, and curves without a kink."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from harness.compare import Grid, arrange
+from harness.result import TrainResult, read_result
+from tests.runs import write_run
+from train.summary import draw, table_of
+
+
+def grid(root: Path) -> Grid[TrainResult]:
+    """Control and QLEACE, whose second seed never left the plateau."""
+    found = []
+    for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
+        run = write_run(root, "train", dataset="digits", eraser=eraser, seeds=(0, 1))
+        result = read_result(run.directory / "result.json")
+        assert isinstance(result, TrainResult)
+        found.append(replace(result, left_plateau=left))
+    return arrange(found)
+
+
+def test_seeds_that_never_left_the_plateau_are_marked_in_table_and_figure_whose_curves_have_no_kink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "1 of 2 final" in table_of(grid(tmp_path), "").markdown()
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, _: drawn.append(figure))
+    draw(grid(tmp_path), tmp_path / "loss_curves.png")
+    ax = drawn[0].axes[0]
+    assert ax.get_title().endswith("‡ qleace: 1 of 2 seeds never left the plateau")
+    at = ax.transData.transform(np.column_stack([np.arange(50.0), np.zeros(50)]))[:, 0]
+    slopes = np.diff(at) * (np.arange(49) + 1.5)  # of log(1 + epoch): constant
+    assert slopes == pytest.approx(np.full(49, slopes[-1]), rel=0.05)
