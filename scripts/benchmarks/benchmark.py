@@ -62,7 +62,7 @@ def finish(chosen: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
     for row in rows:
         seconds, peak, floor = row.cost and row.cost.seconds, row.cost and row.cost.peak_mib, row.floor_seconds
         numbers = (seconds, seconds and seconds / first[row.what], peak, floor, seconds and floor and seconds / floor)
-        lines.append([row.what, row.who, *map(_number, numbers), row.note])
+        lines.append([row.what, row.who, *map(shown, numbers), row.note])
     headings = ("work", "code", "seconds", "x ours", "peak MiB", "floor s", "x floor", "note")
     Table("benchmark", "", headings, lines).show(title)
     if chosen.json:
@@ -118,6 +118,12 @@ def matmul_rate(size: int, dtype: torch.dtype, device: torch.device) -> float:
     return 2 * size**3 / fastest(lambda: a @ a, device)
 
 
+def memory_rate(device: torch.device) -> float:
+    """Bytes/s of a sum over 256 MiB."""
+    ones = torch.ones(2**25, dtype=torch.float64, device=device)
+    return 8 * len(ones) / fastest(ones.sum, device)
+
+
 def machine(device: torch.device) -> str:
     """Hardware, threads, versions and date, for the line above a table."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{_cpu()}, {os.cpu_count()} cores"
@@ -125,8 +131,9 @@ def machine(device: torch.device) -> str:
     return f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {today}"
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+def shown(value: float | None) -> str:
+    """Three digits, or all before the point; nothing where it is not known."""
+    return "" if value is None else f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def _synchronise(device: torch.device) -> None:

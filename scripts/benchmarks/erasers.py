@@ -28,11 +28,11 @@ from scripts.benchmarks.benchmark import (
     Cost,
     Result,
     Row,
-    fastest,
     finish,
     machine,
     matmul_rate,
     measured,
+    memory_rate,
     parser,
     timed,
 )
@@ -75,8 +75,7 @@ class Bench:
         self.k, self.d = options.classes, options.dim
         self.rate = matmul_rate(self.d, torch.float64, self.device)
         self.single_rate = matmul_rate(self.d, torch.float32, self.device)
-        ones = torch.ones(2**25, dtype=torch.float64, device=self.device)
-        self.bandwidth = 8 * len(ones) / fastest(ones.sum, self.device)
+        self.bandwidth = memory_rate(self.device)
         self.moments = ClassMoments.fit(self.x, self.z, num_classes=self.k).rescale(1 / 255)
         self.title = (
             f"{what}, d = {self.d:,}, k = {self.k}\n{machine(self.device)}\nfloat64 product "

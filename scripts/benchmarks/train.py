@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from conf.compose import composed
 from conf.schema import Target
@@ -22,12 +21,13 @@ from mdl.__main__ import VERB
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, fastest, finish, machine, matmul_rate, measured, parser, timed
 from scripts.benchmarks.data import DIGITS, labelled_images
+from scripts.benchmarks.step import Step
 from scripts.benchmarks.train_peer import batches, train_one
 from train.data import DeviceImages, to_device
 from train.engine import fit
 from train.ensemble import Ensemble
 from train.memory import keep_freed_memory
-from train.randomness import generator, permutation
+from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking import Stacking, choose
 from train.training import Training
@@ -82,7 +82,9 @@ class Bench:
         precision = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         self.ensemble = Ensemble(self.model(), precision)
         rate, steps = matmul_rate(1024, precision, self.device), -(-len(self.train) // self.settings.batch_size)
-        self.floor = options.epochs * steps * self._step_flops(len(self.train) // steps) / rate
+        batch = len(self.train) // steps
+        step = Step.of(self.model(), self.train.image_shape)
+        self.floor = options.seeds * options.epochs * steps * batch * step.flops / rate
         described = ", ".join(f"{key} {value}" for key, value in self.model_section.items() if key != "_target_")
         self.title = (
             f"{options.seeds} seeds of {described}\n{options.dataset}, {len(self.train):,} examples "
@@ -171,14 +173,6 @@ class Bench:
             Row(f"  {name}", "ours", Cost(stacks * seconds), note=f"{seconds / total:.0%}")
             for name, seconds in parts.items()
         ]
-
-    def _step_flops(self, batch_size: int) -> int:
-        """FLOPs of one optimiser step of all seeds; products only."""
-        weights = self.ensemble.initial_weights([generator(0, "flops")], self.device)
-        leaves = {name: weight.requires_grad_() for name, weight in weights.items()}
-        with FlopCounterMode(display=False) as counter:
-            self.ensemble.gradients(leaves, *self.train.plain(torch.arange(batch_size, device=self.device)[None]))
-        return len(self.seeds) * counter.get_total_flops()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+"""Steps, floors and hours of a sweep that is not run."""
+
+import pytest
+
+from conf.compose import composed
+from erasure.datasets.digits import Digits
+from erasure.source import splits
+from mdl.__main__ import VERB
+from mdl.chunks import ChunkSettings, chunk_sizes
+from scripts.benchmarks.step import Device, Step
+from scripts.studies.costs import Kind, main, places, sized
+from train.order import epoch_steps
+from train.settings import TrainSettings
+
+
+def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:
+    assert main(["--epochs", "7", "--teraflops", "312", "--terabytes", "1.6"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    models = ["mlp", "lenet", "convnextv2", "swinv2"]
+    found = [line for line in lines if line[0] in models]
+    assert [line[0] for line in found] == 2 * models
+    assert all(line[1] == "5" for line in found[:4])
+    config = composed("mdl", ["dataset=cifar10", "train=paper"], VERB.sections)
+    sizes, settings = chunk_sizes(48_976, config.settings(ChunkSettings)), config.settings(TrainSettings)
+    steps = 5 * 7 * sum(epoch_steps(n, settings) for n in sizes)
+    assert all(line[6] == f"{steps:,}" for line in found[:4])
+    assert len(found[4]) == 5  # a name, two kinds of H100, what was given, this machine
+    assert found[0][2:4] == ["411,146", "0.822"]
+
+
+def test_overrides_and_sizes_are_those_given(capsys) -> None:
+    given = ["--size", "3", "4", "4", "2", "1000", "--epochs", "100"]
+    assert main(["dataset=cifarnet", "train=quick", "mdl=quick", "model.width=8,16", "seeds=[0]", *given]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (wider,) = [line[2:] for line in lines if line[:3] == ["mlp", "(width=16)", "1"]]
+    assert wider[1] == f"{49 * 16 + 17 * 16 + 17 * 2:,}"  # parameters
+    config = composed("mdl", ["train=quick", "mdl=quick"], VERB.sections)
+    sizes, settings = chunk_sizes(1000, config.settings(ChunkSettings)), config.settings(TrainSettings)
+    assert settings.max_epochs == 60
+    assert wider[5] == f"{60 * sum(epoch_steps(n, settings) for n in sizes):,}"
+
+
+def test_the_digits_are_as_large_as_they_are_known(digits_source: Digits) -> None:
+    train = splits(digits_source, digits_source.load())["train"]
+    known = sized({"name": "digits", "validation_size": None}, None)
+    assert known == (tuple(train.images.shape[1:]), int(train.labels.max()) + 1, len(train))
+
+
+def test_places() -> None:
+    """Three runs of 4 hours, 3 of them for the largest size, and nine of 2 on one size: 30 hours in all."""
+    device = Device(1 / 3600, 1e30, 4)
+    step = Step(parameters=0, forward_flops=1, flops=1, kept=0)
+    found = [Kind("long", 3, step, [(1, 1), (3, 1)]), Kind("short", 9, step, [(1, 2)])]
+    assert list(places(found, device).values()) == pytest.approx([30, 4, 3.75, 4, 3])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["dataset=cifarnet"], "dataset=cifarnet: its size is not known here: say --size C H W CLASSES EXAMPLES"),
+        (["modl=mlp"], "unknown key modl: did you mean model?"),
+    ],
+)
+def test_what_cannot_be_counted_is_one_line(arguments: list[str], line: str, capsys) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_rates_go_together(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--teraflops", "3"])
+    assert ended.value.code == 2
+    assert "--teraflops and --terabytes go together" in capsys.readouterr().err
