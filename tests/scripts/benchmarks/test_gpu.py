@@ -1,0 +1,49 @@
+"""The command for a machine with a GPU, in small on the CPU: a part is done once, and a failure is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from scripts.benchmarks import gpu
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Three of its parts, of which one fails."""
+    found = gpu.parts("cpu", tmp_path, "", small=True)
+    kept = {name: found[name] for name in ("tests", "erasers of 48 values")}
+    kept["wrong"] = ["scripts.benchmarks.erasers", "--dim", "7"]
+    monkeypatch.setattr(gpu, "parts", lambda *_, **__: kept)
+
+
+def test_it_writes_a_page_and_goes_on_where_it_stopped(few, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["--device", "cpu", "--small", "--folder", str(tmp_path / "parts"), "--page", str(tmp_path / "page.md")]
+    assert gpu.main([*run, "--minutes", "0"]) == 0
+    assert (
+        "no time was left for tests, erasers of 48 values, wrong: the same command goes on" in capsys.readouterr().out
+    )
+    assert gpu.main(run) == 1  # one of them fails
+    page = (tmp_path / "page.md").read_text()
+    assert "| moments | ours, uint8 |" in page
+    assert "Failed with 2: python -m scripts.benchmarks.erasers: error" in page
+    erasers = json.loads((tmp_path / "parts" / "erasers of 48 values.json").read_text())
+    assert {row["what"] for row in erasers["rows"]} >= {"moments", "LEACE fit", "QLEACE fit", "ALF-QLEACE fit"}
+    capsys.readouterr()
+    assert gpu.main(run) == 1
+    assert "…" not in capsys.readouterr().out  # nothing is done again
+
+
+def test_its_whole_list_covers_what_a_gpu_is_lent_for(tmp_path: Path) -> None:
+    named = " ".join(gpu.parts("cuda", tmp_path, "photos", small=False))
+    for part in ("tests", "12288", "3072 values, CPU", "convnextv2", "swinv2", "Table 16", "sample information"):
+        assert part in named
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        gpu.main([])
+    assert ended.value.code == 2
+    assert "no CUDA device: --device cpu --small tries the command itself" in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""What only a GPU can show: numbers agree with the CPU's, bfloat16 trains, a killed training goes on."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import erasure
+from erasure import ClassMoments, Eraser
+from mdl.__main__ import VERB as MDL
+from models.classifier import Classifier
+from tests.erasure.test_devices import ERASERS, examples
+from tests.models.every_model import EVERY, SMALL
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.parametrize("kind", ERASERS)
+def test_erasers_agree_with_the_cpu(kind: type[Eraser]) -> None:
+    x, z = examples(d=60)
+    expected = kind.from_moments(ClassMoments.fit(x, z), **ERASERS[kind])(x, z)
+    found = kind.from_moments(ClassMoments.fit(x, z, device="cuda"), **ERASERS[kind])(x, z)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 if kind is erasure.GradientEraser else 1e-8)
+
+
+def test_sums_of_bytes_are_exact() -> None:
+    x = torch.randint(0, 256, (5000, 48), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    z = torch.arange(5000) % 3
+    here, there = ClassMoments.fit(x, z), ClassMoments.fit(x, z, device="cuda")
+    assert torch.equal(there.means.cpu(), here.means)
+    torch.testing.assert_close(there.covariances.cpu(), here.covariances, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", EVERY)
+def test_models_agree_with_the_cpu(name: str, precision: torch.dtype) -> None:
+    model: Classifier = EVERY[name](SMALL)
+    model.reset_parameters(torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for parameter in model.parameters():  # readouts start at zero
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    x = torch.randn(8, *SMALL, generator=torch.Generator().manual_seed(2))
+    expected = model.eval()(x)
+    with torch.autocast("cuda", precision, enabled=precision is torch.bfloat16):
+        found = model.cuda()(x.cuda()).float().cpu()
+    tolerance = 1e-4 if precision is torch.float32 else 0.1 * float(expected.std()) + 0.05
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+def test_the_main_job_learns_in_bfloat16(command) -> None:
+    quick = ["train=quick", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled"]
+    assert command(MDL, "device=cuda", *quick).code == 0
+    (path,) = Path("runs").glob("mdl-*/result.json")
+    result = json.loads(path.read_text())
+    assert result["config"]["precision"] == "bfloat16"
+    assert min(result["final"]["accuracy"]) > 0.8
