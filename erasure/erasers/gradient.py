@@ -145,6 +145,7 @@ class GradientEraser(Eraser):
     def _optimise(self, original: Tensor, show) -> Tensor:
         """Erase one class's examples [n, d]."""
         interval = None if self.range is None else self.range.to(original)
+        target = self.mean.to(original), self.covariance.to(original)
         u = (original.clone() if interval is None else interval.free(original)).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [u],
@@ -162,7 +163,7 @@ class GradientEraser(Eraser):
             nonlocal evaluations
             evaluations += 1
             x, unit = (u, u) if interval is None else interval.values(u)
-            value, u.grad = self._loss(x, original)
+            value, u.grad = self._loss(x, original, *target)
             if interval is not None:
                 interval.pull_back(u.grad, unit)
             show(min(evaluations, self.max_iterations), value / len(original))
@@ -171,21 +172,18 @@ class GradientEraser(Eraser):
         optimizer.step(loss)  # pyright: ignore[reportArgumentType]
         return u.detach() if interval is None else interval.values(u.detach())[0]
 
-    def _loss(self, x: Tensor, original: Tensor) -> tuple[float, Tensor]:
-        """n times the loss of one class, and its gradient by the examples [n, d]."""
+    def _loss(self, x: Tensor, original: Tensor, mean: Tensor, covariance: Tensor) -> tuple[float, Tensor]:
+        """n times the loss of one class, whose moments should be these, and its gradient by the examples [n, d]."""
         n = len(x)
         variance, square = self.scales
         by_mean, by_covariance, by_edit = self.weights
-        mean = x.mean(0)
-        centred = x - mean
-        shift = mean - self.mean.to(x)
-        excess = centred.T @ centred / n - self.covariance.to(x)
+        here = x.mean(0)
+        centred = x - here
+        shift = here - mean
+        excess = centred.T @ centred / n - covariance
         edit = x - original
-        value = (
-            by_mean / variance * n * float(shift.double().square().sum())
-            + by_covariance / square * n * float(excess.double().square().sum())
-            + by_edit / variance * float(edit.double().square().sum())
-        )
+        moved, spread, edited = torch.stack([part.double().square().sum() for part in (shift, excess, edit)]).tolist()
+        value = by_mean / variance * n * moved + by_covariance / square * n * spread + by_edit / variance * edited
         slope = torch.mm(centred, excess).mul_(4 * by_covariance / square)
         slope.add_(shift, alpha=2 * by_mean / variance)
         slope.add_(edit, alpha=2 * by_edit / variance)

@@ -121,7 +121,7 @@ def test_loss_is_the_documented_one_and_its_gradient_is_autograds(few, weights: 
     loss = len(moved) * sum(w * term for w, term in zip(weights, terms, strict=True))
     assert isinstance(loss, Tensor)
     loss.backward()
-    value, slope = eraser._loss(moved.detach(), original)
+    value, slope = eraser._loss(moved.detach(), original, eraser.mean, eraser.covariance)
     assert value == pytest.approx(loss.item(), rel=1e-12)
     torch.testing.assert_close(slope, moved.grad, rtol=1e-9, atol=1e-12)
 
@@ -131,7 +131,8 @@ def test_more_iterations_lower_the_loss_and_only_the_edit_counts_where_its_weigh
 
     def total_loss(images: Tensor, eraser: GradientEraser) -> float:
         flat, original = images.flatten(1), x.flatten(1)
-        return sum(eraser._loss(flat[z == j], original[z == j])[0] for j in range(3))
+        target = eraser.mean.to(flat), eraser.covariance.to(flat)
+        return sum(eraser._loss(flat[z == j], original[z == j], *target)[0] for j in range(3))
 
     found = []
     for iterations in (1, 10, 60):
