@@ -1,13 +1,16 @@
 """Measured proof of what an erased dataset still tells about its classes, order by order."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from erasure.moments import ClassMoments
 from erasure.predictability import linear_prediction, quadratic_prediction
+from erasure.spectrum import Whitening, order_spectrum
 
+_ORDER_DIRECTIONS, _ORDER_EXAMPLES = 30, 5_000
 _LARGEST_TOLERANCE = 0.01  # class means a hundredth of a standard deviation apart can be learnt
 
 
@@ -36,8 +39,14 @@ class Certificate:
         quadratic_r2: the same for polynomials of degree two in the `quadratic_directions` of largest variance.
         quadratic_chance: likewise.
         quadratic_directions: as many as examples allow (`erasure.predictability`).
+        order_shares: of the energy of orders 1 to 4, what lies between classes (`erasure.spectrum`), in the directions
+            of largest variance of the erased training split, of 5,000 examples at most.
+        order_errors: their standard errors over examples.
+        order_directions: how many.
+        order_variance: share of the variance that they hold.
 
-    The last five are None where a split has one class or too few examples, and in results from before version 3.
+    What comes after `rounding` is None where a split has one class or too few examples, and in results of versions that
+    did not measure it.
     """
 
     n: int
@@ -51,6 +60,20 @@ class Certificate:
     quadratic_r2: float | None = None
     quadratic_chance: float | None = None
     quadratic_directions: int | None = None
+    order_shares: list[float] | None = None
+    order_errors: list[float] | None = None
+    order_directions: int | None = None
+    order_variance: float | None = None
+
+    def numbers(self) -> dict[str, float]:
+        """All that is known as single numbers; of order 3, say, "order_shares_3"."""
+        found: dict[str, float] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, list):
+                found |= {f"{name}_{p}": one for p, one in enumerate(value, 1)}
+            elif value is not None:
+                found[name] = value
+        return found
 
 
 def certify(
@@ -61,6 +84,8 @@ def certify(
     *,
     low: Tensor | float = 0.0,
     high: Tensor | float = 1.0,
+    after: ClassMoments | None = None,
+    whitening: Whitening | None = None,
 ) -> Certificate:
     """Certificate of one split.
 
@@ -71,6 +96,8 @@ def certify(
         reference: moments of the training split before erasure.
         low: least admissible value, of all coordinates or of each, [1, ...].
         high: largest admissible value, likewise.
+        after: moments of `erased`, where they are known.
+        whitening: of the erased training split, for the orders; of `erased` by default.
 
     Raises:
         ValueError: the training images are all alike.
@@ -79,30 +106,68 @@ def certify(
     variance = total.trace()
     if not variance > 0:
         raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
-    after = ClassMoments.fit(erased, z, num_classes=reference.num_classes, device=total.device)
+    if after is None:
+        after = ClassMoments.fit(erased, z, num_classes=reference.num_classes, device=total.device)
     shifts = (after.means - after.mean).norm(dim=1) / variance.sqrt()
     mean_gap = torch.where(after.counts > 0, shifts, 0.0).max()  # a small held-out split may lack a class
     seen = [j for j, count in enumerate(after.sizes) if count]
     average = after.within
     covariance_gap = torch.stack([(after.covariance(j) - average).norm() for j in seen]).max()
-    edit = total.new_zeros(())
-    for before, now in zip(original.split(8192), erased.split(8192), strict=True):
-        edit += (now.to(total) - before.to(total)).square().sum()
-    linear = linear_prediction(after, erased.dtype)
-    quadratic = quadratic_prediction(erased, z, after, erased.dtype)
     return Certificate(
         n=len(z),
         mean_gap=float(mean_gap),
         covariance_gap=float(covariance_gap / total.norm()),
-        edit_size=float(edit) / len(z) / float(variance),
+        edit_size=float(_edit(original, erased, total)) / len(z) / float(variance),
         out_of_range=int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel()),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
-        linear_r2=linear and linear.r2,
-        linear_chance=linear and linear.chance,
-        quadratic_r2=quadratic and quadratic.r2,
-        quadratic_chance=quadratic and quadratic.chance,
-        quadratic_directions=quadratic and quadratic.directions,
+        **_predictions(erased, z, after),
+        **_orders(erased.to(total.device), z, whitening or whitening_of(after)),
     )
+
+
+def _edit(original: Tensor, erased: Tensor, like: Tensor) -> Tensor:
+    """Σ ‖x' - x‖², in the precision and on the device of another tensor."""
+    edit = like.new_zeros(())
+    for before, now in zip(original.split(8192), erased.split(8192), strict=True):
+        edit += (now.to(like) - before.to(like)).square().sum()
+    return edit
+
+
+def whitening_of(moments: ClassMoments) -> Whitening | None:
+    """The directions that orders are measured in; None where nothing varies."""
+    try:
+        return Whitening.of(moments.mean, moments.total, _ORDER_DIRECTIONS)
+    except ValueError:
+        return None
+
+
+def _predictions(erased: Tensor, z: Tensor, after: ClassMoments) -> dict[str, Any]:
+    linear = linear_prediction(after, erased.dtype)
+    quadratic = quadratic_prediction(erased, z, after, erased.dtype)
+    return {
+        "linear_r2": linear and linear.r2,
+        "linear_chance": linear and linear.chance,
+        "quadratic_r2": quadratic and quadratic.r2,
+        "quadratic_chance": quadratic and quadratic.chance,
+        "quadratic_directions": quadratic and quadratic.directions,
+    }
+
+
+def _orders(erased: Tensor, z: Tensor, whitening: Whitening | None) -> dict[str, Any]:
+    if whitening is None:
+        return {}
+    try:
+        (found,) = order_spectrum(
+            erased, z, whitening=whitening, directions=[_ORDER_DIRECTIONS], permutations=0, most=_ORDER_EXAMPLES
+        )
+    except ValueError:  # too few examples of a class
+        return {}
+    return {
+        "order_shares": found.shares.tolist(),
+        "order_errors": found.errors.tolist(),
+        "order_directions": found.directions,
+        "order_variance": found.variance,
+    }
 
 
 def require_erased(certificate: Certificate, order: int, eraser: str) -> None:

@@ -65,8 +65,8 @@ class Eraser(ABC):
 
     @classmethod
     def fitting_bytes(cls, dim: int, num_classes: int) -> float:
-        """Memory that fitting takes at once, class moments included: k + `matrices`(k) of [d, d] in float64."""
-        return (num_classes + cls.matrices(num_classes)) * 8.0 * dim**2
+        """Memory for fitting and certifying: class moments, and as many [d, d] in float64 again or more."""
+        return (num_classes + max(num_classes + 2, cls.matrices(num_classes))) * 8.0 * dim**2
 
     @classmethod
     def matrices(cls, num_classes: int) -> float:  # noqa: ARG003 most keep none per class

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure.certificate import Certificate, certify, require_erased, require_precision
+from erasure.certificate import Certificate, certify, require_erased, require_precision, whitening_of
 from erasure.classes import ClassSubset
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
@@ -206,11 +206,16 @@ def _build(
     numbers = _Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
-    certificates: dict[str, Certificate] = {}
+    certificates, whitening = dict[str, Certificate](), None
     for name, part in originals.items():
         erased = numbers.erase(eraser, part, dtype)
         tensors |= _packed({name: LabelledImages(erased, part.labels)})
-        certificates[name] = certify(numbers.rounded(part.images), erased, part.labels, moments, low=low, high=high)
+        after = ClassMoments.fit(erased, part.labels, num_classes=moments.num_classes, device=device)
+        whitening = whitening or whitening_of(after)  # of the training split, which comes first
+        certificates[name] = certify(
+            numbers.rounded(part.images), erased, part.labels, moments,
+            low=low, high=high, after=after, whitening=whitening,
+        )  # fmt: skip
     require_erased(certificates["train"], eraser.erased_order, kind.__name__)
     if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}

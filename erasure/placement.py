@@ -27,8 +27,8 @@ def placed(eraser: type[Eraser], dim: int, num_classes: int, device: torch.devic
     if device == cpu and needed > (free := free_bytes(cpu)):
         raise ValueError(
             f"{eraser.__name__} needs about {needed / 1e9:.0f} GB at once for {dim:,} values per example and "
-            f"{num_classes} classes, but {free / 1e9:.0f} GB are free: take smaller images, fewer classes, an eraser "
-            "that needs less (leace), or a machine with more memory"
+            f"{num_classes} classes, but {free / 1e9:.0f} GB are free: take smaller images, fewer classes, or "
+            "another machine"
         )
     return device
 

@@ -8,11 +8,14 @@ generating function (Mehler 1866): Σ_p t^p/p! K_p = (1 - t²)^(-r/2) exp((2t x�
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
 _TILE = 512  # rows and columns of the kernel at once: the recurrence's arrays stay in a core's cache
+_DENSE = 1024  # dimensions up to which all principal directions are found at once; beyond, so many rounds
+_ROUNDS = 12
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,60 @@ class OrderSpectrum:
     by_example: Tensor
 
 
+@dataclass(frozen=True)
+class Whitening:
+    """Principal directions of a sample, largest variance first.
+
+    Attributes:
+        centre: [d].
+        basis: [d, r], each direction divided by its standard deviation.
+        shares: [r], of the variance that each holds.
+    """
+
+    centre: Tensor
+    basis: Tensor
+    shares: Tensor
+
+    @classmethod
+    def fit(cls, x: Tensor, r: int) -> Self:
+        """Of examples [n, d]; see `of`."""
+        centred = x.double() - (mean := x.double().mean(0))
+        return cls.of(mean, centred.T @ centred / len(x), r)
+
+    @classmethod
+    def of(cls, mean: Tensor, covariance: Tensor, r: int) -> Self:
+        """At least r directions, if there are so many, of a sample's mean [d] and covariance [d, d] in float64.
+
+        Raises:
+            ValueError: nothing varies.
+        """
+        d, device = len(covariance), covariance.device
+        basis = torch.eye(d, dtype=covariance.dtype, device=device)
+        if d > _DENSE:  # more directions than are wanted: the last ones found are not accurate
+            generator = torch.Generator().manual_seed(0)
+            basis = torch.randn(d, min(d, 2 * r + 32), generator=generator, dtype=covariance.dtype).to(device)
+            for _ in range(_ROUNDS):
+                basis = torch.linalg.qr(covariance @ basis).Q
+        values, vectors = torch.linalg.eigh(basis.T @ covariance @ basis)
+        largest = mean.abs().amax() + covariance.diagonal().amax().sqrt()
+        rounding = (largest * torch.finfo(torch.float32).eps).square()  # of values as they are stored
+        kept = values > torch.maximum(values[-1] * 1e-10, rounding)
+        if not kept.any():
+            raise ValueError("all examples are alike: there is no direction in which classes could differ")
+        values, vectors = values[kept].flip(0), vectors[:, kept].flip(1)
+        return cls(mean, basis @ vectors / values.sqrt(), values / covariance.trace())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Examples [n, d] along the directions, [n, r] float64."""
+        return (x.to(self.centre) - self.centre) @ self.basis
+
+
 def order_spectrum(
     x: Tensor,
     z: Tensor,
     *,
     reference: Tensor | None = None,
+    whitening: Whitening | None = None,
     directions: Sequence[int] = (10, 30, 100),
     orders: int = 4,
     permutations: int = 20,
@@ -63,33 +115,34 @@ def order_spectrum(
         x: examples [n, ...], real.
         z: integer labels [n] in 0..k-1, at least 3 examples of each class that is there.
         reference: what x is whitened by, [m, ...], e.g. the training split of which x is the test split; x by default.
+        whitening: the same, found before.
         directions: of largest variance; more than the rank are cut down to it.
         orders: highest order.
-        permutations: of labels, for `z_scores` and `p_values`.
+        permutations: of labels, for `z_scores` and `p_values`; 0 for none, which are NaN and 1 then.
         most: examples; of more, a seeded sample. The cost is quadratic in it.
         seed: of permutations and the sample.
 
     Raises:
         ValueError: a class of fewer than 3 examples, or nothing that varies.
     """
-    if orders < 1 or permutations < 2 or min(directions, default=0) < 1:
+    if orders < 1 or permutations < 0 or min(directions, default=0) < 1:
         raise ValueError(
-            f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 2"
+            f"directions={[*directions]}, orders={orders}, permutations={permutations}: must be at least 1, 1 and 0"
         )
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(x), generator=generator)[:most].sort().values
     x, z = x.flatten(1), z.to(x.device)
-    centre, basis, variances = _principal(x if reference is None else reference.flatten(1))
-    x, z = (x[chosen.to(x.device)].double() - centre) @ basis, z[chosen.to(x.device)]
+    if whitening is None:
+        whitening = Whitening.fit(x if reference is None else reference.flatten(1), max(directions))
+    x, z = whitening(x[chosen.to(x.device)]), z[chosen.to(x.device)]
     found, labels = torch.unique(z, return_inverse=True)
     counts = labels.bincount()
     if len(found) < 2 or int(counts.min()) < 3:
         raise ValueError(f"class sizes {counts.tolist()}: an order spectrum needs 2 classes of at least 3 examples")
     shuffled = [labels[torch.randperm(len(x), generator=generator).to(x.device)] for _ in range(permutations)]
     spectra = []
-    for r in sorted({min(r, basis.shape[1]) for r in directions}):
-        share = float(variances[:r].sum() / variances.sum())
-        spectra.append(_spectrum(x[:, :r] / variances[:r].sqrt(), labels, shuffled, orders, share))
+    for r in sorted({min(r, x.shape[1]) for r in directions}):
+        spectra.append(_spectrum(x[:, :r], labels, shuffled, orders, float(whitening.shares[:r].sum())))
     return spectra
 
 
@@ -110,18 +163,6 @@ def _orders(products: Tensor, squares: Tensor, r: int, orders: int) -> Iterator[
         following = (k1 + k3).mul_(products).addcmul_(r + 2 * (p - 2) - squares, k2).sub_(k4, alpha=r + p - 4).div_(p)
         k1, k2, k3, k4 = following, k1, k2, k3
         yield following
-
-
-def _principal(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean [d], principal directions [d, rank] and their variances [rank], largest first."""
-    x = x.double()
-    centre = x.mean(0)
-    values, vectors = torch.linalg.eigh((x - centre).T @ (x - centre) / len(x))
-    rounding = (x.abs().amax() * torch.finfo(torch.float32).eps).square()  # of values as they are stored
-    kept = values > torch.maximum(values[-1] * 1e-10, rounding)
-    if not kept.any():
-        raise ValueError("all examples are alike: there is no direction in which classes could differ")
-    return centre, vectors[:, kept].flip(1), values[kept].flip(0)
 
 
 @dataclass(frozen=True)
@@ -180,7 +221,8 @@ def _line(sums: _Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     to_means = rows / (counts - hot)
     by_example = ((to_means * hot).sum(1) - to_means @ (counts / n).to(rows)) / total
     by_class = (hot.T @ by_example) / n
-    return share, error, (share - null.mean()) / null.std(), p_value, by_class, by_example
+    z_score = (share - null.mean()) / null.std() if len(null) > 1 else torch.full_like(share, torch.nan)
+    return share, error, z_score, p_value, by_class, by_example
 
 
 def _share(within: Tensor, pairs: Tensor, diagonal: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

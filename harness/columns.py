@@ -90,6 +90,22 @@ def _certificate(entry: Beside) -> Record:
     return {key: getattr(found.certificate["train"], key) if found else None for key in keys}
 
 
+def _orders(result: TrainedResult) -> str:
+    found = result.certificate["test"]
+    pairs = zip(found.order_shares or (), found.order_errors or (), strict=True)
+    return ", ".join(
+        f"{100 * share:.2g}" if share > 2 * error else f"< {100 * max(share, 0) + 200 * error:.1g}"
+        for share, error in pairs
+    )
+
+
+def _order_record(entry: Beside) -> Record:
+    found = entry.result.certificate["test"].numbers() if entry.result else {}
+    return {
+        f"test_{name}_{p}": found.get(f"{name}_{p}") for name in ("order_shares", "order_errors") for p in range(1, 5)
+    }
+
+
 def _epochs(result: TrainedResult) -> str:
     epochs = result.trainings[-1].epochs
     return f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
@@ -177,6 +193,13 @@ GAPS = Column[Beside](
     "between class means, and between class covariances, relative, on the training split: no promise goes further",
 )
 TEST_GAPS = Column[Beside]("on the test split", known(_gaps("test")), meaning="the same, under the same map")
+ORDERS = Column[Beside](
+    "orders left (%)",
+    known(_orders),
+    _order_record,
+    "share of the energy of orders 1, 2, 3 and 4 that lies between classes, on the test split; < where it is within "
+    "two standard errors of none (docs/orders.md)",
+)
 COST = Column[Beside](
     "parameters",
     known(lambda result: f"{result.parameters:,}"),

@@ -5,7 +5,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -221,8 +221,8 @@ def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> R
         directory=run.directory,
         axes=work.axes,
     ) as logger:
-        gaps = {name: asdict(certificate) for name, certificate in bench.dataset.certificate.items()}
-        logger.summarise({f"certificate/{s}/{k}": v for s, c in gaps.items() for k, v in c.items()})
+        for split, certificate in bench.dataset.certificate.items():
+            logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
         share = work.compute(bench, run, logger)
         own = {f.name: getattr(share, f.name) for f in fields(share)}

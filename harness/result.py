@@ -177,7 +177,8 @@ VERBS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sa
 def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
     """Everything in a result that has an entry per seed, by name: "final.loss_bits", "curve.1024.ce_test_bits"."""
     if isinstance(part, Result):
-        named = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in ("config", "seeds", "summaries")}
+        others = ("config", "seeds", "summaries", "certificate")
+        named = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in others}
     elif is_dataclass(part):
         named = {f.name: getattr(part, f.name) for f in fields(part)}
     else:

@@ -20,6 +20,7 @@ from harness.columns import (
     GAPS,
     LOSS,
     MARKS,
+    ORDERS,
     PAPER,
     ROW,
     RUNS,
@@ -30,7 +31,7 @@ from harness.compare import Grid, Spread
 from harness.result import MdlResult
 from harness.table import Table
 
-_COLUMNS = (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, GAPS, TEST_GAPS)
+_COLUMNS = (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, GAPS, TEST_GAPS, ORDERS)
 
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:
@@ -77,4 +78,6 @@ def _predictions(certificate: Certificate) -> str:
         ("quadratic", certificate.quadratic_r2, certificate.quadratic_chance),
     )
     shown = [f"{degree} {r2:.1%} ({chance:.1%})" for degree, r2, chance in found if r2 is not None]
-    return f"; of the labels predicted (by chance): {', '.join(shown)}" if shown else ""
+    said = f"; of the labels predicted (by chance): {', '.join(shown)}" if shown else ""
+    orders = [f"{share:.2%}" for share in certificate.order_shares or ()]
+    return said + (f"; between classes at orders 1 to {len(orders)}: {', '.join(orders)}" if orders else "")

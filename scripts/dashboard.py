@@ -112,6 +112,7 @@ def _panels(tables: Mapping[str, str]) -> Iterator[tuple[str, list[Any]]]:
         [
             wr.MediaBrowser(title="erased test images", media_keys=["examples/test"]),
             _bars("gap between class covariances", "certificate/train/covariance_gap", prefix=""),
+            _bars("between classes at order 3", "certificate/test/order_shares_3", prefix=""),
         ],
     )
     for title, table in tables.items():

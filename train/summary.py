@@ -17,6 +17,7 @@ from harness.columns import (
     GAPS,
     LOSS,
     MARKS,
+    ORDERS,
     ROW,
     RUNS,
     STUCK,
@@ -35,7 +36,7 @@ _COLUMNS = (ROW, ERASER, LOSS, ACCURACY, TRAINING_LOSS, END_LOSS, ENTROPY, EPOCH
 def table_of(grid: Grid, setting: str) -> Table:
     """A line per run of one setting."""
     entries = [entry for entry in beside_controls(grid).values() if entry.result]
-    return Table.of(setting, _COLUMNS, entries, MARKS, also=(RUNS, GAPS, COST))
+    return Table.of(setting, _COLUMNS, entries, MARKS, also=(RUNS, GAPS, ORDERS, COST))
 
 
 def draw(grid: Grid[TrainResult], path: Path) -> Path:

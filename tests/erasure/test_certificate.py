@@ -9,6 +9,7 @@ from erasure import ClassMoments, LeaceEraser
 from erasure.certificate import BrokenGuaranteeError, certify, require_erased, require_precision
 from erasure.predictability import linear_prediction
 from erasure.source import splits
+from erasure.spectrum import order_spectrum
 from tests.conftest import gaps
 
 
@@ -124,3 +125,17 @@ def test_offsets_that_have_made_all_vectors_alike_are_refused() -> None:
     x = (torch.rand(50, 3) + 1e9).float()
     with pytest.raises(ValueError, match="all training images are alike"):
         require_precision(x, ClassMoments.fit(x, torch.arange(50) % 2), torch.float32, "")
+
+
+def test_it_says_what_each_order_has_left_as_the_spectrum_does(digits) -> None:
+    x, z = digits
+    erased = LeaceEraser.fit(x, z)(x)
+    (expected,) = order_spectrum(erased, z, directions=[30], permutations=0)
+    found = certify(x, erased, z, ClassMoments.fit(x, z))
+    assert found.order_shares == pytest.approx(expected.shares.tolist())
+    assert found.order_errors == pytest.approx(expected.errors.tolist())
+    assert found.order_directions == 30
+    assert found.numbers()["order_shares_2"] == found.order_shares[1] > 0.03 > found.order_shares[0]
+    few = certify(x[:12], erased[:12], z[:12], ClassMoments.fit(x, z))  # fewer than three of a class
+    assert few.order_shares is None
+    assert "order_shares" not in few.numbers()

@@ -42,3 +42,14 @@ def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: 
     assert "on the test split" in table.markdown()
     assert "on the training split: no promise goes further" in table.caption
     assert "it speaks of other seeds, not of other test examples" in table.caption
+
+
+def test_orders_that_are_within_error_of_nothing_are_bounded(tmp_path: Path) -> None:
+    plain = grid(tmp_path)
+    assert "orders left" not in table_of(plain, "").markdown()  # results of an earlier version
+    control = plain.cells[plain.rows[0]]["control"]
+    left = replace(control.certificate["test"], order_shares=[0.2, 0.01, -0.01], order_errors=[0.01, 0.02, 0.001])
+    found = replace(control, certificate={**control.certificate, "test": left})
+    (row,) = [row for row in table_of(arrange([found]), "").rows if "orders left" in row[0]]
+    assert row[1] == "20, < 5, < 0.2"
+    assert table_of(arrange([found]), "").records[0]["test_order_shares_2"] == 0.01
