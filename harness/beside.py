@@ -28,6 +28,7 @@ class Beside:
         paper: the same in Table 16's unit.
         loss: where it falls below the control, and the difference of the final loss.
         loss_error: standard error of the final loss over test examples.
+        control_bits: the control's final losses, by seed; None where it lacks one of these seeds.
     """
 
     row: str
@@ -39,6 +40,7 @@ class Beside:
     paper: Difference | None = None
     loss: Backfire | None = None
     loss_error: float | None = None
+    control_bits: Sequence[float] | None = None
 
     @property
     def result(self) -> TrainedResult | None:
@@ -101,6 +103,13 @@ def _paired(cell: Cell, control: Cell | None) -> _Pair | None:
     return _Pair((cell, control), (erased, others))
 
 
+def _control_bits(cell: Cell, control: Cell | None) -> Sequence[float] | None:
+    if control is None or control.result is None or cell.result is None:
+        return None
+    found = dict(zip(control.result.seeds, final_bits(control.result), strict=True))
+    return [found[seed] for seed in cell.result.seeds] if set(cell.result.seeds) <= set(found) else None
+
+
 MEASURES: Mapping[str, Values] = {"code": code_bits, "paper": code_paper, "loss": final_bits}
 
 
@@ -131,6 +140,7 @@ def beside(grid: Grid[Cell], tables: Sequence[Sequence[str]]) -> dict[tuple[str,
             paper=found.get(("paper", place)),
             loss=pairs[place].backfire(gap) if (gap := found.get(("loss", place))) else None,
             loss_error=loss_error(cell.test_bits(), cell.result.seeds) if cell.result else None,
+            control_bits=_control_bits(cell, controls[place[0]]),
         )
         for place, cell in places.items()
     }

@@ -5,8 +5,9 @@ from statistics import mean
 
 from harness.beside import Beside, Values, code_bits, code_paper, final_bits
 from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, difference_record
+from harness.excess import area_bits, excess_bits, sample_complexity, surplus_bits
 from harness.loss_curves import DROP_WINDOW_EPOCHS
-from harness.result import TrainedResult
+from harness.result import MdlResult, TrainedResult
 from harness.table import Column, Record, spread, word
 from harness.trained import Coded, TrainedOnce, stuck
 
@@ -90,6 +91,21 @@ def _certificate(entry: Beside) -> Record:
     return {key: getattr(found.certificate["train"], key) if found else None for key in keys}
 
 
+def _coded_bits(of: Callable[[MdlResult], Sequence[float]]) -> Callable[[Beside], Sequence[float]]:
+    return lambda entry: of(entry.result) if isinstance(entry.result, MdlResult) else ()
+
+
+def _of_control(entry: Beside) -> Record:
+    """Surplus bits above the control's final loss, and the largest size that a seed needs for it; None: above N."""
+    if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
+        return {"surplus_bits_mean": None, "sample_complexity": None}
+    needed = sample_complexity(entry.result, entry.control_bits)
+    surplus = mean(surplus_bits(entry.result, entry.control_bits))
+    reached = [n for n in needed if n is not None]
+    largest = f"> {entry.result.train_size}" if len(reached) < len(needed) else max(reached)
+    return {"surplus_bits_mean": surplus, "sample_complexity": largest}
+
+
 def _orders(result: TrainedResult) -> str:
     found = result.certificate["test"]
     pairs = zip(found.order_shares or (), found.order_errors or (), strict=True)
@@ -139,6 +155,17 @@ CODE = _spread(
     rests_on=_coding,
 )
 DELTA = _delta(lambda entry: entry.code, "bits_per_label", "of the codelength; no test example enters it")
+EXCESS = spread(
+    "excess (bits)",
+    "excess_bits_mean",
+    ",.0f",
+    _coded_bits(excess_bits),
+    "codelength of all labels less N times the test loss (docs/bits.md)",
+    more=lambda entry: {
+        **_of_control(entry),
+        "area_bits_mean": mean(found) if (found := [*_coded_bits(area_bits)(entry)]) else None,
+    },
+)
 PAPER = _spread("Σ n·CE / N", "paper_units_mean", ".3f", code_paper, rests_on=_everywhere)
 PAPER_DELTA = _delta(lambda entry: entry.paper, "paper_units")
 LOSS = _spread(

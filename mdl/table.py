@@ -15,6 +15,7 @@ from harness.columns import (
     COST,
     DELTA,
     ERASER,
+    EXCESS,
     FALL,
     GAP,
     GAPS,
@@ -31,7 +32,7 @@ from harness.compare import Grid, Spread
 from harness.result import MdlResult
 from harness.table import Table
 
-_COLUMNS = (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, GAPS, TEST_GAPS, ORDERS)
+_COLUMNS = (CODE, DELTA, EXCESS, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, GAPS, TEST_GAPS, ORDERS)
 
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:

@@ -1,0 +1,51 @@
+"""What a learning curve yields beside its codelength, per seed, in bits: docs/bits.md.
+
+Excess description length (Donoway et al. 2026), surplus description length and ε-sample complexity (Whitney et al.
+2020), and the area above the last loss coded (Finzi et al. 2026).
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from harness.result import MdlResult
+
+Blocks = Sequence[tuple[int, float]]  # labels, and what each of them costs
+
+
+def blocks_of(result: MdlResult, s: int) -> Blocks:
+    """What seed number s pays: the first block by the uniform code, each other by the network of all before it."""
+    sizes = [0, *(point.n for point in result.curve)]
+    losses = [math.log2(result.num_classes), *(point.ce_next_bits[s] for point in result.curve if point.ce_next_bits)]
+    return [(after - before, loss) for (before, after), loss in zip(itertools.pairwise(sizes), losses, strict=True)]
+
+
+def excess_bits(result: MdlResult) -> list[float]:
+    """EDL: the codelength less what as many labels cost a network that has seen them all, N times the test loss."""
+    pairs = zip(result.mdl.total_bits, result.final.loss_bits, strict=True)
+    return [code - result.train_size * loss for code, loss in pairs]
+
+
+def area_bits(result: MdlResult) -> list[float]:
+    """The area between the curve of what labels cost and its own end, over all N labels."""
+    curves = [blocks_of(result, s) for s in range(len(result.seeds))]
+    return [sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks) for blocks in curves]
+
+
+def surplus_bits(result: MdlResult, epsilon: Sequence[float]) -> list[float]:
+    """SDL(ε): Σ_i max(loss_i - ε, 0) over the labels, ε by seed."""
+    curves = [blocks_of(result, s) for s in range(len(result.seeds))]
+    pairs = zip(curves, epsilon, strict=True)
+    return [sum(labels * max(0.0, loss - target) for labels, loss in blocks) for blocks, target in pairs]
+
+
+def sample_complexity(result: MdlResult, epsilon: Sequence[float]) -> list[int | None]:
+    """εSC: the least training size whose network costs ε or less per new label, by seed; None: above N.
+
+    New are the labels of the next block; after the last size, those of the test split.
+    """
+    found: list[int | None] = []
+    for s, target in enumerate(epsilon):
+        losses = ((point.n, (point.ce_next_bits or point.ce_test_bits)[s]) for point in result.curve)
+        found.append(next((n for n, loss in losses if loss <= target), None))
+    return found
