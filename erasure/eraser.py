@@ -1,4 +1,4 @@
-"""What every eraser is: an affine map of examples, fitted from class moments, that keeps shape and dtype."""
+"""What every eraser is: a map of examples, fitted from class moments at least, that keeps shape and dtype."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -38,8 +38,20 @@ class Eraser(ABC):
 
     @classmethod
     def fit(cls, x: Tensor, z: Tensor, *, num_classes: int | None = None, **options: Any) -> Self:
-        """Fit on examples `x` [n, ...] with integer labels `z` [n]; the same as from their moments."""
-        return cls.fit_moments(ClassMoments.fit(x, z, num_classes=num_classes), **options)
+        """Fit on examples `x` [n, ...] with integer labels `z` [n]."""
+        return cls.fit_examples(x, z, ClassMoments.fit(x, z, num_classes=num_classes), **options)
+
+    @classmethod
+    def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
+        """What a dataset is fitted with: from its moments alone, unless a subclass needs the examples, too.
+
+        Args:
+            x: the training split as it is erased, floating, [n, ...], perhaps on another device than the moments.
+            z: its labels, [n].
+            moments: its class moments, on the device where to compute.
+            options: of `from_moments`.
+        """
+        return cls.fit_moments(moments, **options)
 
     @classmethod
     def fit_moments(cls, moments: ClassMoments, **options: Any) -> Self:

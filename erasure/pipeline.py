@@ -76,7 +76,7 @@ def erased_dataset(
     Args:
         source: the dataset.
         eraser: its class.
-        options: of its `from_moments`.
+        options: of its fit.
         dtype: of the images that are stored.
         cache: where they are.
         apart: positions of training examples that nothing is fitted on, and that are a split "apart" of their own.
@@ -193,7 +193,9 @@ def _build(
     device = placed(kind, raw.train.images[0].numel(), len(raw.class_names), device)
     moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
     log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
-    eraser = kind.fit_moments(moments, **options)
+    numbers = _Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
+    train = originals["train"]
+    eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **options)
     # rounded like the images: a black pixel is not out of range
     admissible = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
     ends = torch.tensor(admissible, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
@@ -203,7 +205,6 @@ def _build(
         eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
         ends = scaling(ends)
     low, high = ends.to(dtype).split(1)
-    numbers = _Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates, whitening = dict[str, Certificate](), None

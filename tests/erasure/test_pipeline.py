@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from erasure import (
     AlfQleaceEraser,
+    ClassMoments,
     Eraser,
     IdentityEraser,
     LeaceEraser,
@@ -135,6 +136,29 @@ def test_held_out_splits_are_erased_with_their_own_true_labels(digits_source: Di
         torch.testing.assert_close(erased.splits[name].images, expected, rtol=0, atol=1e-9)
         wrong = eraser(part.images, part.labels.flip(0))
         assert float((wrong - expected).abs().max()) > 0.1  # the labels matter
+
+
+class OnExamples(IdentityEraser):
+    """Remembers what it was fitted on."""
+
+    fitted_on: ClassVar[tuple[Tensor, Tensor, ClassMoments]]
+
+    @classmethod
+    def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments) -> Self:
+        cls.fitted_on = x, z, moments
+        return super().fit_examples(x, z, moments)
+
+
+@pytest.mark.parametrize("normalize", ["none", "zscore"])
+def test_an_eraser_may_be_fitted_on_the_training_split_as_it_is_erased(
+    digits_source: Digits, tmp_path: Path, normalize: Literal["none", "zscore"]
+) -> None:
+    source = dataclasses.replace(digits_source, normalize=normalize)
+    train = erase(source, OnExamples, Cache(tmp_path)).splits["train"]
+    x, z, moments = OnExamples.fitted_on
+    assert torch.equal(x, train.images)
+    assert torch.equal(z, train.labels)
+    torch.testing.assert_close(moments.means, ClassMoments.fit(x, z).means, rtol=0, atol=1e-6)
 
 
 def vectors(path: Path, x: Tensor, z: Tensor, normalize: Literal["none", "zscore"] = "none") -> Arrays:
