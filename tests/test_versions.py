@@ -47,6 +47,7 @@ VERSIONS = {
     "Svhn": 1,
     "CNN": 1,
     "ConvNeXtV2": 2,  # float32 numbers are those of version 1
+    "CubicClassifier": 1,
     "LeNet": 1,
     "LinearClassifier": 1,
     "MLP": 1,
@@ -67,6 +68,7 @@ ERASERS: dict[str, float] = {
 MODELS: dict[str, list[float]] = {
     "linear": [0.0, -9.91772679, 2.0],
     "quadratic": [0.0, 4.09984517, 2.0],
+    "cubic": [0.0, -23.9410038, 2.0],
     "timm": [6.92521212, 0.916163151, 47.0],
     "mlp-relu": [3.83241873, -2.23495125, 11.3137085],
     "mlp-gelu": [3.97817671, -2.66159068, 11.3137085],

@@ -5,6 +5,7 @@ from typing import Any
 
 from models.cnn import CNN
 from models.convnextv2 import ConvNeXtV2
+from models.cubic import CubicClassifier
 from models.lenet import LeNet
 from models.linear import LinearClassifier
 from models.mlp import MLP
@@ -36,6 +37,7 @@ SCALED: Mapping[str, Callable[..., ScaledClassifier]] = {
 EVERY = {
     "linear": lambda shape=SMALL: LinearClassifier(shape, 10),
     "quadratic": lambda shape=SMALL: QuadraticClassifier(shape, 10, sketch=16),
+    "cubic": lambda shape=SMALL: CubicClassifier(shape, 10, sketch=8),
     "timm": lambda shape=SMALL, **options: TimmByName(shape, 10, **TINY | options),
     **SCALED,
 }

@@ -27,7 +27,8 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
     """Products of layers where all are fully connected, sums over groups of layers elsewhere."""
     net = some_network(name, n=4, m=3)
     kernels = ntk(net.model, net.weights, net.x, net.held_out)
-    assert kernels.how.startswith("product form" if "mlp" in name or name in ("linear", "quadratic") else "exact")
+    connected = "mlp" in name or name in ("linear", "quadratic", "cubic")
+    assert kernels.how.startswith("product form" if connected else "exact")
     j = jacobian(net.model, net.weights, net.x).flatten(0, 1)
     j_held_out = jacobian(net.model, net.weights, net.held_out).flatten(0, 1)
     torch.testing.assert_close(kernels.train, j @ j.T, rtol=1e-10, atol=1e-10)
