@@ -1,6 +1,5 @@
 """python -m scripts.cache report|clear: what the cache of datasets holds, and getting rid of it."""
 
-import argparse
 import math
 import time
 from collections.abc import Sequence
@@ -13,19 +12,20 @@ from rich.table import Table
 from erasure.progress import console
 from erasure.store.cache import Cache, CachedFile
 from erasure.store.storage import remove
+from scripts.options import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.cache", description=__doc__)
-    parser.add_argument("action", choices=["report", "clear"])
-    parser.add_argument("--cache-dir", type=Path, default=Path("cache"), help="default: %(default)s")
-    parser.add_argument("--match", default="*", metavar="PATTERN", help="only names that match, e.g. 'cifar10-*'")
-    parser.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only files not written since")
-    parser.add_argument("--only", choices=["entry", "damaged", "leftover"], help="only files of this kind")
-    parser.add_argument("--yes", action="store_true", help="clear without asking")
-    options = parser.parse_args(arguments)
+    own = parser("cache", __doc__)
+    own.add_argument("action", choices=["report", "clear"])
+    own.add_argument("--cache-dir", type=Path, default=Path("cache"), help="default: %(default)s")
+    own.add_argument("--match", default="*", metavar="PATTERN", help="only names that match, e.g. 'cifar10-*'")
+    own.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only files not written since")
+    own.add_argument("--only", choices=["entry", "damaged", "leftover"], help="only files of this kind")
+    own.add_argument("--yes", action="store_true", help="clear without asking")
+    options = own.parse_args(arguments)
     if not options.cache_dir.is_dir():
-        parser.error(f"--cache-dir={options.cache_dir}: no such folder; a run's cache_dir is in its config.yaml")
+        own.error(f"--cache-dir={options.cache_dir}: no such folder; a run's cache_dir is in its config.yaml")
     # without a limit, show also what a file server whose clock is ahead has just stored
     newest = time.time() - 86400 * options.older_than if options.older_than else math.inf
     found = list(Cache(options.cache_dir).files())

@@ -9,7 +9,6 @@ Curves come from W&B; the differences, which need two runs each, are computed fr
 table: run it again when more runs have finished.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -28,6 +27,7 @@ from harness.columns import ERASER as BY_ERASER
 from harness.compare import Grid, by_setting
 from harness.result import MdlResult
 from harness.table import Table
+from scripts.options import parser
 from scripts.report.read import read_runs
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
@@ -35,16 +35,15 @@ _TITLE = "Erasers compared"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m scripts.dashboard", description=__doc__, formatter_class=formatter)
-    parser.add_argument("runs", type=Path, help="folder with finished runs, for the tables")
-    parser.add_argument("--entity", default=os.environ.get("WANDB_ENTITY", ""), help="W&B user or team")
-    parser.add_argument("--project", default="erasure-mdl", help="default: %(default)s")
-    parser.add_argument("--group", help="only runs of this W&B group, i.e. sweep")
-    parser.add_argument("--dry-run", type=Path, metavar="FILE", help="write JSON here and send nothing")
-    options = parser.parse_args(arguments)
+    own = parser("dashboard", __doc__)
+    own.add_argument("runs", type=Path, help="folder with finished runs, for the tables")
+    own.add_argument("--entity", default=os.environ.get("WANDB_ENTITY", ""), help="W&B user or team")
+    own.add_argument("--project", default="erasure-mdl", help="default: %(default)s")
+    own.add_argument("--group", help="only runs of this W&B group, i.e. sweep")
+    own.add_argument("--dry-run", type=Path, metavar="FILE", help="write JSON here and send nothing")
+    options = own.parse_args(arguments)
     if not options.entity and not options.dry_run:
-        parser.error("--entity is missing: the W&B user or team that the project belongs to")
+        own.error("--entity is missing: the W&B user or team that the project belongs to")
     results = [r for run in read_runs([options.runs]).finished if isinstance(r := run.result, MdlResult)]
     if not results:
         print(f"{options.runs}: no finished run of python -m mdl", file=sys.stderr)

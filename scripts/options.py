@@ -7,7 +7,7 @@ class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpF
     """The module's text as it stands, and behind every option its default, where there is one."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        bare = action.default is None or action.default is False
+        bare = action.default in (None, False, "")
         return action.help if bare else super()._get_help_string(action)
 
 

@@ -5,7 +5,6 @@ python -m scripts.report cluster/runs laptop/runs --out report/
 python -m scripts.report runs/ --grids                           # images, too
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from conf.errors import explain
 from erasure.progress import Display, duration
 from harness.style import colour
+from scripts.options import parser
 from scripts.report.drawing import draw_figures
 from scripts.report.figures import block_drawings
 from scripts.report.grids import draw_grids
@@ -28,23 +28,22 @@ NOTHING_BUILT = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m scripts.report", description=__doc__, formatter_class=formatter)
-    parser.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
-    parser.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
-    parser.add_argument(
+    own = parser("report", __doc__)
+    own.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
+    own.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
+    own.add_argument(
         "--grids", action="store_true", help="draw the images under each eraser, too; computes what is not cached"
     )
-    parser.add_argument(
+    own.add_argument(
         "--unchecked", action="store_true", help="show results without a checksum, of earlier versions, too"
     )
-    parser.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
-    options = parser.parse_args(arguments)
+    own.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
+    options = own.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
     if missing:
-        parser.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
+        own.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
     if options.out.exists() and not options.out.is_dir():
-        parser.error(f"--out={options.out} is a file: give a folder")
+        own.error(f"--out={options.out} is a file: give a folder")
     cache_dir = options.cache_dir if options.grids else None
     try:
         return build(options.runs, options.out, cache_dir, unchecked=options.unchecked)

@@ -20,6 +20,7 @@ from conf.errors import exit_code
 from conf.groups import look_in, own_folders
 from conf.verbs import verb_named, verbs
 from harness.device import pick_device
+from scripts.options import parser
 from scripts.sweep.relaunch import command, launch
 from scripts.sweep.status import Found, of_sweep, on_disk, print_status, printable, unfinished
 
@@ -46,17 +47,16 @@ def _status(options: argparse.Namespace, verb: str, overrides: Sequence[str]) ->
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m scripts.sweep", description=__doc__, formatter_class=formatter)
-    parser.add_argument("action", choices=["status"])
-    parser.add_argument("runs", type=Path, help="the sweep's runs_dir")
-    parser.add_argument("--retry-failed", action="store_true", help="print the commands for what is left to do")
-    parser.add_argument("--launch", action="store_true", help="with --retry-failed: run them")
-    options = parser.parse_args(words)
+    own = parser("sweep", __doc__)
+    own.add_argument("action", choices=["status"])
+    own.add_argument("runs", type=Path, help="the sweep's runs_dir")
+    own.add_argument("--retry-failed", action="store_true", help="print the commands for what is left to do")
+    own.add_argument("--launch", action="store_true", help="with --retry-failed: run them")
+    options = own.parse_args(words)
     if not options.runs.is_dir():
-        parser.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
+        own.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
     if options.launch and not options.retry_failed:
-        parser.error("--launch goes with --retry-failed")
+        own.error("--launch goes with --retry-failed")
     return options
 
 
