@@ -1,19 +1,19 @@
 """The order spectrum: how much class information data holds at each polynomial order, with no tensor of that order.
 
 Erasing makes class moments equal up to an order. What is left is measured with Hermite tensors: with x whitened,
-classes have equal moments up to order N if and only if the class means of He_1(x), ..., He_N(x) are equal. Those
-tensors have r^p entries, but only their inner products K_p(x, y) = ⟨He_p(x), He_p(y)⟩ are needed, and those have a
-generating function (Mehler 1866): Σ_p t^p/p! K_p = (1 - t²)^(-r/2) exp((2t x·y - t²(|x|² + |y|²)) / (2(1 - t²))).
+classes have equal moments up to order N if and only if the class means of He_1(x), ..., He_N(x) are equal. Only inner
+products of those tensors are needed (`erasure.hermite`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor
 
-_TILE = 512  # rows and columns of the kernel at once: the recurrence's arrays stay in a core's cache
+from erasure.hermite import Sums, sums_of
+
 _DENSE = 1024  # dimensions up to which all principal directions are found at once; beyond, so many rounds
 _ROUNDS = 12
 
@@ -146,67 +146,12 @@ def order_spectrum(
     return spectra
 
 
-def hermite_kernels(x: Tensor, y: Tensor, orders: int) -> Iterator[Tensor]:
-    """⟨He_p(x), He_p(y)⟩ / p! of x [n, r] and y [m, r], for p = 1, ..., `orders`, each [n, m]."""
-    return _orders(x @ y.T, x.square().sum(1)[:, None] + y.square().sum(1), x.shape[1], orders)
-
-
-def _orders(products: Tensor, squares: Tensor, r: int, orders: int) -> Iterator[Tensor]:
-    """From s = x·y and q = |x|² + |y|², by the differential equation of Mehler's formula.
-
-    (1 - t²)² G' = (s + (r - q) t + s t² - r t³) G, so that the coefficients of G = Σ_p k_p t^p obey
-    p k_p = s (k_(p-1) + k_(p-3)) + (r - q + 2(p - 2)) k_(p-2) - (r + p - 4) k_(p-4).
-    """
-    none = torch.zeros_like(products)
-    k1, k2, k3, k4 = torch.ones_like(products), none, none, none  # of one, two, three, four orders below
-    for p in range(1, orders + 1):
-        following = (k1 + k3).mul_(products).addcmul_(r + 2 * (p - 2) - squares, k2).sub_(k4, alpha=r + p - 4).div_(p)
-        k1, k2, k3, k4 = following, k1, k2, k3
-        yield following
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Sums of one order's kernel k(a, b) over pairs a ≠ b, and its diagonal.
-
-    Attributes:
-        rows: [n, k], of each example with those of each class.
-        own: [n], k(a, a).
-        shuffled: [permutations, k], over pairs within the same class, under each permutation of the labels.
-    """
-
-    rows: Tensor
-    own: Tensor
-    shuffled: Tensor
-
-
-def _sums(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> list[_Sums]:
-    """In tiles of the upper triangle: no n x n matrix is ever held."""
-    n, k = len(x), int(z.max()) + 1
-    hot = torch.cat([torch.nn.functional.one_hot(labels, k) for labels in (z, *shuffled)], 1).to(x)
-    rows, within = x.new_zeros(orders, n, k), x.new_zeros(orders, hot.shape[1])
-    for i in range(0, n, _TILE):
-        for j in range(i, n, _TILE):
-            a, b = slice(i, i + _TILE), slice(j, j + _TILE)
-            for p, kernel in enumerate(hermite_kernels(x[a], x[b], orders)):
-                if i == j:
-                    kernel.fill_diagonal_(0)
-                else:
-                    rows[p, b] += kernel.T @ hot[a, :k]
-                reached = kernel @ hot[b]
-                rows[p, a] += reached[:, :k]
-                within[p] += (reached * hot[a]).sum(0) * (1 if i == j else 2)
-    squares = x.square().sum(1)
-    own = list(_orders(squares, 2 * squares, x.shape[1], orders))
-    return [_Sums(rows[p], own[p], within[p, k:].view(-1, k)) for p in range(orders)]
-
-
 def _spectrum(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int, variance: float) -> OrderSpectrum:
-    lines = [_line(sums, z, z.bincount().double()) for sums in _sums(x, z, shuffled, orders)]
+    lines = [_line(sums, z, z.bincount().double()) for sums in sums_of(x, z, shuffled, orders)]
     return OrderSpectrum(x.shape[1], variance, len(x), *(torch.stack(column) for column in zip(*lines, strict=True)))
 
 
-def _line(sums: _Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
+def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     """One order's share, error, z-score, p-value, classes and examples."""
     rows, own, n = sums.rows, sums.own, len(z)
     hot = torch.nn.functional.one_hot(z, len(counts)).to(rows)

@@ -1,45 +1,19 @@
 """The order spectrum against explicit Hermite tensors, planted orders, and chance."""
 
-import itertools
-import math
-
 import pytest
 import torch
-from scipy.special import eval_hermitenorm
 from scipy.stats import kstest
 from sklearn.datasets import load_digits
 from torch import Tensor
 
 from erasure import LeaceEraser, QleaceEraser
-from erasure.spectrum import OrderSpectrum, hermite_kernels, order_spectrum
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from erasure.spectrum import OrderSpectrum, order_spectrum
+from tests.erasure.test_hermite import hermite_tensor, normal
 
 
 def spectrum(x: Tensor, z: Tensor, **options: object) -> OrderSpectrum:
     (only,) = order_spectrum(x, z, **{"directions": [x[0].numel()], **options})  # pyright: ignore[reportArgumentType]
     return only
-
-
-def hermite_tensor(x: Tensor, p: int) -> Tensor:
-    """He_p of each row of x [n, r]: distinct entries of its r^p, each times the root of how often it is there."""
-    columns = []
-    for place in itertools.combinations_with_replacement(range(x.shape[1]), p):
-        degrees = [place.count(i) for i in range(x.shape[1])]
-        times = math.factorial(p) / math.prod(map(math.factorial, degrees))
-        entry = math.prod(torch.from_numpy(eval_hermitenorm(m, x[:, i].numpy())) for i, m in enumerate(degrees))
-        columns.append(math.sqrt(times) * entry)
-    return torch.stack(columns, 1)
-
-
-@pytest.mark.parametrize("r", [1, 2, 6])
-def test_kernels_are_inner_products_of_hermite_tensors(r: int) -> None:
-    x, y = normal(5, r), normal(4, r, seed=1)
-    for p, kernel in enumerate(hermite_kernels(x, y, 5), start=1):
-        explicit = hermite_tensor(x, p) @ hermite_tensor(y, p).T / math.factorial(p)
-        assert torch.allclose(kernel, explicit, rtol=1e-10, atol=1e-10 * float(explicit.abs().max())), p
 
 
 def test_shares_are_those_of_the_explicit_class_means() -> None:
