@@ -74,7 +74,7 @@ def test_coordinates_order_and_tiles_do_not_matter(monkeypatch: pytest.MonkeyPat
     expected = spectrum(x, z, permutations=2).shares
     rotation = torch.linalg.qr(normal(4, 4, seed=3)).Q
     shuffle = torch.randperm(300, generator=torch.Generator().manual_seed(4))
-    monkeypatch.setattr("erasure.spectrum._TILE", 37)
+    monkeypatch.setattr("erasure.hermite._TILE", 37)
     for other in (spectrum(x @ rotation + 5, z, permutations=2), spectrum(x[shuffle], z[shuffle], permutations=2)):
         assert torch.allclose(other.shares, expected, rtol=1e-10, atol=1e-12)
 
