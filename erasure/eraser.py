@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from erasure.moments import ClassMoments, by_rows, check_batch
+from erasure.batches import by_rows, check_batch
+from erasure.moments import ClassMoments
 
 
 class Eraser(ABC):

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from erasure.certificate import Certificate, certify, require_erased, require_precision, whitening_of
+from erasure.batches import by_rows
+from erasure.certificate import Certificate, certify, require_erased, whitening_of
 from erasure.classes import ClassSubset
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
-from erasure.moments import ClassMoments, by_rows
-from erasure.normalize import Scaling
+from erasure.moments import ClassMoments
+from erasure.normalize import Scaling, require_precision
 from erasure.placement import placed
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "tests/erasure/test_image_folder.py": "erasure/decode",
     "tests/erasure/test_source.py": "erasure/datasets/digits",
     "tests/erasure/test_transport.py": "erasure/polar",
+    "tests/erasure/test_eraser.py": "erasure/batches",
     "tests/erasure/test_properties.py": "erasure/projection",
     "tests/harness/test_run.py": "harness/state harness/loss_curves harness/drawn",
     "tests/scripts/test_report.py": "harness/example_bits",

@@ -6,10 +6,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from erasure.batches import check_batch
 from erasure.eraser import Eraser
 from erasure.interval import Interval
 from erasure.linalg import CovarianceFactor
-from erasure.moments import ClassMoments, check_batch
+from erasure.moments import ClassMoments
 from erasure.progress import Display
 from erasure.transport import align
 

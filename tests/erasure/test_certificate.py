@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from erasure import ClassMoments, LeaceEraser
-from erasure.certificate import BrokenGuaranteeError, certify, require_erased, require_precision
+from erasure.certificate import BrokenGuaranteeError, certify, require_erased
+from erasure.normalize import require_precision
 from erasure.predictability import linear_prediction
 from erasure.source import splits
 from erasure.spectrum import order_spectrum
