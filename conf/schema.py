@@ -131,11 +131,13 @@ class Target:
 
     @property
     def schema(self) -> Callable:
-        """What the options are passed to: an eraser's `from_moments`, unless that hands them on to the class."""
+        """What the options are passed to: an eraser's fit, unless that hands them on to the class."""
         resolved = self.resolve()
-        function = getattr(resolved, "from_moments", resolved)
-        parameters = inspect.signature(function).parameters.values()
-        return resolved if any(p.kind is p.VAR_KEYWORD for p in parameters) else function
+        for name in ("fit_examples", "from_moments"):
+            function = getattr(resolved, name, resolved)
+            if not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
+                return function
+        return resolved
 
     @property
     def options(self) -> Options:

@@ -1,6 +1,7 @@
 """From a named dataset to an erased, certified, cached one."""
 
 from erasure.eraser import Eraser
+from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.identity import IdentityEraser
@@ -13,6 +14,7 @@ from erasure.moments import ClassMoments
 from erasure.spectrum import OrderSpectrum, order_spectrum
 
 __all__ = [
+    "AlfCubicEraser",
     "AlfQleaceEraser",
     "ClassMoments",
     "Eraser",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from erasure.eraser import Eraser
@@ -25,6 +26,10 @@ class ProjectionEraser(Eraser):
     def removed(self) -> int:
         """Number r of dimensions removed."""
         return self.left.shape[1]
+
+    def without(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """A and B of this projection followed by that which removes orthonormal columns v [d, m] of its range."""
+        return torch.cat([self.left, v], 1), torch.cat([self.right, v.T - (v.T @ self.left) @ self.right])
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
         return x - (x - self.mean) @ self.right.T @ self.left.T

@@ -217,7 +217,9 @@ def test_the_module_itself_runs(tmp_path: Path) -> None:
         [sys.executable, "-m", "mdl", "eraser=laece"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     assert refused.returncode == 2
-    assert refused.stderr.startswith("unknown eraser=laece: did you mean leace? choose from alf_qleace, control")
+    assert refused.stderr.startswith(
+        "unknown eraser=laece: did you mean leace? choose from alf_cubic, alf_qleace, control"
+    )
     helped = subprocess.run(
         [sys.executable, "-m", "train", "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )

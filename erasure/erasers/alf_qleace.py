@@ -49,14 +49,7 @@ class AlfQleaceEraser(ProjectionEraser):
         Raises:
             ValueError: neither limit given, or one out of range.
         """
-        if num_directions is None and target is None:
-            raise ValueError("eraser.num_directions and eraser.target are both null: set one, e.g. eraser.target=0.9")
-        if num_directions is not None and not 0 <= num_directions <= moments.dim:
-            raise ValueError(
-                f"eraser.num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions"
-            )
-        if target is not None and not 0 <= target <= 1:
-            raise ValueError(f"eraser.target={target}: a fraction between 0 and 1 by which the worst norm is to fall")
+        require_limits(moments.dim, num_directions, target)
         leace = LeaceEraser.from_moments(moments)
         search = _Search(moments, leace)
         norms = [search.worst()]
@@ -65,14 +58,18 @@ class AlfQleaceEraser(ProjectionEraser):
         while len(norms) <= min(limit, moments.dim - leace.removed) and norms[-1] > goal:
             search.remove_worst()
             norms.append(min(search.worst(), norms[-1]))  # equal but for rounding where nothing was gained
-        v = search.removed
-        return cls(
-            mean=leace.mean,
-            num_classes=leace.num_classes,
-            left=torch.cat([leace.left, v], 1),
-            right=torch.cat([leace.right, v.T - (v.T @ leace.left) @ leace.right]),
-            norms=tuple(norms),
-        )
+        left, right = leace.without(search.removed)
+        return cls(mean=leace.mean, num_classes=leace.num_classes, left=left, right=right, norms=tuple(norms))
+
+
+def require_limits(dim: int, num_directions: int | None, target: float | None) -> None:
+    """Raise ValueError unless a search for directions in `dim` dimensions knows when to stop."""
+    if num_directions is None and target is None:
+        raise ValueError("eraser.num_directions and eraser.target are both null: set one, e.g. eraser.target=0.9")
+    if num_directions is not None and not 0 <= num_directions <= dim:
+        raise ValueError(f"eraser.num_directions={num_directions}: must lie between 0 and {dim}, the dimensions")
+    if target is not None and not 0 <= target <= 1:
+        raise ValueError(f"eraser.target={target}: a fraction between 0 and 1 by which the worst norm is to fall")
 
 
 class _Search:

@@ -20,7 +20,7 @@ CASES = {
     "forced option": (["++train.lrr=1"], "unknown key train.lrr: did you mean lr?"),
     "mistyped choice": (
         ["eraser=laece"],
-        "unknown eraser=laece: did you mean leace? choose from alf_qleace, control",
+        "unknown eraser=laece: did you mean leace? choose from alf_cubic, alf_qleace, control",
     ),
     "mistyped group": (["modle=mlp"], "unknown key modle: did you mean model? choose from"),
     "mistyped section": (["modle.width=3"], "unknown key modle: did you mean model? choose from"),

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import erasure
 from erasure import (
+    AlfCubicEraser,
     AlfQleaceEraser,
     ClassMoments,
     Eraser,
@@ -31,7 +32,7 @@ from tests.elsewhere import DEVICE, Device
 ERASERS: dict[type[Eraser], dict] = {
     IdentityEraser: {}, LeaceEraser: {}, OracleLeaceEraser: {}, QleaceEraser: {},
     AlfQleaceEraser: {"num_directions": 2, "target": None}, RandomEraser: {"num_directions": 2},
-    RandomEditEraser: {"reference": "leace"},
+    RandomEditEraser: {"reference": "leace"}, AlfCubicEraser: {"num_directions": 1, "target": None, "starts": 1},
     GradientEraser: {"weights": (1.0, 1.0, 1.0), "low": -99.0, "high": 99.0, "max_iterations": 5},
 }  # fmt: skip
 
@@ -77,9 +78,9 @@ def test_every_eraser_is_here() -> None:
 @pytest.mark.parametrize("kind", ERASERS)
 def test_an_eraser_computes_on_the_device_what_it_computes_on_the_cpu(kind: type[Eraser]) -> None:
     x, z = examples()
-    expected = kind.from_moments(ClassMoments.fit(x, z), **ERASERS[kind])(x, z)
+    expected = kind.fit(x, z, **ERASERS[kind])(x, z)
     with Device():
-        eraser = kind.from_moments(ClassMoments.fit(x, z, device=DEVICE), **ERASERS[kind])
+        eraser = kind.fit_examples(x, z, ClassMoments.fit(x, z, device=DEVICE), **ERASERS[kind])
         assert torch.equal(eraser(x, z), expected)  # streamed from the CPU, and back
         moved = eraser(x.to(DEVICE), z.to(DEVICE))
         assert moved.device == DEVICE

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from erasure import (
+    AlfCubicEraser,
     AlfQleaceEraser,
     ClassMoments,
     Eraser,
@@ -30,10 +31,21 @@ ERASERS: list[tuple[type[Eraser], dict]] = [
     (QleaceEraser, {"tolerance": 1e-4}),
     (AlfQleaceEraser, {}),
     (AlfQleaceEraser, {"num_directions": 2, "target": None}),
+    (AlfCubicEraser, {"num_directions": 1, "starts": 1}),
     (RandomEraser, {"num_directions": 2}),
     (RandomEditEraser, {"edit_size": 0.3}),
 ]
-IDS = ["identity", "leace", "oracle_leace", "qleace", "alf_qleace", "alf_qleace_2", "random", "random_edit"]
+IDS = [
+    "identity",
+    "leace",
+    "oracle_leace",
+    "qleace",
+    "alf_qleace",
+    "alf_qleace_2",
+    "alf_cubic",
+    "random",
+    "random_edit",
+]
 PROJECTIONS = (IdentityEraser, ProjectionEraser)  # the control of equal edit shrinks its last direction only
 every_eraser = pytest.mark.parametrize(("eraser_class", "options"), ERASERS, ids=IDS)
 
@@ -76,9 +88,9 @@ class Case:
         return self.scale * x[order].view(-1, *self.shape), z[order]
 
     def suiting(self, eraser_class: type[Eraser]) -> "Case":
-        """Fewer classes for ALF-QLEACE: it must have dimensions left that LEACE has not removed."""
+        """Fewer classes for ALF erasers: they must have dimensions left that LEACE has not removed."""
         d = self.shape[0] * self.shape[1] * self.shape[2]
-        return replace(self, k=min(self.k, d // 2)) if eraser_class is AlfQleaceEraser else self
+        return replace(self, k=min(self.k, d // 2)) if eraser_class in (AlfQleaceEraser, AlfCubicEraser) else self
 
 
 cases = st.builds(
@@ -118,7 +130,7 @@ def test_maps_keep_shape_and_dtype_and_give_the_same_numbers_again(
 ) -> None:
     x, z = case.suiting(eraser_class).draw()
     moments = ClassMoments.fit(x, z)
-    eraser = eraser_class.from_moments(moments, **options)
+    eraser = eraser_class.fit_examples(x, z, moments, **options)
     erased = eraser(x, z)
     assert erased.shape == x.shape
     assert torch.equal(eraser_class.fit(x, z, **options)(x, z), erased)

@@ -1,0 +1,147 @@
+"""ALF-cubic: third moments against explicit tensors, planted differences, and what it does to the digits."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from erasure import AlfCubicEraser, AlfQleaceEraser, ClassMoments
+from erasure.erasers.alf_cubic import ThirdMoments, best_angle, climb, on_circle
+from tests.conftest import gaps
+
+SKEWED = torch.tensor([2.0, -0.5, -0.5, -0.5, -0.5], dtype=torch.float64)  # moments 0, 1, 1.5
+
+
+def planted(d: int = 7, n: int = 3000, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Two classes that differ in mean, variance and third moment along a direction each: x, z, the three [3, d]."""
+    generator = torch.Generator().manual_seed(seed)
+    one = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    one[:, 2] = SKEWED[torch.randint(5, (n,), generator=generator)]
+    one -= one.mean(0)
+    other = -one  # of the same covariance, and opposite third moments
+    other[:, 1] *= 3
+    other[:, 0] += 1
+    basis = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+    return torch.cat([one, other]) @ basis.T, torch.arange(2).repeat_interleave(n), basis.T[:3]
+
+
+def mixture(k: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor, ThirdMoments]:
+    """Skewed classes of different size and mean zero."""
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.arange(k).repeat_interleave(torch.arange(20, 20 + 7 * k, 7))
+    x = torch.rand(len(z), d, generator=generator, dtype=torch.float64) ** (1 + z[:, None])
+    y = x - torch.stack([x[z == j].mean(0) for j in range(k)])[z]
+    return y, z, ThirdMoments.of(y, z, ClassMoments.fit(y, z))
+
+
+def tensors(y: Tensor, z: Tensor) -> Tensor:
+    """D_j, every entry: [k, d, d, d]."""
+    third = torch.stack([torch.einsum("ia,ib,ic->abc", *[y[z == j]] * 3) / (z == j).sum() for j in z.unique()])
+    return third - third.mean(0)
+
+
+def random(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("k", "d"), [(2, 1), (3, 4), (5, 6)])
+def test_values_and_gradients_are_those_of_the_tensors(k: int, d: int) -> None:
+    y, z, third = mixture(k, d)
+    full, classes = tensors(y, z), torch.arange(k)
+    u, v = random(d, k), random(d, k, seed=2)
+    a, b = third.products(u), third.products(v)
+    torch.testing.assert_close(third.gradients(a, classes), torch.einsum("jabc,bj,cj->aj", full, u, u))
+    plane = [torch.einsum("jabc,aj,bj,cj->j", full, *three) for three in ((u, u, u), (u, u, v), (u, v, v), (v, v, v))]
+    torch.testing.assert_close(third.on_plane(a, b, classes), torch.stack(plane))
+    angle = random(k, seed=3)
+    w = u * angle.cos() + v * angle.sin()
+    on = torch.einsum("jabc,aj,bj,cj->j", full, w, w, w)
+    torch.testing.assert_close(on_circle(torch.stack(plane), angle), on)
+
+
+def test_the_best_angle_is_that_of_a_fine_grid() -> None:
+    plane = random(4, 200)
+    fine = torch.linspace(-torch.pi / 2, torch.pi / 2, 20_001, dtype=torch.float64)
+    expected = on_circle(plane[:, None], fine[:, None]).abs().amax(0)
+    found = on_circle(plane, best_angle(plane)).abs()
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=0)  # one step of Newton's from the grid
+    assert (found >= plane[0].abs()).all()
+
+
+def test_a_climb_ends_at_an_eigenvector_no_lower_than_any_random_direction() -> None:
+    y, z, third = mixture(3, 5)
+    full, classes = tensors(y, z), torch.arange(3).repeat_interleave(6)
+    removed = torch.linalg.qr(random(5, 1, seed=4)).Q
+    start = random(5, 18)
+    start = start - removed @ (removed.T @ start)
+    u, values = climb(third, classes, start / start.norm(dim=0), removed)
+    torch.testing.assert_close(u.norm(dim=0), torch.ones(18, dtype=torch.float64))
+    assert float((removed.T @ u).abs().max()) < 1e-12
+    gradient = torch.einsum("jabc,bj,cj->aj", full[classes], u, u)
+    torch.testing.assert_close(values, (gradient * u).sum(0).abs())
+    left = gradient - removed @ (removed.T @ gradient)
+    across = (left - u * (u * left).sum(0)).norm(dim=0)
+    assert float(across.max()) < 1e-2 * float(values.max())  # D(u, u, ·) = λ u among what is left
+    other = random(5, 20_000, seed=5)
+    other = other - removed @ (removed.T @ other)
+    other = other / other.norm(dim=0)
+    highest = torch.einsum("jabc,am,bm,cm->jm", full, other, other, other).abs().amax(1)
+    assert (values.view(3, 6).amax(1) >= highest).all()
+
+
+def test_a_planted_difference_in_the_third_moment_is_found_and_removed() -> None:
+    x, z, directions = planted()
+    second, third = AlfQleaceEraser.fit(x, z), AlfCubicEraser.fit(x, z)
+    assert (second.removed, third.removed) == (2, 3)
+    assert third.norms3[0] == pytest.approx(1.5, rel=0.1)
+    assert third.norms3[1] < 0.1 * third.norms3[0]
+    for eraser, left in ((second, 1.0), (third, 0.0)):
+        moved = eraser.left @ eraser.right @ directions[2]  # what is taken of it
+        torch.testing.assert_close(moved, (1 - left) * directions[2], rtol=0, atol=0.15)
+
+
+def test_the_digits_norms_fall_to_the_target_and_never_rise(digits: tuple[Tensor, Tensor]) -> None:
+    x, z = digits[0][::3], digits[1][::3]
+    second = AlfQleaceEraser.fit(x, z)
+    eraser = AlfCubicEraser.fit(x, z, target=0.3, starts=2)
+    norms = eraser.norms3
+    assert list(norms) == sorted(norms, reverse=True)
+    assert norms[-1] <= 0.7 * norms[0] < norms[-2]
+    assert eraser.removed == second.removed + len(norms) - 1
+    erased = eraser(x).flatten(1)
+    assert gaps(erased, z, x)[0] < 1e-12
+    torch.testing.assert_close(erased.mean(0), x.flatten(1).mean(0), rtol=0, atol=1e-12)
+    # what is recorded is what is left: no image's direction is above it
+    third = ThirdMoments.of(erased - erased.mean(0), z, ClassMoments.fit(x, z))
+    probes = (erased - erased.mean(0)).T
+    probes = probes / probes.norm(dim=0)
+    a = third.products(probes)
+    values = torch.stack([third.on_plane(a, a, torch.full((len(z),), j))[0] for j in range(10)]).abs()
+    assert float(values.max()) <= norms[-1] * (1 + 1e-4)
+
+
+def test_one_map_serves_all_classes_and_is_a_projection() -> None:
+    x, z, _ = planted(n=100)
+    eraser = AlfCubicEraser.fit(x, z, num_directions=2, target=None)
+    assert not AlfCubicEraser.uses_labels
+    erased = eraser(x)
+    assert torch.equal(erased, eraser(x, z))
+    assert torch.equal(erased, AlfCubicEraser.fit(x, z, num_directions=2, target=None)(x))
+    torch.testing.assert_close(eraser(erased), erased, rtol=0, atol=1e-12)
+    r = eraser.removed
+    torch.testing.assert_close(eraser.right @ eraser.left, torch.eye(r, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+def test_limits_and_where_nothing_is_left() -> None:
+    x, z, _ = planted(n=100)
+    second = AlfQleaceEraser.fit(x, z)
+    none = AlfCubicEraser.fit(x, z, num_directions=0)
+    torch.testing.assert_close(none(x), second(x))
+    assert len(none.norms3) == 1
+    everything = AlfCubicEraser.fit(x, z, num_directions=7, target=None)
+    torch.testing.assert_close(everything(x), x.mean(0).expand_as(x), rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match="eraser.num_directions and eraser.target are both null"):
+        AlfCubicEraser.fit(x, z, target=None)
+    with pytest.raises(ValueError, match="eraser.starts=0: the power iteration needs at least 1"):
+        AlfCubicEraser.fit(x, z, starts=0)
+    with pytest.raises(ValueError, match=r"AlfCubicEraser needs examples .* call AlfCubicEraser.fit\(x, z\)"):
+        AlfCubicEraser.fit_moments(ClassMoments.fit(x, z))
