@@ -4,6 +4,7 @@ from erasure.eraser import Eraser
 from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.erasers.gradient import GradientEraser
+from erasure.erasers.gradient_orders import GradientOrdersEraser
 from erasure.erasers.identity import IdentityEraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
@@ -19,6 +20,7 @@ __all__ = [
     "ClassMoments",
     "Eraser",
     "GradientEraser",
+    "GradientOrdersEraser",
     "IdentityEraser",
     "LeaceEraser",
     "OracleLeaceEraser",

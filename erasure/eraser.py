@@ -126,6 +126,9 @@ class Eraser(ABC):
     def lift_range(self) -> None:  # noqa: B027 most erasers have no range
         """Take every value to be admissible: what is erased are no images."""
 
+    def keep_reference(self, erased: Tensor) -> None:  # noqa: B027 most erasers need the class moments only
+        """Take the erased training split [n, ...]; called before other splits are erased, which may be moved to it."""
+
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""

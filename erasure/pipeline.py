@@ -209,11 +209,13 @@ def _build(
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates, whitening = dict[str, Certificate](), None
-    for name, part in originals.items():
+    for name, part in originals.items():  # the training split is first
         erased = numbers.erase(eraser, part, dtype)
+        if name == "train":
+            eraser.keep_reference(erased)
         tensors |= _packed({name: LabelledImages(erased, part.labels)})
         after = ClassMoments.fit(erased, part.labels, num_classes=moments.num_classes, device=device)
-        whitening = whitening or whitening_of(after)  # of the training split, which comes first
+        whitening = whitening or whitening_of(after)
         certificates[name] = certify(
             numbers.rounded(part.images), erased, part.labels, moments,
             low=low, high=high, after=after, whitening=whitening,

@@ -31,6 +31,7 @@ VERSIONS = {
     "AlfCubicEraser": 1,
     "AlfQleaceEraser": 1,
     "GradientEraser": 1,
+    "GradientOrdersEraser": 1,
     "IdentityEraser": 1,
     "LeaceEraser": 1,
     "OracleLeaceEraser": 1,
@@ -60,6 +61,7 @@ ERASERS: dict[str, float] = {
     "alf_qleace": -0.482683359,
     "control": 87.2875299,
     "gradient": -26.5697523,
+    "gradient_orders": -51.2174532,
     "leace": 1.29417139,
     "oracle_leace": -6.38313928,
     "qleace": -63.0957885,
@@ -111,7 +113,8 @@ def test_everything_that_a_yaml_names_has_a_version_of_its_own() -> None:
 def test_erasers(choice: str, digits: tuple[Tensor, Tensor]) -> None:
     x, z = digits
     described = target("eraser", choice)
-    shorter = {"gradient": {"max_iterations": 3}, "alf_cubic": {"num_directions": 1}}
+    three = {"max_iterations": 3}
+    shorter = {"gradient": three, "gradient_orders": three, "alf_cubic": {"num_directions": 1}}
     eraser = described.resolve(Eraser).fit(x, z, **described.options | shorter.get(choice, {}))
     assert projected(eraser(x, z)) == pytest.approx(ERASERS[choice], rel=1e-6)
 

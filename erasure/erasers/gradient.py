@@ -1,5 +1,6 @@
 """Gradient-based moment erasure: the images themselves are optimised until their class moments agree."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -108,23 +109,27 @@ class GradientEraser(Eraser):
             raise ValueError(f"x has dtype {x.dtype}: convert it to float first")
         flat = check_batch(x, z, self.mean.numel(), self.num_classes)
         self._require_in_range(flat)
+        return self._erase(flat, z).reshape(x.shape)
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        raise NotImplementedError("transductive: call the eraser on all examples at once")
+
+    def _erase(self, flat: Tensor, z: Tensor) -> Tensor:
+        """Examples [n, d] that were checked, class by class."""
         device = self.mean.device
         erased = torch.empty_like(flat)
         classes = z.unique().tolist()
         with Display("gradient erasure") as display:
             for i, j in enumerate(classes):
-                rows = (z == j).nonzero().squeeze(1).to(x.device)
-                images = flat[rows].to(device=device, dtype=torch.promote_types(x.dtype, torch.float32))
+                rows = (z == j).nonzero().squeeze(1).to(flat.device)
+                images = flat[rows].to(device=device, dtype=torch.promote_types(flat.dtype, torch.float32))
 
                 def show(iteration: int, loss: float, i: int = i, j: int = j) -> None:
                     done = (i + iteration / self.max_iterations) / len(classes)
                     display.update(min(1.0, done), f"class {j}, iteration {iteration}: loss {loss:.3g}")
 
                 erased[rows] = self._optimise(images, show).to(erased)
-        return erased.reshape(x.shape)
-
-    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        raise NotImplementedError("transductive: call the eraser on all examples at once")
+        return erased
 
     def _aim_at(self, moments: ClassMoments) -> Self:
         moments.require_examples()
@@ -143,11 +148,17 @@ class GradientEraser(Eraser):
                 f"eraser.low={self.low:g} to eraser.high={self.high:g}: widen it, or leave it out for no range"
             )
 
-    def _optimise(self, original: Tensor, show) -> Tensor:
+    def _optimise(self, original: Tensor, show: Callable[[int, float], None]) -> Tensor:
         """Erase one class's examples [n, d]."""
-        interval = None if self.range is None else self.range.to(original)
         target = self.mean.to(original), self.covariance.to(original)
-        u = (original.clone() if interval is None else interval.free(original)).requires_grad_()
+        return self._minimise(lambda x: self._loss(x, original, *target), original, show)
+
+    def _minimise(
+        self, loss: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, show: Callable[[int, float], None]
+    ) -> Tensor:
+        """Examples [n, d] within the range, from `start` down a loss of them, n times a mean, that has a gradient."""
+        interval = None if self.range is None else self.range.to(start)
+        u = (start.clone() if interval is None else interval.free(start)).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [u],
             max_iter=self.max_iterations,
@@ -160,17 +171,17 @@ class GradientEraser(Eraser):
         evaluations = 0
 
         @torch.no_grad()
-        def loss() -> float:
+        def closure() -> float:
             nonlocal evaluations
             evaluations += 1
             x, unit = (u, u) if interval is None else interval.values(u)
-            value, u.grad = self._loss(x, original, *target)
+            value, u.grad = loss(x)
             if interval is not None:
                 interval.pull_back(u.grad, unit)
-            show(min(evaluations, self.max_iterations), value / len(original))
+            show(min(evaluations, self.max_iterations), value / len(start))
             return value
 
-        optimizer.step(loss)  # pyright: ignore[reportArgumentType]
+        optimizer.step(closure)  # pyright: ignore[reportArgumentType]
         return u.detach() if interval is None else interval.values(u.detach())[0]
 
     def _loss(self, x: Tensor, original: Tensor, mean: Tensor, covariance: Tensor) -> tuple[float, Tensor]:

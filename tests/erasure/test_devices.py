@@ -14,6 +14,7 @@ from erasure import (
     ClassMoments,
     Eraser,
     GradientEraser,
+    GradientOrdersEraser,
     IdentityEraser,
     LeaceEraser,
     OracleLeaceEraser,
@@ -34,6 +35,9 @@ ERASERS: dict[type[Eraser], dict] = {
     AlfQleaceEraser: {"num_directions": 2, "target": None}, RandomEraser: {"num_directions": 2},
     RandomEditEraser: {"reference": "leace"}, AlfCubicEraser: {"num_directions": 1, "target": None, "starts": 1},
     GradientEraser: {"weights": (1.0, 1.0, 1.0), "low": -99.0, "high": 99.0, "max_iterations": 5},
+    GradientOrdersEraser: {
+        "weights": (1.0, 1.0, 1.0), "order_weight": 1.0, "low": -99.0, "high": 99.0, "max_iterations": 5
+    },
 }  # fmt: skip
 
 
@@ -89,7 +93,7 @@ def test_an_eraser_computes_on_the_device_what_it_computes_on_the_cpu(kind: type
 
 @pytest.mark.parametrize("kind", ERASERS)
 def test_a_dataset_is_erased_on_the_device(kind: type[Eraser], digits_source: Source, tmp_path: Path) -> None:
-    options = ERASERS[kind] | ({"low": 0.0, "high": 1.0} if kind is GradientEraser else {})
+    options = ERASERS[kind] | ({"low": 0.0, "high": 1.0} if issubclass(kind, GradientEraser) else {})
 
     def erased(place: str, device: torch.device | str):
         cache = Cache(tmp_path / place)

@@ -1,0 +1,190 @@
+"""Gradient-based erasure of any order: images are optimised until class means of Hermite tensors agree."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from erasure.erasers.gradient import GradientEraser
+from erasure.erasers.qleace import QleaceEraser
+from erasure.hermite import hermite_kernels
+from erasure.moments import ClassMoments
+from erasure.progress import Display
+
+_FLOOR = (
+    1e-4  # of tr Σ_xx, added to variances before y is divided by their roots: what hardly varies is not all that counts
+)
+
+_TILE = 512  # rows and columns of a kernel at once: the arrays stay in a core's cache
+
+
+@dataclass(kw_only=True)
+class GradientOrdersEraser(GradientEraser):
+    """Class moments of orders 1 to N made equal by L-BFGS on images, from QLEACE's on, within their range.
+
+    With y the examples centred at m̄ and whitened by Σ*, the mean and covariance that QLEACE gives every class, the
+    loss of examples with class shares λ_j is
+
+        Σ_j λ_j (w_mean ‖m_j‖² / r + w_cov ‖Σ_j - I‖²_F / r²)  +  w_edit E‖x' - x‖² / tr Σ_xx
+            + w_order Σ_{p=3..N} Σ_j λ_j ‖E[He_p(y) | j] - E He_p(y)‖² / E‖He_p‖²
+
+    where m_j and Σ_j are those of y in all its r directions (small variances are damped), He_p the Hermite tensors of
+    order p of y's leading directions (docs/orders.md), and E‖He_p‖² what it is for normal data. Neither tensors nor
+    n × n matrices are formed: kernels are summed in tiles, at a cost of n² an evaluation.
+
+    Of the training split the classes move towards each other. Other splits are moved to the erased training split's
+    E He_p(y) instead, once `keep_reference` was given that.
+
+    Args:
+        order: N, at least 3.
+        directions: of largest variance of Σ*, in which orders from 3 on are made equal. The higher moments of more are
+            harder to make equal, and take a larger edit.
+        weights: w_mean, w_cov and w_edit.
+        order_weight: w_order.
+
+    Other arguments are GradientEraser's.
+
+    Raises:
+        ValueError: an order below 3, no direction, a weight of the orders that is not positive, or as GradientEraser.
+    """
+
+    order: int = 3
+    directions: int = 30
+    order_weight: float = 1e4
+    start: QleaceEraser = field(init=False, repr=False)
+    whitening: Tensor = field(init=False, repr=False)  # y = (x - m̄) whitening, [d, d], largest variance first
+    variances: Tensor = field(init=False, repr=False)  # of y where covariances are Σ*, [d]: 1 but for the damping
+    reference: Tensor | None = field(default=None, init=False, repr=False)  # erased training split: leading y, [m, r]
+    version = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.order < 3:
+            raise ValueError(f"eraser.order={self.order}: must be at least 3; eraser=gradient erases orders 1 and 2")
+        if self.directions < 1 or not self.order_weight > 0:
+            raise ValueError(
+                f"eraser.directions={self.directions}, eraser.order_weight={self.order_weight}: must be positive"
+            )
+
+    def keep_reference(self, erased: Tensor) -> None:
+        x = erased.flatten(1).to(self.mean)
+        self.reference = (x - self.mean) @ self.whitening[:, : self.directions]
+
+    def fit_transform(self, x: Tensor, z: Tensor) -> Tensor:
+        """Take the targets from `x` [n, ...], optimise it, and keep it as other examples' reference."""
+        erased = super().fit_transform(x, z)
+        self.keep_reference(erased)
+        return erased
+
+    def _aim_at(self, moments: ClassMoments) -> Self:
+        self.start = QleaceEraser.from_moments(moments, tolerance=1e-6)
+        self.mean, self.num_classes, self.reference = moments.mean, moments.num_classes, None
+        self.covariance = self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # any class's
+        total = moments.total
+        self.scales = float(total.trace()), float(total.square().sum())
+        values, vectors = torch.linalg.eigh(self.covariance)
+        values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
+        damped = values + _FLOOR * self.scales[0]
+        self.whitening, self.variances = vectors / damped.sqrt(), values / damped
+        return self
+
+    def _erase(self, flat: Tensor, z: Tensor) -> Tensor:
+        if not len(flat):
+            return flat.clone()
+        original = flat.to(device=self.mean.device, dtype=torch.promote_types(flat.dtype, torch.float32))
+        z = z.to(self.mean.device)
+        start = self.start(original, z)
+        if self.range is not None:
+            ends = self.range.to(original)
+            start = start.clamp(ends.low, ends.high)
+        loss = _Loss(self, original, [(z == j).nonzero().squeeze(1) for j in z.unique().tolist()])
+        with Display(f"gradient erasure to order {self.order}") as display:
+
+            def show(iteration: int, loss: float) -> None:
+                display.update(iteration / self.max_iterations, f"iteration {iteration}: loss {loss:.3g}")
+
+            return self._minimise(loss, start, show).to(flat)
+
+
+class _Loss:
+    """n times an eraser's loss of examples [n, d], and its gradient; `members` are the positions of each class."""
+
+    def __init__(self, eraser: GradientOrdersEraser, original: Tensor, members: Sequence[Tensor]) -> None:
+        self.eraser, self.original, self.members = eraser, original, members
+        self.mean, self.whitening = eraser.mean.to(original), eraser.whitening.to(original)
+        self.target = eraser.variances.to(original).diag()
+        self.size = float(eraser.variances.sum())
+        r = min(eraser.directions, len(eraser.mean))
+        normal = [math.comb(r + p - 1, p) for p in range(1, eraser.order + 1)]  # E k_p(y, y)
+        self.weights = [eraser.order_weight / energy if p > 2 else 0.0 for p, energy in enumerate(normal, start=1)]
+        self.reference = None if eraser.reference is None else eraser.reference.to(original)
+        self.constant = 0.0
+        if self.reference is not None:
+            squared, _ = kernel_sum(self.reference, self.reference, self.weights)
+            self.constant = len(original) * float(squared) / len(self.reference) ** 2
+
+    def __call__(self, x: Tensor) -> tuple[float, Tensor]:
+        by_edit = self.eraser.weights[2] / self.eraser.scales[0]
+        edit = x - self.original
+        y = (x - self.mean) @ self.whitening
+        between, slope = self._between(y[:, : self.eraser.directions].contiguous())
+        lower, slope_y = self._lower(y)
+        slope_y[:, : slope.shape[1]] += slope
+        value = by_edit * edit.double().square().sum() + lower + between
+        return float(value) + self.constant, torch.addmm(edit, slope_y, self.whitening.T, beta=2 * by_edit)
+
+    def _lower(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Orders one and two, in all directions [n, d]."""
+        by_mean, by_covariance = self.eraser.weights[0] / self.size, self.eraser.weights[1] / self.size**2
+        value, slope = y.new_zeros((), dtype=torch.float64), torch.empty_like(y)
+        for rows in self.members:
+            here = y[rows]
+            mean = here.mean(0)
+            centred = here - mean
+            excess = centred.T @ centred / len(rows) - self.target
+            value += len(rows) * by_mean * mean.double().square().sum()
+            value += len(rows) * by_covariance * excess.double().square().sum()
+            slope[rows] = (centred @ excess).mul_(4 * by_covariance).add_(mean, alpha=2 * by_mean)
+        return value, slope
+
+    def _between(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Orders from three on, in the leading directions [n, r]: ‖μ_j - μ‖² with μ of all, or of the reference."""
+        around = y if self.reference is None else self.reference
+        value, slope = kernel_sum(y, around, self.weights)
+        # of all examples: Σ_j λ_j ‖μ_j - μ‖² = Σ_j λ_j ‖μ_j‖² - ‖μ‖²
+        value *= -(1 if self.reference is None else 2) / len(around)
+        slope *= -2 / len(around)
+        for rows in self.members:
+            own, by_own = kernel_sum(y[rows], y[rows], self.weights)
+            value += own / len(rows)
+            slope[rows] += by_own.mul_(2 / len(rows))
+        return value, slope
+
+
+def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Σ_p w_p Σ_ab k_p(x_a, y_b) over orders p = 1, ..., N and all pairs, in float64, and its gradient by x [n, r].
+
+    k_p = ⟨He_p(x), He_p(y)⟩ / p!. Of their generating function G (erasure/hermite.py), with s = x·y and
+    q = |x|² + |y|², ∂G/∂s = t / (1 - t²) G and ∂G/∂q = -t² / (2 (1 - t²)) G, so that lower orders say it all:
+
+        ∂k_p/∂s = k_(p-1) + k_(p-3) + ...,   ∂k_p/∂q = -(k_(p-2) + k_(p-4) + ...) / 2.
+    """
+    orders = len(weights)
+    by_product = [sum(weights[p::2]) for p in range(orders)]  # of k_p in ∂/∂s
+    by_square = [-sum(weights[p + 1 :: 2]) for p in range(orders)]  # of k_p in 2 ∂/∂q
+    value, slope = x.new_zeros((), dtype=torch.float64), torch.zeros_like(x)
+    for here, moved in zip(x.split(_TILE), slope.split(_TILE), strict=True):
+        for there in y.split(_TILE):
+            along = x.new_full((len(here), len(there)), by_product[0])
+            inwards = x.new_full((len(here), len(there)), by_square[0])
+            for p, kernel in enumerate(hermite_kernels(here, there, orders), start=1):
+                if weights[p - 1]:
+                    value += weights[p - 1] * kernel.sum().double()
+                if p < orders:
+                    along.add_(kernel, alpha=by_product[p])
+                    inwards.add_(kernel, alpha=by_square[p])
+            moved += along @ there + inwards.sum(1)[:, None] * here
+    return value, slope

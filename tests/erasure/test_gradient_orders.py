@@ -1,0 +1,200 @@
+"""Gradient erasure of orders above two: planted third and fourth moments, and the gradient that is followed."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from conf.groups import keys
+from erasure import ClassMoments, GradientOrdersEraser, QleaceEraser
+from erasure.erasers.gradient_orders import _Loss, kernel_sum
+from erasure.hermite import hermite_kernels
+from erasure.pipeline import erased_dataset
+from erasure.source import Source, splits
+from erasure.spectrum import Whitening
+from erasure.store.cache import Cache
+
+OPTIONS: dict[str, Any] = {"weights": (1e4, 1e4, 1.0), "directions": 4, "max_iterations": 300}
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def planted(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Two classes in four dimensions whose third moments differ, E[x_1 x_2 x_3], and no moment of order one or two."""
+    x, z = normal(n, 4, seed=seed), torch.arange(n) % 2
+    x[:, 0] = x[:, 0].abs() * x[:, 1:3].sign().prod(1) * (1 - 2 * z)
+    return 0.5 + 0.1 * x.clamp(-4.9, 4.9), z
+
+
+def eraser_of(**options: Any) -> GradientOrdersEraser:
+    return GradientOrdersEraser(**{**OPTIONS, **options})
+
+
+def gaps(x: Tensor, z: Tensor, orders: int, directions: int = 4) -> list[float]:
+    """Σ_j λ_j ‖μ_j - μ‖² of each order, of data whitened by itself, relative to that order's energy."""
+    y = Whitening.fit(x.flatten(1), directions)(x.flatten(1))[:, :directions]
+    shares = torch.nn.functional.one_hot(z).double()
+    means = shares / shares.sum(0)
+    found = []
+    for kernel in hermite_kernels(y, y, orders):
+        between = (shares.mean(0) * (means.T @ kernel @ means).diagonal()).sum() - kernel.mean()
+        found.append(float(between / kernel.diagonal().mean()))
+    return found
+
+
+@pytest.mark.parametrize("orders", [3, 5])
+def test_the_sum_of_kernels_is_the_sum_and_its_gradient_autograds(orders: int) -> None:
+    x, y = normal(7, 3).requires_grad_(), normal(5, 3, seed=1)
+    weights = [0.7**p for p in range(orders)]
+    value, slope = kernel_sum(x.detach(), y, weights)
+    kernels = torch.stack(hermite_kernels_of(x, y, orders))
+    expected = (torch.tensor(weights, dtype=torch.float64) * kernels.sum((1, 2))).sum()
+    expected.backward()
+    assert float(value) == pytest.approx(expected.item(), rel=1e-12)
+    torch.testing.assert_close(slope, x.grad, rtol=1e-11, atol=1e-11)
+
+
+def hermite_kernels_of(x: Tensor, y: Tensor, orders: int) -> list[Tensor]:
+    """The kernels as coefficients of Mehler's formula in t, by its own powers: nothing is done in place."""
+    s, q = x @ y.T, x.square().sum(1)[:, None] + y.square().sum(1)
+    r, terms = x.shape[1], [torch.ones_like(s)]
+    for p in range(1, orders + 1):
+        steps = [m * (s if m % 2 else r / m - q / 2) * terms[p - m] for m in range(1, p + 1)]
+        terms.append(sum(steps) / p)  # pyright: ignore[reportArgumentType]
+    return terms[1:]
+
+
+def test_tiles_do_not_show() -> None:
+    x, y = normal(700, 2), normal(600, 2, seed=1)
+    value, slope = kernel_sum(x, y, [0.0, 0.0, 1.0])
+    parts = [[kernel_sum(a, b, [0.0, 0.0, 1.0]) for b in y.split(300)] for a in x.split(350)]
+    torch.testing.assert_close(value, torch.stack([v for row in parts for v, _ in row]).sum())
+    torch.testing.assert_close(slope, torch.cat([row[0][1] + row[1][1] for row in parts]))
+
+
+@pytest.mark.parametrize("referred", [False, True])
+def test_the_loss_is_the_documented_one_and_its_gradient_that_of_differences(referred: bool) -> None:
+    x, z = planted(40)
+    eraser = GradientOrdersEraser.from_moments(ClassMoments.fit(x, z), **OPTIONS | {"order": 4, "directions": 3})
+    if referred:
+        eraser.keep_reference(planted(30, seed=1)[0])
+    loss = _Loss(eraser, x, [(z == j).nonzero().squeeze(1) for j in range(2)])
+    moved, towards = x + 0.05 * normal(40, 4, seed=2), normal(40, 4, seed=3)
+    value, slope = loss(moved)
+    step = 1e-6
+    difference = (loss(moved + step * towards)[0] - loss(moved - step * towards)[0]) / (2 * step)
+    assert difference == pytest.approx(float((slope * towards).sum()), rel=1e-6)
+    assert value == pytest.approx(documented(eraser, moved, x, z), rel=1e-10)
+
+
+def documented(eraser: GradientOrdersEraser, moved: Tensor, x: Tensor, z: Tensor) -> float:
+    """The docstring's formula, from whole Gram matrices."""
+    y = (moved - eraser.mean) @ eraser.whitening
+    size, target, total = float(eraser.variances.sum()), eraser.variances.diag(), 0.0
+    ours = y[:, :3]
+    centre = ours if eraser.reference is None else eraser.reference
+    for j in range(2):
+        own = y[z == j]
+        excess = own.T.cov(correction=0) - target
+        loss = 1e4 * own.mean(0).square().sum() / size + 1e4 * excess.square().sum() / size**2
+        lead, normal_energy = ours[z == j], {3: 10, 4: 15}  # of three coordinates
+        kinds = [hermite_kernels(a, b, 4) for a, b in ((lead, lead), (lead, centre), (centre, centre))]
+        for p, (within, across, all_of_them) in enumerate(zip(*kinds, strict=True), start=1):
+            if p > 2:
+                squared = within.mean() - 2 * across.mean() + all_of_them.mean()
+                loss += eraser.order_weight / normal_energy[p] * squared
+        total += float(loss) / 2
+    return len(x) * (total + float((moved - x).square().sum(1).mean()) / eraser.scales[0])
+
+
+def test_a_planted_third_moment_is_erased_where_qleace_leaves_it() -> None:
+    x, z = planted(300)
+    before = gaps(QleaceEraser.fit(x, z)(x, z), z, 3)
+    eraser = eraser_of(low=0.0, high=1.0)
+    erased = eraser.fit_transform(x.float(), z)
+    after = gaps(erased, z, 3)
+    assert before[2] > 0.01  # chance: 1 / 300
+    assert after[2] < 0.01 * before[2]
+    assert max(after[:2]) < 1e-5
+    assert erased.dtype == torch.float32
+    assert 0 <= float(erased.min()) <= float(erased.max()) <= 1
+    again = eraser_of(low=0.0, high=1.0).fit_transform(x.float(), z)
+    assert torch.equal(erased, again)
+
+
+def test_held_out_examples_are_moved_to_the_training_splits_third_moment() -> None:
+    x, z = planted(300)
+    eraser = eraser_of()
+    reference = eraser.fit_transform(x, z)
+    held, labels = planted(120, seed=5)
+    erased = eraser(held, labels)
+
+    def distance(data: Tensor, j: int) -> float:
+        mine, theirs = ((part - eraser.mean) @ eraser.whitening for part in (data[labels == j], reference))
+        across, within, own = ([*hermite_kernels(*pair, 3)][2].mean() for pair in (
+            (mine, theirs), (mine, mine), (theirs, theirs)
+        ))  # fmt: skip
+        return float(within - 2 * across + own)
+
+    for j in range(2):
+        assert distance(erased, j) < 0.02 * distance(held, j)
+    lone = eraser(held[labels == 1], labels[labels == 1])  # a split that lacks a class
+    assert lone.isfinite().all()
+    assert eraser(held[:0], labels[:0]).shape == (0, 4)
+
+
+def test_order_four_goes_too_where_it_is_asked_for() -> None:
+    x, z = planted(200)
+    x[:, 3] = 0.5 + (x[:, 3] - 0.5) * torch.where((z == 1) & (torch.arange(200) % 4 == 1), 1.5, 1.0)  # kurtosis
+    three, four = (gaps(eraser_of(order=order).fit_transform(x, z), z, 4) for order in (3, 4))
+    assert max(three[2], four[2], four[3]) < 1e-4 < 0.1 * three[3]
+
+
+def test_the_pipeline_gives_it_the_training_split_first(digits_source: Source, tmp_path: Path) -> None:
+    seen = []
+
+    class Watched(GradientOrdersEraser):
+        version = 1
+
+        def _erase(self, flat: Tensor, z: Tensor) -> Tensor:
+            seen.append((len(flat), None if self.reference is None else self.reference.shape))
+            return super()._erase(flat, z)
+
+    options = OPTIONS | {"max_iterations": 2, "low": 0.0, "high": 1.0}
+    dataset = erased_dataset(digits_source, Watched, options, dtype=torch.float32, cache=Cache(tmp_path))
+    sizes = [len(part) for part in dataset.splits.values()]
+    assert seen == list(zip(sizes, [None, *[(sizes[0], 4)] * (len(sizes) - 1)], strict=True))
+    assert all(certificate.out_of_range == 0 for certificate in dataset.certificate.values())
+
+
+def test_orders_one_to_three_of_the_digits_go(digits_source: Source) -> None:
+    """By four tenths of the default's iterations."""
+    train = splits(digits_source, digits_source.load())["train"]
+    x, z = train.images.float() / 16, train.labels
+    options = {
+        key: value for key, value in keys("eraser", "gradient_orders").items() if key not in ("name", "_target_")
+    }
+    erased = eraser_of(**options | {"max_iterations": 400}).fit_transform(x, z)
+    before, after = (gaps(images, z, 3, 30) for images in (QleaceEraser.fit(x, z, tolerance=1e-4)(x, z), erased))
+    assert max(after[:2]) < 1e-5
+    assert after[2] < 0.01 * before[2]
+    assert 0 <= float(erased.min()) <= float(erased.max()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": 2}, "eraser.order=2: must be at least 3; eraser=gradient erases orders 1 and 2"),
+        ({"directions": 0}, "eraser.directions=0, eraser.order_weight=10000.0: must be positive"),
+        ({"order_weight": 0.0}, "eraser.order_weight=0.0: must be positive"),
+        ({"weights": (0.0, 0.0, -1.0)}, "none may be negative"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        eraser_of(**options)
