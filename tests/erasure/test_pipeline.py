@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pytest
@@ -144,9 +144,9 @@ class OnExamples(IdentityEraser):
     fitted_on: ClassVar[tuple[Tensor, Tensor, ClassMoments]]
 
     @classmethod
-    def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments) -> Self:
+    def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments, **options: Any) -> Self:
         cls.fitted_on = x, z, moments
-        return super().fit_examples(x, z, moments)
+        return super().fit_examples(x, z, moments, **options)
 
 
 @pytest.mark.parametrize("normalize", ["none", "zscore"])
