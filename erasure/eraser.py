@@ -129,6 +129,9 @@ class Eraser(ABC):
     def keep_reference(self, erased: Tensor) -> None:  # noqa: B027 most erasers need the class moments only
         """Take the erased training split [n, ...]; called before other splits are erased, which may be moved to it."""
 
+    def require_orders(self, erased: Tensor, z: Tensor) -> None:  # noqa: B027 few erasers promise orders above two
+        """Raise BrokenGuaranteeError where the erased training split [n, ...] breaks a promise on orders above two."""
+
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""

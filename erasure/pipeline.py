@@ -212,6 +212,7 @@ def _build(
     for name, part in originals.items():  # the training split is first
         erased = numbers.erase(eraser, part, dtype)
         if name == "train":
+            eraser.require_orders(erased, part.labels)
             eraser.keep_reference(erased)
         tensors |= _packed({name: LabelledImages(erased, part.labels)})
         after = ClassMoments.fit(erased, part.labels, num_classes=moments.num_classes, device=device)

@@ -31,6 +31,8 @@ class OrderSpectrum:
         errors: [orders], their standard errors over examples (jackknife).
         z_scores: [orders], distance from the mean under permuted labels, in standard deviations.
         p_values: [orders], of the permutation test; at least 1 / (permutations + 1).
+        gaps: [orders], Σ_j λ_j ‖μ_j - μ‖² / E‖He_p(x)‖² of this very sample, nothing subtracted: about (k - 1)/n where
+            labels tell nothing, 0 where an eraser has made its class means equal.
         by_class: [orders, k], what each class contributes to `shares`: its mean's distance from that of all.
         by_example: [orders, n], likewise each example; their mean is the share.
     """
@@ -42,6 +44,7 @@ class OrderSpectrum:
     errors: Tensor
     z_scores: Tensor
     p_values: Tensor
+    gaps: Tensor
     by_class: Tensor
     by_example: Tensor
 
@@ -152,11 +155,13 @@ def _spectrum(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int, var
 
 
 def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
-    """One order's share, error, z-score, p-value, classes and examples."""
+    """One order's share, error, z-score, p-value, gap, classes and examples."""
     rows, own, n = sums.rows, sums.own, len(z)
     hot = torch.nn.functional.one_hot(z, len(counts)).to(rows)
     within, pairs, diagonal = (rows * hot).sum(0), rows.sum(), own.sum()
     share, total = _share(within, pairs, diagonal, counts)
+    squared = (within + own @ hot) / counts**2  # |μ_j|² of this sample
+    gap = ((counts / n * squared).sum() - (pairs + diagonal) / n**2) / (diagonal / n)
     null, _ = _share(sums.shuffled, pairs, diagonal, counts)
     p_value = (1 + (null >= share).sum()) / (1 + len(null))
     # each example left out in turn
@@ -167,7 +172,7 @@ def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     by_example = ((to_means * hot).sum(1) - to_means @ (counts / n).to(rows)) / total
     by_class = (hot.T @ by_example) / n
     z_score = (share - null.mean()) / null.std() if len(null) > 1 else torch.full_like(share, torch.nan)
-    return share, error, z_score, p_value, by_class, by_example
+    return share, error, z_score, p_value, gap, by_class, by_example
 
 
 def _share(within: Tensor, pairs: Tensor, diagonal: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

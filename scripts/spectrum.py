@@ -6,7 +6,7 @@ uv run python -m scripts.spectrum dataset=image_folder dataset.root=/data/birds 
 
 import argparse
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,11 @@ _CAPTION = (
     "An order that an eraser has made equal on the training split stands there below zero, at about -(k - 1)/n: the "
     "test split says what is left of it for new examples."
 )
+_GAPS_CAPTION = (
+    "Gaps of each order (Hermite tensors of the leading directions, whitened on the training split): squared distance "
+    "of class means from the mean of all over the order's energy, of this very sample. About (k - 1)/n where labels "
+    "tell nothing; 0 on the training split where an eraser has made an order equal."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
     own.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance")
     own.add_argument("--orders", type=int, default=4, help="highest order")
+    own.add_argument("--gaps", action="store_true", help="a table of gaps in place of unbiased shares")
     own.add_argument("--permutations", type=int, default=20, help="of labels, for z")
     own.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits")
     own.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.png and OUT.md")
@@ -62,7 +68,7 @@ def _show(options: argparse.Namespace) -> int:
         for split in options.splits:
             images, labels = dataset.splits[split].images, dataset.splits[split].labels
             spectra[name, split] = measure(images, labels, reference=train)
-    table = tabulated(spectra, options.orders)
+    table = tabulated(spectra, options.orders, _gaps if options.gaps else _shares)
     table.show()
     figure, page = options.out.with_suffix(".png"), options.out.with_suffix(".md")
     write_text(page, f"{table.markdown()}\n\n{table.caption}\n")
@@ -71,20 +77,24 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def tabulated(spectra: Spectra, orders: int) -> Table:
-    """A row for each eraser, split and number of directions."""
+def tabulated(spectra: Spectra, orders: int, cells: Callable[[OrderSpectrum], list[str]]) -> Table:
+    """A row for each eraser, split and number of directions; a cell for each order."""
     headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
     rows = [
-        [eraser, split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *_shares(s)]
+        [eraser, split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *cells(s)]
         for (eraser, split), found in spectra.items()
         for s in found
     ]
-    return Table("spectrum", _CAPTION, headings, rows)
+    return Table("spectrum", _GAPS_CAPTION if cells is _gaps else _CAPTION, headings, rows)
 
 
 def _shares(spectrum: OrderSpectrum) -> list[str]:
     lines = zip(spectrum.shares.tolist(), spectrum.errors.tolist(), spectrum.z_scores.tolist(), strict=True)
     return [f"{100 * share:.2g} ± {100 * error:.1g} (z = {z:.0f})" for share, error, z in lines]
+
+
+def _gaps(spectrum: OrderSpectrum) -> list[str]:
+    return [f"{gap:.1e}" for gap in spectrum.gaps.tolist()]
 
 
 def draw(spectra: Spectra, path: Path) -> None:

@@ -8,17 +8,17 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from erasure.certificate import BrokenGuaranteeError
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.qleace import QleaceEraser
-from erasure.hermite import hermite_kernels
+from erasure.hermite import kernel_sum
 from erasure.moments import ClassMoments
 from erasure.progress import Display
+from erasure.spectrum import order_spectrum
 
-_FLOOR = (
-    1e-4  # of tr Σ_xx, added to variances before y is divided by their roots: what hardly varies is not all that counts
-)
-
-_TILE = 512  # rows and columns of a kernel at once: the arrays stay in a core's cache
+# of tr Σ_xx, added to variances before y is divided by their roots: what hardly varies is not all that counts
+_FLOOR = 1e-4
+_LARGEST_GAP = 1e-4  # of an order's energy; QLEACE leaves 8e-3 on the digits, 1,000 iterations 3e-6
 
 
 @dataclass(kw_only=True)
@@ -72,6 +72,17 @@ class GradientOrdersEraser(GradientEraser):
     def keep_reference(self, erased: Tensor) -> None:
         x = erased.flatten(1).to(self.mean)
         self.reference = (x - self.mean) @ self.whitening[:, : self.directions]
+
+    def require_orders(self, erased: Tensor, z: Tensor) -> None:
+        x, r = erased.to(self.mean.device), [self.directions]
+        (found,) = order_spectrum(x, z, directions=r, orders=self.order, permutations=0, most=len(z))
+        for order, gap in enumerate(found.gaps.tolist(), start=1):
+            if order > 2 and not gap <= _LARGEST_GAP:
+                raise BrokenGuaranteeError(
+                    f"{type(self).__name__} promises equal class moments of order {order}, but the gap on its training "
+                    f"split is {gap:.1e} of the energy in {found.directions} directions, above {_LARGEST_GAP:.0e}: "
+                    f"raise eraser.max_iterations={self.max_iterations} or lower eraser.directions"
+                )
 
     def fit_transform(self, x: Tensor, z: Tensor) -> Tensor:
         """Take the targets from `x` [n, ...], optimise it, and keep it as other examples' reference."""
@@ -162,29 +173,3 @@ class _Loss:
             value += own / len(rows)
             slope[rows] += by_own.mul_(2 / len(rows))
         return value, slope
-
-
-def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """Σ_p w_p Σ_ab k_p(x_a, y_b) over orders p = 1, ..., N and all pairs, in float64, and its gradient by x [n, r].
-
-    k_p = ⟨He_p(x), He_p(y)⟩ / p!. Of their generating function G (erasure/hermite.py), with s = x·y and
-    q = |x|² + |y|², ∂G/∂s = t / (1 - t²) G and ∂G/∂q = -t² / (2 (1 - t²)) G, so that lower orders say it all:
-
-        ∂k_p/∂s = k_(p-1) + k_(p-3) + ...,   ∂k_p/∂q = -(k_(p-2) + k_(p-4) + ...) / 2.
-    """
-    orders = len(weights)
-    by_product = [sum(weights[p::2]) for p in range(orders)]  # of k_p in ∂/∂s
-    by_square = [-sum(weights[p + 1 :: 2]) for p in range(orders)]  # of k_p in 2 ∂/∂q
-    value, slope = x.new_zeros((), dtype=torch.float64), torch.zeros_like(x)
-    for here, moved in zip(x.split(_TILE), slope.split(_TILE), strict=True):
-        for there in y.split(_TILE):
-            along = x.new_full((len(here), len(there)), by_product[0])
-            inwards = x.new_full((len(here), len(there)), by_square[0])
-            for p, kernel in enumerate(hermite_kernels(here, there, orders), start=1):
-                if weights[p - 1]:
-                    value += weights[p - 1] * kernel.sum().double()
-                if p < orders:
-                    along.add_(kernel, alpha=by_product[p])
-                    inwards.add_(kernel, alpha=by_square[p])
-            moved += along @ there + inwards.sum(1)[:, None] * here
-    return value, slope

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from conf.groups import keys
 from erasure import ClassMoments, GradientOrdersEraser, QleaceEraser
-from erasure.erasers.gradient_orders import _Loss, kernel_sum
+from erasure.certificate import BrokenGuaranteeError
+from erasure.erasers.gradient_orders import _Loss
 from erasure.hermite import hermite_kernels
 from erasure.pipeline import erased_dataset
 from erasure.source import Source, splits
-from erasure.spectrum import Whitening
+from erasure.spectrum import order_spectrum
 from erasure.store.cache import Cache
 
 OPTIONS: dict[str, Any] = {"weights": (1e4, 1e4, 1.0), "directions": 4, "max_iterations": 300}
@@ -36,45 +37,9 @@ def eraser_of(**options: Any) -> GradientOrdersEraser:
 
 
 def gaps(x: Tensor, z: Tensor, orders: int, directions: int = 4) -> list[float]:
-    """Σ_j λ_j ‖μ_j - μ‖² of each order, of data whitened by itself, relative to that order's energy."""
-    y = Whitening.fit(x.flatten(1), directions)(x.flatten(1))[:, :directions]
-    shares = torch.nn.functional.one_hot(z).double()
-    means = shares / shares.sum(0)
-    found = []
-    for kernel in hermite_kernels(y, y, orders):
-        between = (shares.mean(0) * (means.T @ kernel @ means).diagonal()).sum() - kernel.mean()
-        found.append(float(between / kernel.diagonal().mean()))
-    return found
-
-
-@pytest.mark.parametrize("orders", [3, 5])
-def test_the_sum_of_kernels_is_the_sum_and_its_gradient_autograds(orders: int) -> None:
-    x, y = normal(7, 3).requires_grad_(), normal(5, 3, seed=1)
-    weights = [0.7**p for p in range(orders)]
-    value, slope = kernel_sum(x.detach(), y, weights)
-    kernels = torch.stack(hermite_kernels_of(x, y, orders))
-    expected = (torch.tensor(weights, dtype=torch.float64) * kernels.sum((1, 2))).sum()
-    expected.backward()
-    assert float(value) == pytest.approx(expected.item(), rel=1e-12)
-    torch.testing.assert_close(slope, x.grad, rtol=1e-11, atol=1e-11)
-
-
-def hermite_kernels_of(x: Tensor, y: Tensor, orders: int) -> list[Tensor]:
-    """The kernels as coefficients of Mehler's formula in t, by its own powers: nothing is done in place."""
-    s, q = x @ y.T, x.square().sum(1)[:, None] + y.square().sum(1)
-    r, terms = x.shape[1], [torch.ones_like(s)]
-    for p in range(1, orders + 1):
-        steps = [m * (s if m % 2 else r / m - q / 2) * terms[p - m] for m in range(1, p + 1)]
-        terms.append(sum(steps) / p)  # pyright: ignore[reportArgumentType]
-    return terms[1:]
-
-
-def test_tiles_do_not_show() -> None:
-    x, y = normal(700, 2), normal(600, 2, seed=1)
-    value, slope = kernel_sum(x, y, [0.0, 0.0, 1.0])
-    parts = [[kernel_sum(a, b, [0.0, 0.0, 1.0]) for b in y.split(300)] for a in x.split(350)]
-    torch.testing.assert_close(value, torch.stack([v for row in parts for v, _ in row]).sum())
-    torch.testing.assert_close(slope, torch.cat([row[0][1] + row[1][1] for row in parts]))
+    """Of each order, of data whitened by itself."""
+    (found,) = order_spectrum(x, z, directions=[directions], orders=orders, permutations=0)
+    return found.gaps.tolist()
 
 
 @pytest.mark.parametrize("referred", [False, True])
@@ -118,6 +83,7 @@ def test_a_planted_third_moment_is_erased_where_qleace_leaves_it() -> None:
     eraser = eraser_of(low=0.0, high=1.0)
     erased = eraser.fit_transform(x.float(), z)
     after = gaps(erased, z, 3)
+    eraser.require_orders(erased, z)
     assert before[2] > 0.01  # chance: 1 / 300
     assert after[2] < 0.01 * before[2]
     assert max(after[:2]) < 1e-5
@@ -165,11 +131,19 @@ def test_the_pipeline_gives_it_the_training_split_first(digits_source: Source, t
             seen.append((len(flat), None if self.reference is None else self.reference.shape))
             return super()._erase(flat, z)
 
+        def require_orders(self, erased: Tensor, z: Tensor) -> None: ...
+
     options = OPTIONS | {"max_iterations": 2, "low": 0.0, "high": 1.0}
     dataset = erased_dataset(digits_source, Watched, options, dtype=torch.float32, cache=Cache(tmp_path))
     sizes = [len(part) for part in dataset.splits.values()]
     assert seen == list(zip(sizes, [None, *[(sizes[0], 4)] * (len(sizes) - 1)], strict=True))
     assert all(certificate.out_of_range == 0 for certificate in dataset.certificate.values())
+
+
+def test_a_promise_that_was_not_kept_stops_the_run(digits_source: Source, tmp_path: Path) -> None:
+    options = OPTIONS | {"max_iterations": 2, "low": 0.0, "high": 1.0}
+    with pytest.raises(BrokenGuaranteeError, match=r"moments of order 3, but the gap .* raise eraser.max_iterations=2"):
+        erased_dataset(digits_source, GradientOrdersEraser, options, dtype=torch.float32, cache=Cache(tmp_path))
 
 
 def test_orders_one_to_three_of_the_digits_go(digits_source: Source) -> None:

@@ -33,6 +33,8 @@ def test_shares_are_those_of_the_explicit_class_means() -> None:
         grand = (means @ means.T / 9).sum() - (weights * (means @ means.T)).sum() + squared.sum() / 9
         share = (squared.mean() - grand) / (features.square().sum(1).mean() - grand)
         assert float(found.shares[p - 1]) == pytest.approx(float(share), rel=1e-10)
+        gap = (means - features.mean(0)).square().sum(1).mean() / features.square().sum(1).mean()
+        assert float(found.gaps[p - 1]) == pytest.approx(float(gap), rel=1e-10)
 
 
 def signs(n: int, order: int, r: int) -> tuple[Tensor, Tensor]:
