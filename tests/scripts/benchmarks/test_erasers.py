@@ -19,7 +19,15 @@ def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monk
     printed = capsys.readouterr().out
     saved = json.loads((tmp_path / "rows.json").read_text())
     works = {row["what"] for row in saved["rows"]}
-    for work in ("moments", "LEACE fit", "QLEACE fit", "ALF-QLEACE fit", "gradient, 1 iteration", "LEACE apply"):
+    for work in (
+        "moments",
+        "LEACE fit",
+        "QLEACE fit",
+        "ALF-QLEACE fit",
+        "gradient, 1 iteration",
+        "LEACE apply",
+        "order spectrum",
+    ):
         assert work in works
         assert work in printed
     assert "synthetic" in saved["title"]
