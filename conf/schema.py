@@ -45,10 +45,22 @@ def unhashed(default: T) -> T:
     return field(default=default, metadata={"identity": False})
 
 
+def later(default: T) -> T:
+    """Declare a settings field that came later: at its default it is no part of an identity, so runs keep theirs."""
+    return field(default=default, metadata={"identity_unless": default})
+
+
 def hashed(options: Options, settings: Any) -> Options:
-    """Options without those that the dataclass `settings`, or the one of that name, declares `unhashed`; groups too."""
+    """Options without those that the dataclass `settings`, or the one of that name, declares `unhashed`; groups too.
+
+    What came `later` is left out at its default.
+    """
     own = _resolved(settings)
-    left_out = {f.name for f in fields(own) if not f.metadata.get("identity", True)}
+    left_out = {
+        f.name
+        for f in fields(own)
+        if not f.metadata.get("identity", True) or f.metadata.get("identity_unless", ...) == options.get(f.name)
+    }
     groups = {key: kind for key, kind in keyword_only(own).items() if is_dataclass(kind)}
     return {
         key: hashed(value, groups[key]) if key in groups and isinstance(value, dict) else value

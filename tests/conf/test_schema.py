@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from conf.schema import ConfigError, Target, hashed, keyword_only, unhashed, unknown_key, validate
+from conf.schema import ConfigError, Target, hashed, keyword_only, later, unhashed, unknown_key, validate
 from models.mlp import MLP
 from train.settings import TrainSettings
 
@@ -84,6 +84,16 @@ def test_values_take_the_types_of_the_signature() -> None:
 def test_anything_else_is_refused_in_one_line(values: dict, line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         validate(changed("part", **values), {"part": Options})
+
+
+def test_what_came_later_is_part_of_an_identity_where_it_is_not_the_default() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Grown:
+        width: int
+        code: str = later("blocks")
+
+    assert hashed({"width": 3, "code": "blocks"}, Grown) == hashed({"width": 3}, Grown) == {"width": 3}
+    assert hashed({"width": 3, "code": "replay"}, Grown) == {"width": 3, "code": "replay"}
 
 
 def test_what_is_unhashed_is_no_part_of_an_identity_at_any_depth() -> None:
