@@ -61,6 +61,11 @@ def code_bits(result: TrainedResult) -> Sequence[float] | None:
     return result.mdl.bits_per_sample if isinstance(result, Coded) else None
 
 
+def calibrated_bits(result: TrainedResult) -> Sequence[float] | None:
+    """The same by logits divided by a temperature; None without one."""
+    return result.mdl.calibrated_bits_per_sample if isinstance(result, Coded) else None
+
+
 def code_paper(result: TrainedResult) -> Sequence[float] | None:
     """The same in Table 16's unit."""
     return result.mdl.paper if isinstance(result, Coded) else None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from statistics import mean
 
-from harness.beside import Beside, Values, code_bits, code_paper, final_bits
+from harness.beside import Beside, Values, calibrated_bits, code_bits, code_paper, final_bits
 from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, difference_record
 from harness.excess import area_bits, excess_bits, sample_complexity, surplus_bits
 from harness.loss_curves import DROP_WINDOW_EPOCHS
@@ -155,6 +155,14 @@ CODE = _spread(
     rests_on=_coding,
 )
 DELTA = _delta(lambda entry: entry.code, "bits_per_label", "of the codelength; no test example enters it")
+CALIBRATED = _spread(
+    "calibrated",
+    "calibrated_bits_per_label_mean",
+    ".3f",
+    calibrated_bits,
+    "the codelength by logits divided by one temperature for each training size, fitted on the validation split",
+    rests_on=_coding,
+)
 EXCESS = spread(
     "excess (bits)",
     "excess_bits_mean",

@@ -1,9 +1,11 @@
-"""Losses of single test examples: a file beside result.json, and what they say of differences between runs."""
+"""What single examples cost: files beside result.json, and what they say of differences between runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from erasure.store.storage import load_tensors, save_tensors
@@ -11,6 +13,51 @@ from harness.compare import Array, bootstrap_error
 from harness.run import Run
 
 TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
+CODED_BITS = "bits.safetensors"
+
+
+@dataclass(frozen=True)
+class CodedBits:
+    """What the labels of the training split cost, in its order.
+
+    Attributes:
+        seeds: S of them, one order of coding each.
+        labels: [N].
+        bits: [S, N].
+        trained_on: how many examples the network that coded it had seen, [S, N]; 0: the uniform code.
+    """
+
+    seeds: Sequence[int]
+    labels: Tensor
+    bits: Tensor
+    trained_on: Tensor
+
+    @classmethod
+    def in_order(
+        cls, seeds: Sequence[int], labels: Tensor, orders: Tensor, bits: Tensor, trained_on: Tensor
+    ) -> "CodedBits":
+        """From numbers [S, N] in each seed's order of coding, `orders` [S, N]."""
+        placed = [torch.empty_like(values).scatter_(1, orders, values) for values in (bits, trained_on.contiguous())]
+        return cls(seeds, labels, *placed)
+
+
+def save_coded_bits(run: Run, coded: CodedBits) -> None:
+    """Keep what every label cost."""
+    run.require_lease()
+    tensors = {"labels": coded.labels, "bits": coded.bits.float(), "trained_on": coded.trained_on.int()}
+    save_tensors(run.directory / CODED_BITS, tensors, {"seeds": list(coded.seeds)})
+
+
+def read_coded_bits(directory: Path) -> CodedBits | None:
+    """None for runs of earlier versions, which kept none.
+
+    Raises:
+        DamagedFileError: names the file.
+    """
+    if not (path := directory / CODED_BITS).exists():
+        return None
+    tensors, about = load_tensors(path)
+    return CodedBits(about["seeds"], tensors["labels"], tensors["bits"], tensors["trained_on"])
 
 
 def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:

@@ -32,11 +32,14 @@ class Point(Endings):
 
     Attributes:
         ce_next_bits: on the examples up to the next size; None for the last size, which has nothing left to predict.
+        ce_next_calibrated_bits: the same by logits divided by `temperature` (`train.calibration`).
     """
 
     n: int
     ce_next_bits: list[float] | None
     ce_test_bits: list[float]
+    ce_next_calibrated_bits: list[float] | None = None
+    temperature: list[float] | None = None
     ce_train_bits: list[float] | None = None
     ce_validation_bits: list[float] | None = None
     test_accuracy: list[float] | None = None
@@ -44,11 +47,15 @@ class Point(Endings):
 
 @dataclass(frozen=True, kw_only=True)
 class Codelength(Part):
-    """An entry per seed: the online code, per label and in all, and Table 16's unit (`mdl.codelength`)."""
+    """An entry per seed: the online code, per label and in all, and Table 16's unit (`mdl.codelength`).
+
+    `calibrated_bits_per_sample` is the code by logits divided by a temperature.
+    """
 
     bits_per_sample: list[float]
     total_bits: list[float]
     paper: list[float]
+    calibrated_bits_per_sample: list[float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

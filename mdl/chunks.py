@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from conf.schema import unhashed
+from conf.schema import later, unhashed
 
 _MIN_CHUNK = 1024  # ours: the paper's text states none
+_HELD_SHARE = 10  # of a prefix, a tenth
 _MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at 1,024
 
 
@@ -18,6 +19,8 @@ class ChunkSettings:
         num_chunks: number m >= 2 of training sizes.
         min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less.
         order: in which the sizes are trained, smallest or largest first; results are the same.
+        validation: what stops trainings and fits temperatures: the validation split, whose labels nobody pays for, or a
+            tenth of the prefix, which is paid for, and not trained on.
         share: whether processes that are asked for the same run train different sizes of it; results are the same.
 
     Raises:
@@ -28,6 +31,7 @@ class ChunkSettings:
     min_chunk: int | None
     order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
     share: bool = unhashed(default=False)
+    validation: Literal["given", "prefix"] = later("given")
 
     def __post_init__(self) -> None:
         if self.num_chunks < 2:
@@ -37,6 +41,10 @@ class ChunkSettings:
             )
         if self.min_chunk is not None and self.min_chunk < 1:
             raise ValueError(f"mdl.min_chunk={self.min_chunk}: must be at least 1, or null for the default")
+
+    def own_validation(self, n: int) -> int:
+        """How many of the first n examples stop the training on the others."""
+        return max(1, n // _HELD_SHARE) if self.validation == "prefix" else 0
 
 
 def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:
@@ -57,6 +65,11 @@ def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:
             f"mdl.num_chunks={m} chunks of at least min_chunk={first} examples need {m * first:,} training examples, "
             f"but there are {total:,}: "
             + " or ".join(f"set {key} to at most {most}" for key, most, least in remedies if most >= least)
+        )
+    if settings.validation == "prefix" and first < 2:
+        raise ValueError(
+            f"mdl.validation=prefix with a first training size of {first}: one example cannot stop the training on "
+            "none: set mdl.min_chunk to at least 2"
         )
     ratio = _ratio(total / first, m)
     parts = [math.floor(first * ratio**i) for i in range(m)]

@@ -1,15 +1,17 @@
 """The main job: train afresh on growing prefixes of the data, and add up what the labels cost in bits."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import mean
 
+import torch
 from torch import Tensor
 
 from erasure.progress import Display
 from harness.compare import Spread
-from harness.example_bits import save_test_bits
+from harness.example_bits import CodedBits, save_coded_bits, save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
@@ -42,6 +44,8 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
                 _log_point(logger, (sizes.trained(i) or sizes.train(i)).point)
     parts = [part for i in range(len(sizes.sizes)) if (part := sizes.trained(i)) is not None]
     run.save_curves(row for part in parts for row in part.losses)
+    if all(part.coded_bits for part in parts[:-1]):  # an earlier version kept none
+        save_coded_bits(run, coded(bench, sizes.sizes, sizes.engine.orders.cpu(), parts))
     result = summarise(bench, sizes.sizes, parts)
     _log_summary(logger, parts[-1].losses, result)
     return replace(result, timing=Timing(stacking=asdict(sizes.engine.stacking)))
@@ -103,7 +107,7 @@ class _Sizes:
 
         part = train_size(self._bench, self._run, self.engine, orders[:, :n], orders[:, n:following], show)
         self._run.save_part(self.name(i), as_json(part))
-        self.engine.finished(n)
+        self.engine.finished(n - self._bench.job.settings(ChunkSettings).own_validation(n))
         self._finish(i, part)
         return part
 
@@ -114,31 +118,56 @@ class _Sizes:
 
 @dataclass(frozen=True)
 class SizeTrained:
-    """What one training size gave, an entry per seed, and its loss curves: kept while the run is unfinished."""
+    """What one training size gave, an entry per seed, and its loss curves: kept while the run is unfinished.
+
+    Attributes:
+        coded_bits: what each label up to the next size cost, in the seed's order.
+    """
 
     point: Point
     losses: list[CurveRow]
+    coded_bits: list[list[float]] | None = None
 
 
 def train_size(
     bench: Bench, run: Run, engine: Engine, known: Tensor, following: Tensor, show: Callable[[EpochReport], None]
 ) -> SizeTrained:
     """Train every seed on its `known` examples [S, n] and score it on those that follow [S, m], m >= 0."""
-    train = bench.data["train"]
-    fitted = engine.fit(known, show)
+    train, own = bench.data["train"], bench.job.settings(ChunkSettings).own_validation(known.shape[1])
+    held = known[:, -own:] if own else None
+    fitted = engine.fit(known[:, : known.shape[1] - own], show, held)
     test = fitted.score(bench.data["test"])
-    if not following.numel():  # the last size, which has nothing left to predict
+    coded = calibrated = temperatures = None
+    if following.numel():
+        temperatures = fitted.temperatures(train, held) if own else fitted.temperatures(bench.data["validation"])
+        coded = fitted.score(train, following)
+        calibrated = fitted.score(train, following, temperatures=temperatures)
+    else:  # the last size, which has nothing left to predict
         save_test_bits(run, bench.seeds, test.example_bits)
     point = Point(
         n=known.shape[1],
-        ce_next_bits=fitted.score(train, following).bits.tolist() if following.numel() else None,
+        ce_next_bits=coded and coded.bits.tolist(),
+        ce_next_calibrated_bits=calibrated and calibrated.bits.tolist(),
+        temperature=None if temperatures is None else temperatures.tolist(),
         ce_test_bits=test.bits.tolist(),
         ce_train_bits=fitted.score(train, known).bits.tolist(),
         ce_validation_bits=[curve.best_validation_bits for curve in fitted.curves],
         test_accuracy=test.accuracy.tolist(),
         **endings(fitted.curves),
     )
-    return SizeTrained(point, [row for curve in fitted.curves for row in curve.rows(known.shape[1])])
+    rows = [row for curve in fitted.curves for row in curve.rows(known.shape[1])]
+    return SizeTrained(point, rows, coded and [[round(one, 6) for one in own] for own in coded.example_bits.tolist()])
+
+
+def coded(bench: Bench, sizes: Sequence[int], orders: Tensor, parts: Sequence[SizeTrained]) -> CodedBits:
+    """What each training label cost, those of the first size by the uniform code; `orders` is [S, N]."""
+    uniform = torch.full((len(orders), sizes[0]), math.log2(bench.num_classes))
+    bits = torch.cat([uniform, *(torch.tensor(part.coded_bits) for part in parts[:-1])], 1)
+    trained_on = torch.zeros(orders.shape[1], dtype=torch.int32)
+    for n in sizes[:-1]:
+        trained_on[n:] = n
+    labels = bench.data["train"].labels.cpu()
+    return CodedBits.in_order(bench.seeds, labels, orders, bits, trained_on.expand_as(orders))
 
 
 def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:
@@ -148,6 +177,7 @@ def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) 
     assert last.test_accuracy is not None
     following = list(zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True))
     code = [online_code_bits(sizes, ce_next, k) for ce_next in following]
+    calibrated = [*zip(*(point.ce_next_calibrated_bits or () for point in curve[:-1]), strict=True)]
     tested = zip(*(point.ce_test_bits for point in curve), strict=True)
     whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in bench.seeds]
     return Coded(
@@ -155,6 +185,7 @@ def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) 
             bits_per_sample=[bits / total for bits in code],
             total_bits=code,
             paper=[paper_units(sizes, ce_test, total) for ce_test in tested],
+            calibrated_bits_per_sample=[online_code_bits(sizes, own, k) / total for own in calibrated] or None,
         ),
         curve=curve,
         power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],

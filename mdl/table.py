@@ -11,6 +11,7 @@ from harness.beside import beside_controls
 from harness.columns import (
     ACCURACY,
     BELOW,
+    CALIBRATED,
     CODE,
     COST,
     DELTA,
@@ -32,7 +33,7 @@ from harness.compare import Grid, Spread
 from harness.result import MdlResult
 from harness.table import Table
 
-_COLUMNS = (CODE, DELTA, EXCESS, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, GAPS, TEST_GAPS, ORDERS)
+_COLUMNS = (CODE, DELTA, CALIBRATED, EXCESS, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, GAPS, TEST_GAPS, ORDERS)
 
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:

@@ -1,8 +1,9 @@
 """All members of an ensemble trained, in one stack or stacks one after another, and continued where they were."""
 
 import contextlib
+import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -87,14 +88,31 @@ class Fit:
         curves = [stopping.curve for training in trainings for stopping in training.stopping]
         return cls(ensemble, best, last, curves, stack)
 
-    def score(self, images: DeviceImages, index: Tensor | None = None, *, weights: Weights | None = None) -> Scores:
+    def score(
+        self,
+        images: DeviceImages,
+        index: Tensor | None = None,
+        *,
+        weights: Weights | None = None,
+        temperatures: Tensor | None = None,
+    ) -> Scores:
         """As `Ensemble.score`, for any number of members of any architecture; of the best weights by default."""
-        scored = []
+        scored = [
+            self.ensemble.score(own, images, part, temperatures=None if temperatures is None else temperatures[here])
+            for here, own, part in self._stacks(weights or self.best, index)
+        ]
+        return Scores(*map(torch.cat, zip(*scored, strict=True)))
+
+    def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
+        """As `Ensemble.temperatures`, of the best weights."""
+        found = (self.ensemble.temperatures(own, images, part) for _, own, part in self._stacks(self.best, index))
+        return torch.cat(list(found))
+
+    def _stacks(self, weights: Weights, index: Tensor | None) -> Iterator[tuple[slice, Weights, Tensor | None]]:
         for first in range(0, len(self.curves), self.stack):
             here = slice(first, first + self.stack)
-            own = {name: weight[here] for name, weight in (weights or self.best).items()}
-            scored.append(self.ensemble.score(own, images, index if index is None or index.ndim == 1 else index[here]))
-        return Scores(*map(torch.cat, zip(*scored, strict=True)))
+            own = {name: weight[here] for name, weight in weights.items()}
+            yield here, own, index if index is None or index.ndim == 1 else index[here]
 
 
 def fit(
@@ -106,13 +124,13 @@ def fit(
     settings: TrainSettings,
     report: Report = lambda _: None,
     *,
+    held: Tensor | None = None,
     stack: int | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Fit:
     """Train one member per seed, each on its own subset of the training split, until it stops improving.
 
-    A member's initialisation, data order and augmentation are drawn from generators of its seed and
-    subset size alone, so that it computes what it would compute without the others.
+    All chance is drawn from generators of a member's seed and subset size: it computes what it would compute alone.
 
     Args:
         ensemble: the architecture.
@@ -122,20 +140,21 @@ def fit(
         validation: split for early stopping.
         settings: how to train.
         report: called after every evaluation.
+        held: indices into `validation` of what each member is stopped by, [S, m]; all by default.
         stack: members in one network; all that can be by default.
         checkpoints: where unfinished trainings are saved and found again; signals then wait for the save.
 
     Raises:
-        NonFiniteLossError: a loss is NaN or infinite; names training size, seed, epoch and learning rate.
-        MemoryExhaustedError: says which setting to lower.
+        NonFiniteLossError, MemoryExhaustedError: name the size, seed, epoch and learning rate; the setting to lower.
     """
     stack = (len(seeds) if ensemble.model.stackable else 1) if stack is None else stack
     stacks = -(-len(seeds) // stack)
     trainings: list[Training] = []
     with interruptible() if checkpoints else contextlib.nullcontext(Interruption()) as interruption:
-        for i, part in enumerate(subsets.split(stack)):
+        stopped_by = itertools.repeat(None) if held is None else held.split(stack)
+        for i, (part, mine) in enumerate(zip(subsets.split(stack), stopped_by, strict=False)):
             own = seeds[i * stack : (i + 1) * stack]
-            training = Training(ensemble, own, part, train, validation, settings)
+            training = Training(ensemble, own, part, train, validation, settings, held=mine)
             name = f"{training.n}-{i}"
             if checkpoints:
                 _resume(training, name, checkpoints, interruption)
@@ -186,13 +205,16 @@ class Engine:
         if len(bench.seeds) > 1:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 
-    def fit(self, subsets: Tensor, report: Report) -> Fit:
-        """Train every seed on its subset [S, n] of the training split; see `fit`."""
+    def fit(self, subsets: Tensor, report: Report, held: Tensor | None = None) -> Fit:
+        """Train every seed on its subset [S, n] of the training split; see `fit`.
+
+        Stopped by the validation split, or by others of the training split [S, m].
+        """
         bench, stack = self._bench, self.stacking.stack
-        splits = bench.data["train"], bench.data["validation"]
+        splits = bench.data["train"], bench.data["validation" if held is None else "train"]
         return fit(
             bench.ensemble, bench.seeds, subsets, *splits, bench.settings, report,
-            stack=stack, checkpoints=self._checkpoints,
+            held=held, stack=stack, checkpoints=self._checkpoints,
         )  # fmt: skip
 
     def finished(self, n: int) -> None:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.classifier import Classifier
+from train.calibration import temperatures
 from train.data import DeviceImages
 from train.memory import advice
 
@@ -105,31 +106,51 @@ class Ensemble:
         return losses, torch.autograd.grad(logits, [weights[name] for name in self.names], slope.mT)
 
     @torch.no_grad()
-    def score(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Scores:
+    def score(
+        self,
+        weights: Weights,
+        images: DeviceImages,
+        index: Tensor | None = None,
+        *,
+        temperatures: Tensor | None = None,
+    ) -> Scores:
         """Score the S members of these weights.
 
         Args:
             weights: of the S members.
             images: what the examples are taken from, as they are.
             index: examples to score, [N] for all members or [S, N] for each its own; all by default.
+            temperatures: by which logits are divided, [S]; none by default.
 
         Raises:
             MemoryExhaustedError: says which setting to lower.
         """
         members = len(weights[self.names[0]])
-        index = torch.arange(len(images), device=images.labels.device) if index is None else index
+        n = len(images) if index is None else index.shape[-1]
+        none = torch.zeros(members, dtype=torch.float64, device=images.labels.device)
         nats, hits = [], []
+        for logits, z in self._outputs(weights, images, index):
+            scaled = logits if temperatures is None else logits / temperatures.to(logits)[:, None, None]
+            losses = F.cross_entropy(scaled.flatten(0, 1), z.flatten(), reduction="none")
+            nats.append(losses.view_as(z))
+            hits.append(logits.argmax(-1) == z)
+        total, correct = (sum((part.double().sum(1) for part in parts), none) for parts in (nats, hits))
+        return Scores(total / n / _BIT_NATS, correct / n, torch.cat(nats, 1) / _BIT_NATS)
+
+    @torch.no_grad()
+    def temperatures(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Tensor:
+        """Of each member, [S], fitted on examples as for `score`: see `train.calibration`."""
+        logits, z = zip(*self._outputs(weights, images, index), strict=True)
+        return temperatures(torch.cat(logits, 1), torch.cat(z, 1))
+
+    def _outputs(self, weights: Weights, images: DeviceImages, index: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits [S, B, k] and labels [S, B], some examples at a time."""
+        members = len(weights[self.names[0]])
+        index = torch.arange(len(images), device=images.labels.device) if index is None else index
         with advice("evaluating", eval_batch_size=self.eval_batch_size, stack="one" if members == 1 else "all"):
             for part in index.split(self.eval_batch_size, dim=-1):
                 x, z = images.plain(part)
-                z = z.expand(members, -1)
-                logits = self.logits(weights, x)
-                losses = F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none")
-                nats.append(losses.view_as(z))
-                hits.append(logits.argmax(-1) == z)
-        n, none = index.shape[-1], torch.zeros(members, dtype=torch.float64, device=index.device)
-        total, correct = (sum((part.double().sum(1) for part in parts), none) for parts in (nats, hits))
-        return Scores(total / n / _BIT_NATS, correct / n, torch.cat(nats, 1) / _BIT_NATS)
+                yield self.logits(weights, x), z.expand(members, -1)
 
     @contextlib.contextmanager
     def _carrying(self, weights: Weights) -> Iterator[None]:

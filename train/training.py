@@ -35,8 +35,10 @@ class Training:
         train: DeviceImages,
         validation: DeviceImages,
         settings: TrainSettings,
+        *,
+        held: Tensor | None = None,
     ) -> None:
-        self.ensemble, self.seeds, self.subsets = ensemble, seeds, subsets
+        self.ensemble, self.seeds, self.subsets, self.held = ensemble, seeds, subsets, held
         self.train, self.validation, self.settings = train, validation, settings
         self.n = subsets.shape[1]
         self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
@@ -102,7 +104,8 @@ class Training:
         Returns the validation loss in bits of each member that was training.
         """
         averaged = self.optimizer.averaged()
-        validation_bits = self.ensemble.score(averaged, self.validation).bits.tolist()
+        held = None if self.held is None else self.held[self.active]
+        validation_bits = self.ensemble.score(averaged, self.validation, held).bits.tolist()
         improved, stopped, going = [], [], []
         for position, (member, train_bits) in enumerate(zip(self.active, self._train_bits(), strict=True)):
             loss = validation_bits[position]

@@ -3,6 +3,7 @@
 import errno
 import itertools
 import json
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,17 +12,21 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+import torch
 
 import erasure.store.storage
 from conf.compose import composed
+from harness.example_bits import read_coded_bits
 from harness.logger import Logger
 from harness.loss_curves import CurveRow
 from harness.run import Run, leftover
 from harness.trained import Final, Point
 from mdl import prequential
 from mdl.__main__ import VERB as MDL
+from mdl.codelength import online_code_bits
 from mdl.prequential import SizeTrained, summarise
 from train.bench import Bench
+from train.randomness import permutation
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]
 SMALL += ["train.stack=all", "logger.mode=disabled", "cache_dir=cache"]
@@ -48,6 +53,61 @@ def test_the_order_of_the_sizes_changes_nothing_but_itself(command, monkeypatch:
     sizes = [name for name in trained if name.isdigit()]
     assert sizes[3:] == sizes[2::-1] == sorted(sizes[:3], key=int, reverse=True)
     assert numbers("smallest") == numbers("largest")
+
+
+def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
+    assert command(MDL, *SMALL, "runs_dir=runs").code == 0
+    (path,) = Path("runs").glob("mdl-*/result.json")
+    result, coded = json.loads(path.read_text()), read_coded_bits(path.parent)
+    assert coded is not None
+    assert coded.seeds == [0, 1]
+    assert coded.bits.sum(1).tolist() == pytest.approx(result["mdl"]["total_bits"], rel=1e-5)
+    sizes = [point["n"] for point in result["curve"]]
+    for row, trained_on, seed in zip(coded.bits, coded.trained_on, coded.seeds, strict=True):
+        order = permutation(seed, sizes[-1])
+        for n, following, point in zip(sizes, sizes[1:], result["curve"], strict=False):
+            part = order[n:following]
+            assert trained_on[part].unique().tolist() == [n]
+            assert float(row[part].mean()) == pytest.approx(point["ce_next_bits"][seed], rel=1e-5)
+        assert row[order[: sizes[0]]].unique().tolist() == pytest.approx([math.log2(10)])
+    labels = coded.labels.bincount()
+    assert len(labels) == 10
+    assert command(MDL, *SMALL, "runs_dir=largest", "mdl.order=largest_first").code == 0
+    (other,) = Path("largest").glob("mdl-*")
+    again = read_coded_bits(other)
+    assert again is not None
+    assert torch.equal(again.bits, coded.bits)
+
+
+def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validation_split(command, monkeypatch) -> None:
+    paid = [*SMALL, "mdl.validation=prefix", "mdl.min_chunk=100"]
+    assert command(MDL, *paid, "runs_dir=whole").code == 0
+    code, wrong = prequential.prequential, []
+
+    def poisoned(bench: Bench, *rest):
+        held = bench.data["validation"]
+        held.labels.copy_(held.labels.flip(0))
+        wrong.append(len(held))
+        return code(bench, *rest)
+
+    monkeypatch.setattr(prequential, "prequential", poisoned)
+    assert command(MDL, *paid, "runs_dir=poisoned").code == 0
+    assert wrong
+    assert numbers("poisoned") == numbers("whole")
+    assert command(MDL, *SMALL, "mdl.min_chunk=100", "runs_dir=given").code == 0
+    assert numbers("given")[0]["run_id"] != numbers("whole")[0]["run_id"]
+    assert numbers("given")[0]["mdl"] != numbers("whole")[0]["mdl"]
+
+
+def test_calibrated_codes_are_by_the_temperatures_that_are_said(command) -> None:
+    assert command(MDL, *SMALL, "runs_dir=runs").code == 0
+    found = numbers("runs")[0]
+    sizes = [point["n"] for point in found["curve"]]
+    for seed, bits in enumerate(found["mdl"]["calibrated_bits_per_sample"]):
+        own = [point["ce_next_calibrated_bits"][seed] for point in found["curve"][:-1]]
+        assert bits == pytest.approx(online_code_bits(sizes, own, 10) / sizes[-1])
+    assert all(0.01 < t < 100 for point in found["curve"][:-1] for t in point["temperature"])
+    assert found["curve"][-1].get("temperature") is None
 
 
 def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of_one(command, monkeypatch) -> None:

@@ -188,3 +188,18 @@ def test_out_of_memory_when_scoring_offers_what_is_not_done_yet(data, settings: 
     for stack, remedy in ((2, "or set train.stack=one"), (1, "lower train.eval_batch_size=4096 \\(")):
         with pytest.raises(MemoryExhaustedError, match=f"while evaluating.*{remedy}"):
             dataclasses.replace(fitted, stack=stack).score(data["test"])
+
+
+def test_members_are_stopped_by_examples_of_their_own(data, settings: TrainSettings) -> None:
+    """As by a validation split that holds just these."""
+    orders = torch.stack([permutation(seed, len(data["train"])) for seed in (0, 1)])
+    subsets, held = orders[:, :300], orders[:, 300:340]
+    both = fit(Ensemble(small()), [0, 1], subsets, data["train"], data["train"], settings, held=held)
+    for i in range(2):
+        alone = fit(
+            Ensemble(small()), [i], subsets[i : i + 1], data["train"], data["train"], settings, held=held[i:][:1]
+        )
+        assert alone.curves[0].validation_loss_bits == pytest.approx(both.curves[i].validation_loss_bits, rel=1e-6)
+    first, second = (curve.validation_loss_bits[-1] for curve in both.curves)
+    scored = both.score(data["train"], held, weights=both.last).bits.tolist()
+    assert scored == pytest.approx([first, second], rel=1e-6)
