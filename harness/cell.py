@@ -9,7 +9,7 @@ from pathlib import Path
 from conf import Options
 from erasure.store.storage import DamagedFileError
 from harness.compare import Array
-from harness.example_bits import read_test_bits
+from harness.example_bits import CodedBits, read_coded_bits, read_test_bits
 from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
 from harness.result import Result, TrainedResult, of_seeds
 from harness.run import whole_curves
@@ -101,6 +101,14 @@ class Cell:
                 self.note(f"{error}: no error over test examples")
             self._damaged = True
             return {}
+
+    def coded_bits(self) -> CodedBits | None:
+        """What single labels cost; None where it is not known, or a file is damaged."""
+        try:
+            return read_coded_bits(run.directory for run in self.runs)
+        except DamagedFileError as error:
+            self.note(f"{error}: nothing on single labels")
+            return None
 
     def lacks(self, seeds: Collection[int]) -> str:
         """What makes it incomplete beside a row of these seeds; empty where nothing does."""

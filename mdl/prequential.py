@@ -9,7 +9,9 @@ from statistics import mean
 import torch
 from torch import Tensor
 
+from erasure.pipeline import positions, whole_images
 from erasure.progress import Display
+from erasure.store.cache import Cache
 from harness.compare import Spread
 from harness.example_bits import CodedBits, save_coded_bits, save_test_bits
 from harness.logger import Logger, log_loss_curves
@@ -166,8 +168,9 @@ def coded(bench: Bench, sizes: Sequence[int], orders: Tensor, parts: Sequence[Si
     trained_on = torch.zeros(orders.shape[1], dtype=torch.int32)
     for n in sizes[:-1]:
         trained_on[n:] = n
-    labels = bench.data["train"].labels.cpu()
-    return CodedBits.in_order(bench.seeds, labels, orders, bits, trained_on.expand_as(orders))
+    source, cache = bench.job.source, Cache(bench.job.config["cache_dir"])
+    train = positions(source, whole_images(source, cache))["train"]
+    return CodedBits.in_order(bench.seeds, train.images, train.labels, orders, bits, trained_on.expand_as(orders))
 
 
 def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:

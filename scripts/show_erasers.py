@@ -6,8 +6,9 @@ uv run python -m scripts.show_erasers dataset=image_folder dataset.root=/data/bi
 
 import argparse
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 from torch import Tensor
@@ -45,9 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    under = {name: erased_by(name, options.overrides) for name in options.erasers}
-    for dataset in under.values():
-        require_images(dataset)
+    under: dict[str, ErasedDataset] = {}
+    for name in options.erasers:
+        under[name] = erased_by(name, options.overrides)
+        require_images(under[name])
     draw(under, options.split, options.images, options.out)
     print(f"figure: {options.out}")
     return 0
@@ -74,18 +76,34 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
     first = next(iter(erased.values()))
     labels = first.splits[split].labels
     shown = _classes_in_turn(labels, count)
-    size = (1.0 * len(shown) + 1.6, 1.03 * len(erased) + 0.3)
-    figure, axes = plt.subplots(len(erased), len(shown), figsize=size, squeeze=False, layout="constrained")
-    for row, (name, dataset) in enumerate(erased.items()):
-        for ax, image in zip(axes[row], dataset.pixels(dataset.splits[split].images[shown]), strict=True):
-            ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            ax.set(xticks=[], yticks=[])
-            ax.spines[:].set_visible(False)
+    rows = {}
+    for name, dataset in erased.items():
         edit = dataset.certificate[split].edit_size
         caption = f"\nedit {edit:.0%} of variance" if edit else ""
-        axes[row, 0].set_ylabel(_NAMES.get(name, name) + caption, rotation=0, ha="right", va="center", fontsize=9)
-    for ax, position in zip(axes[0], shown, strict=True):
-        ax.set_title(first.class_names[int(labels[position])], fontsize=9)
+        rows[_NAMES.get(name, name) + caption] = Shown(dataset.pixels(dataset.splits[split].images[shown]))
+    headed = Shown(next(iter(rows.values())).pixels, [first.class_names[int(labels[i])] for i in shown])
+    draw_rows(rows | {next(iter(rows)): headed}, path)
+
+
+class Shown(NamedTuple):
+    """Images [n, C, H, W] in 0..1 of a row, and what stands above each, if anything."""
+
+    pixels: Tensor
+    titles: Sequence[str] = ()
+
+
+def draw_rows(rows: Mapping[str, Shown], path: Path) -> None:
+    """Images in rows of one length, by what stands at their left; values beyond black and white are clipped."""
+    columns = max(len(row.pixels) for row in rows.values())
+    size = (1.0 * columns + 1.6, sum(1.03 + 0.12 * bool(row.titles) for row in rows.values()) + 0.2)
+    figure, axes = plt.subplots(len(rows), columns, figsize=size, squeeze=False, layout="constrained")
+    for own, (name, row) in zip(axes, rows.items(), strict=True):
+        for ax, image, title in zip(own, row.pixels, row.titles or [""] * len(row.pixels), strict=True):
+            ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+            ax.set_title(title, fontsize=9)
+            ax.spines[:].set_visible(False)
+        own[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     plt.close(figure)

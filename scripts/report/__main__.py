@@ -14,6 +14,7 @@ from erasure.progress import Display, duration
 from harness.style import colour
 from scripts.options import parser
 from scripts.report.drawing import draw_figures
+from scripts.report.examples import draw_examples, example_tables, read_costs
 from scripts.report.figures import block_drawings
 from scripts.report.grids import draw_grids
 from scripts.report.groups import Block, arrange, eraser_order
@@ -63,7 +64,8 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
             return NOTHING_BUILT
         colours = eraser_colours(blocks, information.grid.columns)
         display.update(0.5, "tables")
-        further = sheets(information)
+        costs = read_costs(blocks, information)
+        further = [*example_tables(costs), *sheets(information)]
         tables = write_tables([*(t for block in blocks for t in tables_of(block)), *further], out)
         for line in reading.problems:
             print(line, file=sys.stderr)
@@ -76,6 +78,7 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
         if cache_dir is not None:
             configs = [run.config for run in reading.finished]
             figures += draw_grids(configs, cache_dir, out, note, _shown(display, "grid", 0.9, 0.05))
+            figures += draw_examples(costs, cache_dir, out, note)
         display.update(0.95, "page")
         page = write_page(blocks, colours, [*reading.problems, *left_out], roots, out / "index.html", further, copies)
     for line in left_out:

@@ -42,7 +42,7 @@ def draw_grids(
         images: dict[str, ErasedDataset] = {}
         for name in sorted(erasers, key=eraser_order):
             try:
-                images[name] = _erased(erasers[name], cache_dir)
+                images[name] = images_of(erasers[name], cache_dir)
             except (ValueError, KeyError, OSError) as error:
                 note(f"no images of {erasers[name]['dataset']['name']} under {name}: {error}")
         if images:
@@ -50,7 +50,12 @@ def draw_grids(
     return files
 
 
-def _erased(config: Options, cache_dir: str) -> ErasedDataset:
+def images_of(config: Options, cache_dir: str) -> ErasedDataset:
+    """The dataset of a run, from a cache, or computed into it.
+
+    Raises:
+        ValueError: it cannot be had here, or is none of images.
+    """
     try:
         found = erased(Job.from_config("", {**config, "cache_dir": cache_dir}))
     except TypeError as error:  # options of another version

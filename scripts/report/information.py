@@ -8,6 +8,7 @@ from harness.result import InformationResult
 from sample_info.report.comparison import (
     Agreement,
     Movement,
+    Stored,
     agreements,
     few_enough,
     movements,
@@ -26,12 +27,14 @@ class Information:
         movements: between the erasers of each row.
         agreements: between the rows of each eraser.
         runs: by run id.
+        stored: their scores, by run id.
     """
 
     grid: Grid[InformationResult]
     movements: Sequence[Movement]
     agreements: Sequence[Agreement]
     runs: Mapping[str, Found]
+    stored: Stored
 
 
 def read_information(reading: Reading) -> Information:
@@ -44,4 +47,4 @@ def read_information(reading: Reading) -> Information:
     moved = movements(grid, stored)
     alike, left_out = few_enough(agreements(grid, stored))
     reading.problems += left_out
-    return Information(grid, moved, alike, runs)
+    return Information(grid, moved, alike, runs, stored)

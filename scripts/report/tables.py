@@ -8,9 +8,11 @@ from erasure.store.storage import write_text
 from harness.columns import (
     ACCURACY,
     BELOW,
+    CALIBRATED,
     CODE,
     DELTA,
     ERASER,
+    EXCESS,
     FALL,
     GAP,
     LOSS,
@@ -49,7 +51,7 @@ def tables_of(block: Block) -> Iterator[Table]:
     if block.verb == "mdl":
         caption = f"Prequential codelength on {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
         places = {(entry.row, entry.eraser): entry for entry in block.entries}
-        yield Table.pivoted(f"{block.name}-bits", "model", (CODE, DELTA), places, caption, also)
+        yield Table.pivoted(f"{block.name}-bits", "model", (CODE, DELTA, CALIBRATED, EXCESS), places, caption, also)
         caption = f"{block.dataset}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
         columns = (PAPER, PAPER_DELTA, TABLE_16)
         yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)

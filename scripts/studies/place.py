@@ -15,7 +15,15 @@ from erasure.store.storage import read_json
 
 NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 # what a finished run consists of
-LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors"}
+LEFT = {
+    "config.yaml",
+    "result.json",
+    "curves.csv",
+    "log.txt",
+    "state.json",
+    "test_bits.safetensors",
+    "bits.safetensors",
+}
 _ALL = ("train.stack=all", "train.checkpoint_every_s=0.05", "logger.mode=disabled")
 _VOID = "begun anew"
 

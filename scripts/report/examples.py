@@ -1,0 +1,168 @@
+"""What single labels cost, in runs that kept it: a table for each block, and the images that cost most and least."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from erasure.pipeline import ErasedDataset
+from harness.beside import Beside
+from harness.example_bits import CodedBits
+from harness.table import Column, Table, number, word
+from sample_info.changes import spearman
+from sample_info.report.comparison import RunScores
+from scripts.report.drawing import Note
+from scripts.report.grids import images_of
+from scripts.report.groups import Block
+from scripts.report.information import Information
+from scripts.show_erasers import Shown, draw_rows
+
+_IMAGES = 10  # in a row
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of a row and eraser: what its labels cost, and its control's; scores of the same examples by what they are of."""
+
+    entry: Beside
+    coded: CodedBits
+    control: CodedBits | None
+    scores: Mapping[str, RunScores]
+
+    @property
+    def known(self) -> Tensor:
+        """Information [m] of the examples that a network coded."""
+        return self.coded.information[self.coded.information.isfinite()]
+
+    @property
+    def above_control(self) -> Tensor:
+        """Of the examples of which it is known, [m] bits."""
+        above = self.coded.above(self.control) if self.control else self.coded.information[:0]
+        return above[above.isfinite()]
+
+    def with_scores(self) -> Iterator[str]:
+        """Rank correlation with each run's scores."""
+        for name, scores in self.scores.items():
+            ours, theirs = _common(self.coded, scores)
+            seen = self.coded.information[ours].isfinite()
+            mine, score = self.coded.information[ours][seen], scores.f_si_nats.double().mean(0)[theirs][seen]
+            if (found := spearman(mine, score)) is not None:
+                yield f"{found:.2f} ({name}, {len(mine):,} examples)"
+
+
+def read_costs(blocks: Sequence[Block], information: Information) -> dict[str, list[Costs]]:
+    """By block, of runs that kept what labels cost."""
+    found = {block.name: _costs(block, information) for block in blocks if block.verb == "mdl"}
+    return {name: own for name, own in found.items() if own}
+
+
+def _costs(block: Block, information: Information) -> list[Costs]:
+    found = []
+    for row in block.rows:
+        control = next((e.cell.coded_bits() for e in row.run if e.is_control), None)
+        for entry in row.run:
+            if (coded := entry.cell.coded_bits()) is not None:
+                scores = _scores(information, entry, coded)
+                found.append(Costs(entry, coded, None if entry.is_control else control, scores))
+    return found
+
+
+def _scores(information: Information, entry: Beside, coded: CodedBits) -> dict[str, RunScores]:
+    """Of runs on the same dataset under the same eraser whose examples have these labels."""
+    found = {}
+    for run_id, stored in information.stored.items():
+        config, own = information.runs[run_id].config, entry.cell.config
+        if stored is None or any(config[part]["name"] != own[part]["name"] for part in ("dataset", "eraser")):
+            continue
+        ours, theirs = _common(coded, stored)
+        if len(ours) > 2 and torch.equal(coded.labels[ours], stored.given_label[theirs]):
+            found[config["model"]["name"]] = stored
+    return found
+
+
+def _common(coded: CodedBits, scores: RunScores) -> tuple[Tensor, Tensor]:
+    """Where the examples that both have stand in each."""
+    place = torch.full((1 + int(max(coded.index.max(), scores.index.max())),), -1)
+    place[coded.index] = torch.arange(len(coded.index))
+    theirs = (place[scores.index] >= 0).nonzero().squeeze(1)
+    return place[scores.index[theirs]], theirs
+
+
+def _above(costs: Costs) -> str:
+    if not len(more := costs.above_control):
+        return ""
+    return f"{float(more.mean()):+.3f} ± {float(more.std() / len(more) ** 0.5):.3f}"
+
+
+_COLUMNS: Sequence[Column[Costs]] = (
+    word("model", "model", lambda c: c.entry.row),
+    word("eraser", "eraser", lambda c: c.entry.eraser),
+    number("examples", "examples", ",d", lambda c: len(c.known), "of those that a network coded for some seed"),
+    number(
+        "information (bits)",
+        "information_bits_mean",
+        ".3f",
+        lambda c: float(c.known.mean()),
+        "pointwise V-information (Ethayarajh et al. 2022): what the label would cost by its share of all labels, less "
+        "what it cost",
+    ),
+    number("below zero (%)", "below_zero_percent", ".1f", lambda c: float((c.known < 0).double().mean()) * 100),
+    number(
+        "between seeds",
+        "correlation_between_seeds",
+        ".2f",
+        lambda c: c.coded.reliability,
+        "correlation of single labels' bits, mean over pairs",
+    ),
+    Column(
+        "more than control (bits)",
+        _above,
+        lambda c: {"above_control_bits_mean": float(c.above_control.mean()) if len(c.above_control) else None},
+        "how much more a label costs than in the control's code, paired by seed, ± standard error over examples",
+    ),
+    Column(
+        "F-SI",
+        lambda c: "; ".join(c.with_scores()),
+        meaning="rank correlation of the information with scores of `python -m sample_info`, same examples and eraser",
+    ),
+)
+
+
+def example_tables(found: Mapping[str, Sequence[Costs]]) -> list[Table]:
+    """One for each block, by name, in which a run has kept what its labels cost."""
+    return [
+        Table.of(f"{name}-examples", _COLUMNS, own, "Labels of the first training size are left out.")
+        for name, own in found.items()
+    ]
+
+
+def draw_examples(found: Mapping[str, Sequence[Costs]], cache_dir: str, directory: Path, note: Note) -> list[Path]:
+    """`figures/<block>-examples.png` and `.pdf`: the dearest and the cheapest images of every row and eraser."""
+    files: list[Path] = []
+    for name, own in found.items():
+        try:
+            dataset = images_of(own[0].entry.cell.config, cache_dir)
+        except (ValueError, KeyError, OSError) as error:
+            note(f"no images beside what labels cost in {name}: {error}")
+            continue
+        rows = {
+            f"{c.entry.row}, {c.entry.eraser}\n{end} (bits)": _extremes(dataset, c.coded, largest=end == "dearest")
+            for c in own
+            for end in ("dearest", "cheapest")
+        }
+        files += [directory / "figures" / f"{name}-examples.{kind}" for kind in ("png", "pdf")]
+        for path in files[-2:]:
+            draw_rows(rows, path)
+    return files
+
+
+def _extremes(dataset: ErasedDataset, coded: CodedBits, *, largest: bool) -> Shown:
+    """Images whose labels cost most or least, and how much."""
+    cost = coded.by_network.nanmean(0)
+    order = cost.nan_to_num(-torch.inf if largest else torch.inf).argsort(descending=largest)
+    chosen = order[:_IMAGES]
+    names = [dataset.class_names[label] for label in coded.labels[chosen].tolist()]
+    titles = [f"{name}: {bits:.1f}" for name, bits in zip(names, cost[chosen].tolist(), strict=True)]
+    return Shown(dataset.pixels(dataset.splits["train"].images[chosen].float()), titles)
