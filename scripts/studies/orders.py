@@ -1,0 +1,115 @@
+"""What is left of each order beside what networks learn of it: a table and a figure of finished runs.
+
+uv run python -m mdl -m +experiment=orders
+uv run python -m scripts.studies.orders runs/ --out orders
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from erasure.store.storage import write_text
+from harness.compare import Spread
+from harness.result import MdlResult
+from harness.style import chance_line, colour, figure_at
+from harness.table import Table
+from harness.trained import stuck
+from scripts.options import parser
+from scripts.report.groups import eraser_order
+from scripts.report.read import read_runs
+
+_ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
+_CAPTION = (
+    "Orders left: percent of each order's energy between classes on the training split, in 30 directions; – where it "
+    "is below zero, as where an eraser has made it equal. Then the loss of each network trained on everything, on the "
+    "training split | on the test split, bits per label, mean ± standard deviation over seeds. ‡: so many seeds never "
+    "left the plateau."
+)
+Runs = Mapping[tuple[str, str], MdlResult]  # by eraser and model
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    own = parser("studies.orders", __doc__)
+    own.add_argument("runs", nargs="+", type=Path, help="folders of finished runs on one dataset")
+    own.add_argument("--out", type=Path, default=Path("orders"), help="OUT.png and OUT.md")
+    options = own.parse_args(arguments)
+    found = [run.result for run in read_runs(options.runs).finished]
+    runs = {(_name(r), r.named("model")): r for r in found if isinstance(r, MdlResult)}
+    if not runs:
+        own.error(f"{options.runs[0]}: no finished run of python -m mdl; launch +experiment=orders first")
+    table = tabulated(runs)
+    table.show()
+    write_text(options.out.with_suffix(".md"), f"{table.markdown()}\n\n{table.caption}\n")
+    draw(runs, options.out.with_suffix(".png"))
+    print(f"figure: {options.out.with_suffix('.png')}\ntable: {options.out.with_suffix('.md')}")
+    return 0
+
+
+def _name(result: MdlResult) -> str:
+    order = result.config["eraser"].get("order")
+    return result.named("eraser") + (f", {order}" if order else "")
+
+
+def _axes(runs: Runs) -> tuple[list[str], list[str]]:
+    """Erasers and models."""
+    erasers = sorted({eraser for eraser, _ in runs}, key=lambda name: eraser_order(name.replace(",", "")))
+    return erasers, sorted({model for _, model in runs}, key=lambda m: (_ORDER.index(m) if m in _ORDER else 9, m))
+
+
+def tabulated(runs: Runs) -> Table:
+    """A row per eraser, a column per model."""
+    erasers, models = _axes(runs)
+    rows = []
+    for eraser in erasers:
+        shares = _shares(runs, eraser)
+        left = ", ".join(f"{100 * share:.2g}" if share > 0 else "–" for share in shares)
+        rows.append([eraser, left, *(_cell(runs[eraser, m]) if (eraser, m) in runs else "" for m in models)])
+    return Table("orders", _CAPTION, ["eraser", "orders left, %", *models], rows)
+
+
+def _shares(runs: Runs, eraser: str) -> Sequence[float]:
+    of_any = next(result for (name, _), result in runs.items() if name == eraser)
+    return of_any.certificate["train"].order_shares or ()
+
+
+def _cell(result: MdlResult) -> str:
+    training, test = (Spread.of(bits or []) for bits in (result.final.train_loss_bits, result.final.loss_bits))
+    plateau = stuck(result.trainings[-1:])
+    return f"{training:.2f} | {test:.2f}" + (f" ‡{plateau}" if plateau else "")
+
+
+def draw(runs: Runs, path: Path) -> None:
+    """Shares of each order by eraser, and below them the networks' losses on the training (hollow) and test split."""
+    erasers, models = _axes(runs)
+    with figure_at(path, 1.1 * len(erasers) + 2.5, 6.4) as figure:
+        above, below = figure.subplots(2, 1, sharex=True)
+        for p in range(4):
+            shares = [100 * own[p] if (own := _shares(runs, e)) and own[p] > 0 else None for e in erasers]
+            bars = [i + 0.2 * (p - 1.5) for i in range(len(erasers))]
+            above.bar(bars, [share or 0 for share in shares], 0.18, label=f"order {p + 1}", color=f"C{p}")
+        above.set(yscale="log", ylim=(1e-3, 100), ylabel="between classes\n(% of the order's energy)")
+        for m, model in enumerate(models):
+            places = [i + 0.12 * (m - len(models) / 2) for i, e in enumerate(erasers) if (e, model) in runs]
+            own = [runs[e, model].final for e in erasers if (e, model) in runs]
+            for values, filled in ((f.loss_bits for f in own), True), ((f.train_loss_bits or [] for f in own), False):
+                spreads = [Spread.of(list(value)) for value in values]
+                below.errorbar(
+                    places,
+                    [s.mean for s in spreads],
+                    [s.std or 0 for s in spreads],
+                    fmt="o" if filled else "s",
+                    color=colour(model, models),
+                    markerfacecolor=None if filled else "none",
+                    markersize=5,
+                    capsize=2,
+                    label=model if filled else None,
+                )
+        below.set(ylabel="loss (bits per label)\n● test, □ training", ylim=(0, None))
+        chance_line(below, math.log2(next(iter(runs.values())).num_classes), "uniform code")
+        below.set_xticks(range(len(erasers)), [name.replace(", ", "\n") for name in erasers])
+        above.legend(loc="upper right", ncols=4)
+        below.legend(loc="lower right", ncols=len(models))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
