@@ -27,7 +27,7 @@ from conf import Options
 TARGETS = {  # sections that name a class in _target_ -> what it is a subclass of
     "dataset": "erasure.source.Source",
     "eraser": "erasure.eraser.Eraser",
-    "model": "models.classifier.Classifier",
+    "model": "models.classifier.Model",
 }
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for keys that there are not
 VARIABLES = "experiment"  # what sections refer to, an experiment sweeps over it; no part of a run

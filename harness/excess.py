@@ -5,7 +5,6 @@ Excess description length (Donoway et al. 2026), surplus description length and 
 """
 
 import itertools
-import math
 from collections.abc import Sequence
 
 from harness.result import MdlResult
@@ -14,10 +13,12 @@ Blocks = Sequence[tuple[int, float]]  # labels, and what each of them costs
 
 
 def blocks_of(result: MdlResult, s: int) -> Blocks:
-    """What seed number s pays: the first block by the uniform code, each other by the network of all before it."""
-    sizes = [0, *(point.n for point in result.curve)]
-    losses = [math.log2(result.num_classes), *(point.ce_next_bits[s] for point in result.curve if point.ce_next_bits)]
-    return [(after - before, loss) for (before, after), loss in zip(itertools.pairwise(sizes), losses, strict=True)]
+    """What seed number s pays: each block after the first by networks of what is before it, the first what is left."""
+    sizes = [point.n for point in result.curve]
+    losses = [point.ce_next_bits[s] for point in result.curve if point.ce_next_bits]
+    later = [(after - before, loss) for (before, after), loss in zip(itertools.pairwise(sizes), losses, strict=True)]
+    first = result.mdl.total_bits[s] - sum(labels * loss for labels, loss in later)
+    return [(sizes[0], first / sizes[0]), *later]
 
 
 def excess_bits(result: MdlResult) -> list[float]:

@@ -28,7 +28,7 @@ from harness.logger import Logger, LoggerSettings
 from harness.result import Information, Result, result_of
 from harness.run import RESULTS_VERSION, Run, run_id
 from harness.trained import Timing, Trained
-from models.classifier import Classifier
+from models.classifier import Model
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +79,14 @@ class Job:
         return self.config.settings(kind)
 
     @property
+    def model(self) -> type[Model]:
+        """The class that the model's section names."""
+        return Target(self.config["model"]).resolve(Model)
+
+    @property
     def model_identity(self) -> Options:
         """What of the model's section determines its numbers."""
-        target = Target(self.config["model"])
-        return dict(target.resolve(Classifier).identity(target.section))
+        return dict(self.model.identity(self.config["model"]))
 
     @functools.cached_property
     def _source_identity(self) -> Mapping[str, Any]:

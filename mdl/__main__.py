@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 def work(config: Config) -> cli.Work:
     from harness.job import Work
+    from mdl import kernel
     from mdl.chunks import ChunkSettings
     from mdl.prequential import AXES, prequential, share
+    from models.kernel import Kernel
     from train.bench import load, training_job
 
+    job = training_job("mdl", config)
+    if issubclass(job.model, Kernel):
+        return Work(job, kernel.load, kernel.code, AXES)
     shared = share if config.settings(ChunkSettings).share else None
-    return Work(training_job("mdl", config), load, prequential, AXES, shared)
+    return Work(job, load, prequential, AXES, shared)
 
 
 def result(path: Path) -> "Result":

@@ -14,6 +14,7 @@ from erasure.progress import Display
 from erasure.store.cache import Cache
 from harness.compare import Spread
 from harness.example_bits import CodedBits, save_coded_bits, save_test_bits
+from harness.job import Job
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
@@ -43,13 +44,14 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
         sizes = _Sizes(bench, run, display)
         for i in sizes.turns:
             with run.claim(sizes.name(i), wait=True):
-                _log_point(logger, (sizes.trained(i) or sizes.train(i)).point)
+                log_point(logger, (sizes.trained(i) or sizes.train(i)).point)
     parts = [part for i in range(len(sizes.sizes)) if (part := sizes.trained(i)) is not None]
     run.save_curves(row for part in parts for row in part.losses)
     if all(part.coded_bits for part in parts[:-1]):  # an earlier version kept none
         save_coded_bits(run, coded(bench, sizes.sizes, sizes.engine.orders.cpu(), parts))
     result = summarise(bench, sizes.sizes, parts)
-    _log_summary(logger, parts[-1].losses, result)
+    log_loss_curves(logger, parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
+    log_summary(logger, result)
     return replace(result, timing=Timing(stacking=asdict(sizes.engine.stacking)))
 
 
@@ -168,45 +170,55 @@ def coded(bench: Bench, sizes: Sequence[int], orders: Tensor, parts: Sequence[Si
     trained_on = torch.zeros(orders.shape[1], dtype=torch.int32)
     for n in sizes[:-1]:
         trained_on[n:] = n
-    source, cache = bench.job.source, Cache(bench.job.config["cache_dir"])
+    return placed(bench.job, orders, bits, trained_on.expand_as(orders))
+
+
+def placed(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
+    """What labels cost, [S, N] in each seed's order, by their examples' places in the dataset."""
+    source, cache = job.source, Cache(job.config["cache_dir"])
     train = positions(source, whole_images(source, cache))["train"]
-    return CodedBits.in_order(bench.seeds, train.images, train.labels, orders, bits, trained_on.expand_as(orders))
+    return CodedBits.in_order(job.config["seeds"], train.images, train.labels, orders, bits, trained_on)
 
 
 def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:
     """Codelengths per seed, the learning curve, the final loss and the sharpest fall on the way there."""
     curve = [part.point for part in parts]
-    k, total, last = bench.num_classes, sizes[-1], curve[-1]
-    assert last.test_accuracy is not None
-    following = list(zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True))
-    code = [online_code_bits(sizes, ce_next, k) for ce_next in following]
+    k, total = bench.num_classes, sizes[-1]
+    following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
     calibrated = [*zip(*(point.ce_next_calibrated_bits or () for point in curve[:-1]), strict=True)]
-    tested = zip(*(point.ce_test_bits for point in curve), strict=True)
+    result = of_curve(curve, [online_code_bits(sizes, ce_next, k) for ce_next in following])
+    per_label = [online_code_bits(sizes, own, k) / total for own in calibrated] or None
     whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in bench.seeds]
+    drop = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in whole)
+    return replace(result, mdl=replace(result.mdl, calibrated_bits_per_sample=per_label), sharp_drop=drop)
+
+
+def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
+    """What follows from a learning curve and the codelengths of all labels, an entry per seed."""
+    sizes, last = [point.n for point in curve], curve[-1]
+    assert last.test_accuracy is not None
+    following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
+    tested = zip(*(point.ce_test_bits for point in curve), strict=True)
     return Coded(
         mdl=Codelength(
-            bits_per_sample=[bits / total for bits in code],
-            total_bits=code,
-            paper=[paper_units(sizes, ce_test, total) for ce_test in tested],
-            calibrated_bits_per_sample=[online_code_bits(sizes, own, k) / total for own in calibrated] or None,
+            bits_per_sample=[bits / last.n for bits in total_bits],
+            total_bits=list(total_bits),
+            paper=[paper_units(sizes, ce_test, last.n) for ce_test in tested],
         ),
-        curve=curve,
+        curve=list(curve),
         power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
         final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy, train_loss_bits=last.ce_train_bits),
-        sharp_drop=sharp_drops(
-            ([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in whole
-        ),
     )
 
 
-def _log_point(logger: Logger, point: Point) -> None:
+def log_point(logger: Logger, point: Point) -> None:
+    """A training size on the dashboard, means over seeds."""
     means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
     logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
 
 
-def _log_summary(logger: Logger, rows: Sequence[CurveRow], result: Coded) -> None:
-    """The whole-dataset training's loss curves averaged over the seeds still training, and the totals."""
-    log_loss_curves(logger, rows)
+def log_summary(logger: Logger, result: Coded) -> None:
+    """The totals on the dashboard."""
     code = Spread.of(result.mdl.bits_per_sample)
     logger.summarise(
         {

@@ -1,4 +1,4 @@
-"""What every architecture is: images in, class logits out, initialised from an explicit generator."""
+"""What a model is; and what every architecture is: images in, class logits out, initialised from a generator."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,26 +10,36 @@ from torch import Tensor, nn
 from models.stochastic_depth import StochasticDepth
 
 
-class Classifier(nn.Module, ABC):
-    """Base class. A subclass takes `input_shape` (C, H, W) and `num_classes`, then keyword-only options.
+class Model(ABC):
+    """What labels are predicted with. A subclass takes `input_shape` (C, H, W) and `num_classes`, then options.
+
+    Options are keyword-only.
 
     Attributes:
-        stackable: `forward` also accepts parameters with a leading member axis [S, ...] (through
-            `torch.func.functional_call`), mapping images [S, B, C, H, W], or [B, C, H, W] shared by all
-            members, to logits [S, B, k]. Members never mix.
         version: what its code computes: raised by whoever changes the numbers, and part of a run's identity. A subclass
             without one of its own is known by its source (`erasure.code_identity`).
-        mixes_examples: an example's logits depend on the other examples of its batch.
     """
 
-    stackable: ClassVar[bool] = False
     version: ClassVar[int]
-    mixes_examples: bool = False
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """What of its options determines a model's numbers; where files lie does not, their content does."""
         return options
+
+
+class Classifier(nn.Module, Model):
+    """Base class of networks.
+
+    Attributes:
+        stackable: `forward` also accepts parameters with a leading member axis [S, ...] (through
+            `torch.func.functional_call`), mapping images [S, B, C, H, W], or [B, C, H, W] shared by all
+            members, to logits [S, B, k]. Members never mix.
+        mixes_examples: an example's logits depend on the other examples of its batch.
+    """
+
+    stackable: ClassVar[bool] = False
+    mixes_examples: bool = False
 
     @abstractmethod
     def reset_parameters(self, generator: torch.Generator) -> None:

@@ -31,12 +31,13 @@ def job_of(config: "Options") -> "Job":
     from sample_info.problem import checksum_of
     from sample_info.references.registry import require_known
     from sample_info.settings import SampleInfoSettings, summary_model
+    from train.bench import require_network
 
     config = config if isinstance(config, Config) else validate(config, VERB.sections)  # a finished run's
     settings = config.settings(SampleInfoSettings)
     require_known(settings.references.methods)
+    job = require_network(Job.from_config("sample_info", config))
     summary_model(config)  # refuses what it does not have
-    job = Job.from_config("sample_info", config)
     if settings.classes != "all":
         job = replace(job, source=ClassSubset.of(job.source, settings.classes))
     if settings.initial_weights is None:

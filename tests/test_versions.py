@@ -19,7 +19,7 @@ from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
 from erasure.source import Source
 from mdl.__main__ import VERB as MDL
-from models.classifier import Classifier
+from models.classifier import Model
 from tests.conf.test_yaml import MANDATORY
 from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, write_svhn
 from tests.erasure.test_hf import write_cifarnet
@@ -49,6 +49,7 @@ VERSIONS = {
     "CNN": 1,
     "ConvNeXtV2": 2,  # float32 numbers are those of version 1
     "CubicClassifier": 1,
+    "Kernel": 1,
     "LeNet": 1,
     "LinearClassifier": 1,
     "MLP": 1,
@@ -104,7 +105,7 @@ def target(group: str, choice: str) -> Target:
 
 
 def test_everything_that_a_yaml_names_has_a_version_of_its_own() -> None:
-    kinds = {"dataset": Source, "eraser": Eraser, "model": Classifier}
+    kinds = {"dataset": Source, "eraser": Eraser, "model": Model}
     found = [target(group, choice).resolve(kind) for group, kind in kinds.items() for choice in choices(group)]
     assert {kind.__name__: vars(kind).get("version") for kind in found} == VERSIONS
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 def work(config: Config) -> cli.Work:
     from harness.job import Work
-    from train.bench import load, training_job
+    from train.bench import load, require_network, training_job
     from train.whole import AXES, train_on_everything
 
-    return Work(training_job("train", config), load, train_on_everything, AXES)
+    return Work(require_network(training_job("train", config)), load, train_on_everything, AXES)
 
 
 def result(path: Path) -> "Result":

@@ -27,6 +27,21 @@ def training_job(verb: str, config: Config) -> Job:
     return Job.from_config(verb, config.changed("train", precision=precision))
 
 
+def require_network(job: Job) -> Job:
+    """The same job.
+
+    Raises:
+        ValueError: its model has no weights, and there is nothing to train.
+    """
+    if not issubclass(job.model, Classifier):
+        name = job.config["model"]["name"]
+        raise ValueError(
+            f"model={name}: has no weights, which python -m {job.verb} is about: take a network, e.g. model=mlp; what "
+            f"labels cost with this one, python -m mdl model={name} says"
+        )
+    return job
+
+
 @dataclass(frozen=True)
 class Bench:
     """A job's data and architecture, loaded and on the device."""

@@ -67,13 +67,13 @@ CASES = {
     "no such class": (["model._target_=models.mlp.NoMLP"], "_target_=models.mlp.NoMLP: cannot be imported"),
     "not a model": (
         ["model=linear", "model._target_=erasure.LeaceEraser"],
-        "_target_=erasure.LeaceEraser: must be a subclass of models.classifier.Classifier",
+        "_target_=erasure.LeaceEraser: must be a subclass of models.classifier.Model",
     ),
     "not ours to import": (
         ["model._target_=subprocess.Popen"],
-        "_target_=subprocess.Popen: must be a subclass of models.classifier.Classifier, this project's or yours",
+        "_target_=subprocess.Popen: must be a subclass of models.classifier.Model, this project's or yours",
     ),
-    "no class at all": (["model._target_=MLP"], "_target_=MLP: must be a subclass of models.classifier.Classifier"),
+    "no class at all": (["model._target_=MLP"], "_target_=MLP: must be a subclass of models.classifier.Model"),
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: no viable alternative"),
     "validation too large": (
         ["dataset.validation_size=9999"],

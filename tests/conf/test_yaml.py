@@ -19,7 +19,7 @@ from conf.verbs import sections
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job
 from mdl.__main__ import VERB as MDL
-from models.classifier import Classifier
+from models.classifier import Model
 from sample_info.__main__ import VERB as SAMPLE_INFO
 from train.__main__ import VERB as TRAIN
 
@@ -42,7 +42,7 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     config = composed(verb, f"{group}={choice}", *MANDATORY.get(choice, []))
     job = Job.from_config(verb.name, config)
     assert job.source.name
-    Target(config["model"]).build(Classifier, (1, 8, 8), 10)
+    Target(config["model"]).build(Model, (1, 8, 8), 10)
     assert Target(config["eraser"]).resolve(Eraser)
 
 

@@ -1,0 +1,158 @@
+"""python -m mdl with a kernel in a network's place: every label predicted from all before it, nothing trained."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conf.schema import Target
+from erasure.pipeline import ErasedDataset
+from erasure.placement import free_bytes
+from erasure.progress import Display
+from harness.example_bits import save_coded_bits, save_test_bits
+from harness.job import Job, erased
+from harness.logger import Logger
+from harness.result import as_json, parsed
+from harness.run import Run
+from harness.trained import Coded, Part, Point
+from mdl.chunks import ChunkSettings, chunk_sizes
+from mdl.kernel_code import KernelCode
+from mdl.prequential import log_point, log_summary, of_curve, placed
+from models.kernel import Kernel
+from train.data import DeviceImages, to_device
+from train.randomness import permutation
+
+_BIT_NATS = math.log(2)
+_BESIDE = 2**28  # bytes, beside what grows with the square of the examples
+
+
+@dataclass(frozen=True)
+class KernelBench:
+    """A job's data on the device, and its kernel."""
+
+    job: Job
+    dataset: ErasedDataset
+    data: Mapping[str, DeviceImages]
+    kernel: Kernel
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """What result.json says of it; parameters: one coefficient per training example and class."""
+        n, k = len(self.data["train"]), len(self.dataset.class_names)
+        return {"seeds": self.job.config["seeds"], "num_classes": k, "train_size": n, "parameters": n * k}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedCoded(Part):
+    """One order: what each label cost, in that order, and losses and accuracies on the test split, by size.
+
+    Attributes:
+        test_bits: of each test example, after all labels.
+    """
+
+    bits: list[float]
+    ce_test_bits: list[float]
+    test_accuracy: list[float]
+    test_bits: list[float]
+
+
+def load(job: Job) -> KernelBench:
+    """Erase (or fetch) the dataset, and bring it to the device.
+
+    Raises:
+        ValueError: training sizes that do not fit, or a kernel that memory does not hold.
+    """
+    dataset = erased(job)
+    sizes = {name: len(dataset.splits[name].labels) for name in ("train", "test")}
+    chunk_sizes(sizes["train"], job.settings(ChunkSettings))
+    require_memory(sizes["train"], sizes["test"], job.device)
+    data = to_device(dataset, crop_padding=0, flip=False, device=job.device)
+    kernel = Target(job.config["model"]).build(Kernel, data["train"].image_shape, len(dataset.class_names))
+    return KernelBench(job, dataset, data, kernel)
+
+
+def require_memory(n: int, m: int, device: torch.device) -> None:
+    """Refuse n training and m test examples whose kernels the device's memory does not hold, in float64.
+
+    Raises:
+        ValueError: says how much is needed, and what there is.
+    """
+    free, needed = free_bytes(device), 8 * n * (2 * n + m + 2048) + _BESIDE
+    if needed > free:
+        where = "on the CPU" if device.type == "cpu" else f"on {device}: try device=cpu"
+        fits = int(math.sqrt(max(0.0, free - _BESIDE) / 8 / (2 + m / n)))
+        raise ValueError(
+            f"model=kernel: kernels of {n:,} training and {m:,} test examples take {needed / 1e9:,.1f} GB, but "
+            f"{free / 1e9:,.1f} GB are free {where}; about {fits:,} training examples would fit: take a smaller "
+            "dataset, a machine with more memory, or a network, e.g. model=mlp"
+        )
+
+
+def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
+    """Code the training labels in each seed's order, the same as a network's; the verb's share of the result.
+
+    Orders that an earlier, interrupted attempt finished are taken from the run's directory.
+    """
+    train, test = bench.data["train"], bench.data["test"]
+    seeds, n, k = bench.job.config["seeds"], len(train), len(bench.dataset.class_names)
+    sizes = chunk_sizes(n, bench.job.settings(ChunkSettings))
+    found = {seed: parsed(SeedCoded, kept) for seed in seeds if (kept := run.part(f"seed-{seed}")) is not None}
+    if len(found) < len(seeds):
+        with Display(run.id) as display:
+            display.update(len(found) / len(seeds), f"the kernel of {n:,} examples")
+            coder = KernelCode(bench.kernel(train.images, train.images), train.labels, k)
+            cross, diagonal = bench.kernel(test.images, train.images), bench.kernel.diagonal(test.images)
+            for seed in (seed for seed in seeds if seed not in found):
+                order = permutation(seed, n).to(train.labels.device)
+                coded = of_seed(*coder.code(order, cross, diagonal, sizes), test.labels)
+                run.save_part(f"seed-{seed}", as_json(coded))
+                found[seed] = coded
+                bits = sum(coded.bits) / n
+                display.update(
+                    len(found) / len(seeds), f"order {len(found)} of {len(seeds)}: {bits:.3f} bits per label"
+                )
+    return _finish(bench, run, logger, sizes, [found[seed] for seed in seeds])
+
+
+def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:
+    """From costs [n], and log-probabilities of the test labels `z` [m] by size, [sizes, m, k]."""
+    losses = -tested.gather(2, z.expand(len(tested), -1)[:, :, None]).squeeze(2) / _BIT_NATS
+    return SeedCoded(
+        bits=bits.tolist(),
+        ce_test_bits=losses.mean(1).tolist(),
+        test_accuracy=(tested.argmax(2) == z).double().mean(1).tolist(),
+        test_bits=losses[-1].tolist(),
+    )
+
+
+def curve_of(sizes: Sequence[int], coded: Sequence[SeedCoded]) -> list[Point]:
+    """The learning curve: what labels cost between sizes, and the test split's after each; nothing took an epoch."""
+    return [
+        Point(
+            n=n,
+            ce_next_bits=[sum(one.bits[n:after]) / (after - n) for one in coded] if after else None,
+            ce_test_bits=[one.ce_test_bits[i] for one in coded],
+            test_accuracy=[one.test_accuracy[i] for one in coded],
+            epochs=[0] * len(coded),
+        )
+        for i, (n, after) in enumerate(itertools.zip_longest(sizes, sizes[1:]))
+    ]
+
+
+def _finish(bench: KernelBench, run: Run, logger: Logger, sizes: Sequence[int], coded: Sequence[SeedCoded]) -> Coded:
+    seeds, n = bench.job.config["seeds"], sizes[-1]
+    bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
+    orders = torch.stack([permutation(seed, n) for seed in seeds])
+    known = torch.arange(n, dtype=torch.int32).expand_as(orders)
+    save_coded_bits(run, placed(bench.job, orders, bits, known))
+    save_test_bits(run, seeds, torch.tensor([one.test_bits for one in coded]))
+    curve = curve_of(sizes, coded)
+    for point in curve:
+        log_point(logger, point)
+    result = of_curve(curve, bits.sum(1).tolist())
+    log_summary(logger, result)
+    return result

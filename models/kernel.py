@@ -1,0 +1,84 @@
+"""Kernels of MLPs of infinite width, and the Gaussian one: what the kernel code predicts with (`python -m mdl`)."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from models.classifier import Model
+
+Name = Literal["ntk", "nngp", "rbf"]
+_BLOCK = 2**22  # entries computed at once
+_SAME = 1 - 1e-14  # an image's cosine with itself, to rounding, at which acos would make 1e-8 of 1e-16
+_NOTHING = 1e-300  # stands for the norm of an image of zeros
+
+
+class Kernel(Model):
+    """A kernel of images, with no weights: nothing is trained.
+
+    "nngp" and "ntk" are those of a ReLU MLP without biases, of infinite width, weights N(0, 2 / fan-in) in its hidden
+    layers and N(0, 1 / fan-in) in its readout: of its outputs at initialisation (Lee et al. 2018, by the arc-cosine
+    kernels of Cho & Saul 2009), and of its gradients (Jacot et al. 2018). "rbf" is exp(-‖x - y‖² / (2 b² d)).
+
+    Args:
+        input_shape: (C, H, W); d values.
+        num_classes: k.
+        kernel: "ntk", "nngp" or "rbf".
+        depth: hidden layers of the MLP.
+        bandwidth: b of the Gaussian kernel; images are standardised, so that √d is the size of one.
+
+    Raises:
+        ValueError: a depth below 1, or a bandwidth that is not positive.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self, input_shape: tuple[int, int, int], num_classes: int, *, kernel: Name, depth: int, bandwidth: float
+    ) -> None:
+        if depth < 1:
+            raise ValueError(f"model.depth={depth}: a kernel of an MLP needs at least 1 hidden layer")
+        if not 0 < bandwidth < math.inf:
+            raise ValueError(f"model.bandwidth={bandwidth}: must be a positive number, e.g. 0.5")
+        self.input_shape, self.num_classes = input_shape, num_classes
+        self.kernel, self.depth, self.bandwidth = kernel, depth, bandwidth
+
+    @classmethod
+    def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Without the options of other kernels."""
+        foreign = "depth" if options.get("kernel") == "rbf" else "bandwidth"
+        return {key: value for key, value in options.items() if key != foreign}
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]; an entry depends on its two images only."""
+        x, y = (images.flatten(1).double() for images in (x, y))
+        found = x.new_empty(len(x), len(y))
+        block = max(1, _BLOCK // max(1, len(y)))
+        for start in range(0, len(x), block):
+            found[start : start + block] = self._of(x[start : start + block], y)
+        return found
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """K(x, x) of each image, [n] float64."""
+        squares = x.flatten(1).double().square().mean(1)
+        return torch.ones_like(squares) if self.kernel == "rbf" else squares
+
+    def _of(self, x: Tensor, y: Tensor) -> Tensor:
+        d = x.shape[1]
+        if self.kernel == "rbf":
+            squares = x.square().sum(1)[:, None] - 2 * x @ y.T + y.square().sum(1)
+            return squares.clamp_min_(0).mul_(-0.5 / (d * self.bandwidth**2)).exp_()
+        norms = [values.norm(dim=1).clamp_min_(_NOTHING) for values in (x, y)]
+        cosine = ((x / norms[0][:, None]) @ (y / norms[1][:, None]).T).clamp_(-1, 1)
+        cosine[cosine > _SAME] = 1.0
+        tangent = cosine.clone()
+        for _ in range(self.depth):  # the hidden layers keep norms, and so all that changes are cosines
+            angle = torch.acos(cosine)
+            share = (math.pi - angle) / math.pi  # of units that are on for both
+            cosine = (angle.sin_().div_(math.pi) + share * cosine).clamp_(-1, 1)
+            tangent = cosine + tangent.mul_(share)
+        # a layer's share of the tangent kernel is as large as the kernel: divided by their number, scales agree
+        found = cosine if self.kernel == "nngp" else tangent / (self.depth + 1)
+        return found * (norms[0][:, None] * norms[1] / d)
