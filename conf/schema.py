@@ -50,16 +50,23 @@ def later(default: T) -> T:
     return field(default=default, metadata={"identity_unless": default})
 
 
+def only_with(**others: Any) -> dict[str, Any]:
+    """Metadata of a settings field that is part of an identity only where others of its section have these values."""
+    return {"identity_with": others}
+
+
 def hashed(options: Options, settings: Any) -> Options:
     """Options without those that the dataclass `settings`, or the one of that name, declares `unhashed`; groups too.
 
-    What came `later` is left out at its default.
+    What came `later` is left out at its default, and what matters `only_with` others where those are not so.
     """
     own = _resolved(settings)
     left_out = {
         f.name
         for f in fields(own)
-        if not f.metadata.get("identity", True) or f.metadata.get("identity_unless", ...) == options.get(f.name)
+        if not f.metadata.get("identity", True)
+        or f.metadata.get("identity_unless", ...) == options.get(f.name)
+        or any(options.get(key) != value for key, value in f.metadata.get("identity_with", {}).items())
     }
     groups = {key: kind for key, kind in keyword_only(own).items() if is_dataclass(kind)}
     return {

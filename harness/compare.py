@@ -36,6 +36,7 @@ DIFFERENCES = (
     f"the table, gives p ≤ {LEVEL}: it speaks of other seeds, not of other test examples."
 )
 
+_CODES = ("mdl.code", "mdl.replay")
 _PAIRED = ("dataset", "model", "sample_info", "seeds")  # with the setting, all that a run and its control share
 
 PLATEAU = "on the plateau"
@@ -211,8 +212,11 @@ def _shared(config: Options) -> Options:
 
 
 def by_setting(results: Sequence[R]) -> dict[str, Grid[R]]:
-    """A grid for each way in which runs were trained and coded (`setting`): their numbers share no column."""
+    """A grid for each way in which runs were trained (`setting`): their numbers share no column.
+
+    Two codes of the same labels do share one: rows say which is which.
+    """
     found: dict[str, list[R]] = {}
     for result in results:
-        found.setdefault(written_setting(result.config), []).append(result)
+        found.setdefault(written_setting(result.config, without=_CODES), []).append(result)
     return {written: arrange(own) for written, own in found.items()}

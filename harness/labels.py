@@ -68,9 +68,10 @@ def setting(config: Options) -> Options:
     return found | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
 
 
-def written_setting(config: Options) -> str:
-    """`setting` as it is written on a command line: "train=paper, train.lr=0.003, mdl=paper"."""
-    return ", ".join(f"{key}={_written(value)}" for key, value in setting(config).items())
+def written_setting(config: Options, without: Sequence[str] = ()) -> str:
+    """`setting`, but for the keys `without`, as it is written on a command line: "train=paper, train.lr=0.003"."""
+    written = {key: value for key, value in setting(config).items() if key not in without}
+    return ", ".join(f"{key}={_written(value)}" for key, value in written.items())
 
 
 def _unlike(own: Options, preset: Options) -> Options:

@@ -17,14 +17,18 @@ def work(config: Config) -> cli.Work:
     from mdl import kernel
     from mdl.chunks import ChunkSettings
     from mdl.prequential import AXES, prequential, share
+    from mdl.replay import replay
     from models.kernel import Kernel
     from train.bench import load, training_job
 
-    job = training_job("mdl", config)
+    job, settings = training_job("mdl", config), config.settings(ChunkSettings)
     if issubclass(job.model, Kernel):
+        if settings.code != "blocks":
+            raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
         return Work(job, kernel.load, kernel.code, AXES)
-    shared = share if config.settings(ChunkSettings).share else None
-    return Work(job, load, prequential, AXES, shared)
+    if settings.code == "replay":
+        return Work(job, load, replay, AXES)
+    return Work(job, load, prequential, AXES, share if settings.share else None)
 
 
 def result(path: Path) -> "Result":

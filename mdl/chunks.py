@@ -1,14 +1,35 @@
-"""The training sizes of the prequential code: parts that grow geometrically."""
+"""How labels are coded, and the training sizes of the curve: parts that grow geometrically."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from conf.schema import later, unhashed
+from conf.schema import later, only_with, unhashed
 
 _MIN_CHUNK = 1024  # ours: the paper's text states none
 _HELD_SHARE = 10  # of a prefix, a tenth
 _MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at 1,024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings:
+    """Options of `mdl.code=replay` (`mdl.replay`).
+
+    Args:
+        batch: labels that are coded at once, before any of them is learnt.
+        streams: K, so that every new example brings K + 1 to learn: itself, and one from each stream over the past.
+
+    Raises:
+        ValueError: less than one.
+    """
+
+    batch: int = 4
+    streams: int = 255
+
+    def __post_init__(self) -> None:
+        for name, value in (("batch", self.batch), ("streams", self.streams)):
+            if value < 1:
+                raise ValueError(f"mdl.replay.{name}={value}: must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +43,12 @@ class ChunkSettings:
         validation: what stops trainings and fits temperatures: the validation split, whose labels nobody pays for, or a
             tenth of the prefix, which is paid for, and not trained on.
         share: whether processes that are asked for the same run train different sizes of it; results are the same.
+        code: "blocks" trains a network for each size, which codes the labels up to the next; "replay" trains one
+            network, which codes every batch and then learns it (`mdl.replay`).
+        replay: options of the latter.
 
     Raises:
-        ValueError: fewer than two training sizes, or an empty first one.
+        ValueError: fewer than two training sizes, an empty first one, or validation where nothing is stopped.
     """
 
     num_chunks: int
@@ -32,6 +56,8 @@ class ChunkSettings:
     order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
     share: bool = unhashed(default=False)
     validation: Literal["given", "prefix"] = later("given")
+    code: Literal["blocks", "replay"] = later("blocks")
+    replay: ReplaySettings = field(default_factory=ReplaySettings, metadata=only_with(code="replay"))
 
     def __post_init__(self) -> None:
         if self.num_chunks < 2:
@@ -41,6 +67,11 @@ class ChunkSettings:
             )
         if self.min_chunk is not None and self.min_chunk < 1:
             raise ValueError(f"mdl.min_chunk={self.min_chunk}: must be at least 1, or null for the default")
+        if self.code == "replay" and self.validation != "given":
+            raise ValueError(
+                f"mdl.validation={self.validation}: the replay code stops nothing and uses no validation labels: "
+                "leave it at given, or set mdl.code=blocks"
+            )
 
     def own_validation(self, n: int) -> int:
         """How many of the first n examples stop the training on the others."""

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "tests/models/test_timm_classifiers.py": "models/swinv2 models/timm_classifier models/stochastic_depth",
     "tests/models/test_mup.py": "models/scaled",
     "tests/train/test_engine.py": "train/bench train/ensemble train/randomness",
+    "tests/train/test_training.py": "train/learner",
     "tests/conf/test_schema.py": "train/settings",
     "tests/sample_info/kernel/test_jacobian.py": "sample_info/kernel/ntk",
     "tests/sample_info/test_changes.py": "sample_info/linearized/sgd",

@@ -1,9 +1,13 @@
 """How sure a network may be: one temperature for its logits, fitted on examples that it was not trained on."""
 
 import math
+from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+Nats = Callable[[Tensor, Tensor], Tensor]  # logits [S, B, k] and labels [S, B] to what each label costs, [S, B]
 
 _WIDEST = math.log(100)  # temperatures lie between 1/100 and 100
 _HALVINGS = 40  # of that interval, on the logarithmic scale
@@ -25,3 +29,15 @@ def temperatures(logits: Tensor, z: Tensor) -> Tensor:
         rising = t + scale * (expected - of_label).sum(1, dtype=torch.float64) > 0
         low, high = torch.where(rising, low, t), torch.where(rising, t, high)
     return (-(low + high) / 2).exp()
+
+
+def cross_entropy(logits: Tensor, z: Tensor) -> Tensor:
+    """What labels [S, B] cost by the softmax of logits [S, B, k], in nats [S, B]."""
+    return F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none").view_as(z)
+
+
+def tempered(temperatures: Tensor | None) -> Nats:
+    """The same by logits divided by temperatures [S]."""
+    if temperatures is None:
+        return cross_entropy
+    return lambda logits, z: cross_entropy(logits / temperatures.to(logits)[:, None, None], z)

@@ -1,15 +1,16 @@
-"""Trainings on disk while they are unfinished: saved by time and when interrupted, the last two kept."""
+"""Trainings on disk while they are unfinished: saved by time and when interrupted, and gone on with."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
 from erasure.store.storage import DamagedFileError, load_tensors, remove, save_tensors
-from harness.interruption import Interruption
+from harness.interruption import Interruption, interruptible
 
 log = logging.getLogger(__name__)
 
@@ -93,3 +94,67 @@ class Checkpoints:
     def _numbered(self, name: str) -> dict[int, Path]:
         paths = self.directory.glob(f"checkpoint-{name}.*.safetensors")
         return {int(path.name.split(".")[1]): path for path in paths}
+
+
+class Resumable(Protocol):
+    """What is computed of one stack of members, and can be saved on the way.
+
+    Attributes:
+        before_step: to be called before every step.
+    """
+
+    before_step: Callable[[], None]
+
+    @property
+    def finished(self) -> bool: ...
+
+    def state(self) -> State: ...
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
+        """Go on where another with this state stood; False if it had other members."""
+        ...
+
+
+R = TypeVar("R", bound=Resumable)
+
+
+def in_stacks(
+    begin: Callable[[slice], R],
+    finish: Callable[[R], None],
+    members: int,
+    stack: int,
+    name: str,
+    checkpoints: Checkpoints | None,
+) -> list[R]:
+    """Compute stacks of `stack` members one after another, each from where its last checkpoint is.
+
+    Args:
+        begin: makes what is computed of these members.
+        finish: computes it.
+        members: how many there are.
+        stack: how many at once.
+        name: what checkpoints are called by, before the number of the stack.
+        checkpoints: where unfinished ones are saved and found again; signals then wait for the save.
+    """
+    made: list[R] = []
+    with interruptible() if checkpoints else contextlib.nullcontext(Interruption()) as interruption:
+        for i in range(-(-members // stack)):
+            one = begin(slice(i * stack, (i + 1) * stack))
+            if checkpoints:
+                _resume(one, f"{name}-{i}", checkpoints, interruption)
+            unfinished = not one.finished
+            finish(one)
+            if checkpoints and unfinished and stack < members:
+                checkpoints.save(f"{name}-{i}", one.state())
+            made.append(one)
+    return made
+
+
+def _resume(one: Resumable, name: str, checkpoints: Checkpoints, interruption: Interruption) -> None:
+    """Continue from the last checkpoint, if there is one, and save from now on."""
+    state = checkpoints.load(name)
+    if state is not None and one.restore(*state):
+        log.info("continuing at %s", one)
+    elif state is not None:
+        log.warning("the checkpoint %s is of other seeds, stacks or version: this training starts again", name)
+    one.before_step = checkpoints.before_step(name, one.state, interruption)

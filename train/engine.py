@@ -1,7 +1,5 @@
 """All members of an ensemble trained, in one stack or stacks one after another, and continued where they were."""
 
-import contextlib
-import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -9,10 +7,10 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from harness.interruption import Interruption, interruptible
 from harness.run import Run
 from train.bench import Bench
-from train.checkpoint import Checkpoints
+from train.calibration import tempered
+from train.checkpoint import Checkpoints, R, in_stacks
 from train.data import DeviceImages
 from train.early_stopping import MemberCurve
 from train.ensemble import Ensemble, Scores, Weights
@@ -98,7 +96,7 @@ class Fit:
     ) -> Scores:
         """As `Ensemble.score`, for any number of members of any architecture; of the best weights by default."""
         scored = [
-            self.ensemble.score(own, images, part, temperatures=None if temperatures is None else temperatures[here])
+            self.ensemble.score(own, images, part, nats=tempered(None if temperatures is None else temperatures[here]))
             for here, own, part in self._stacks(weights or self.best, index)
         ]
         return Scores(*map(torch.cat, zip(*scored, strict=True)))
@@ -149,32 +147,20 @@ def fit(
     """
     stack = (len(seeds) if ensemble.model.stackable else 1) if stack is None else stack
     stacks = -(-len(seeds) // stack)
-    trainings: list[Training] = []
-    with interruptible() if checkpoints else contextlib.nullcontext(Interruption()) as interruption:
-        stopped_by = itertools.repeat(None) if held is None else held.split(stack)
-        for i, (part, mine) in enumerate(zip(subsets.split(stack), stopped_by, strict=False)):
-            own = seeds[i * stack : (i + 1) * stack]
-            training = Training(ensemble, own, part, train, validation, settings, held=mine)
-            name = f"{training.n}-{i}"
-            if checkpoints:
-                _resume(training, name, checkpoints, interruption)
-            unfinished, elsewhere = bool(training.active), sum(done.epoch for done in trainings)
-            for validation_bits in training.run():
-                report(EpochReport(training.epoch, validation_bits, len(own), (i, stacks), elsewhere))
-            if checkpoints and unfinished and stacks > 1:
-                checkpoints.save(name, training.state())
-            trainings.append(training)
+    elsewhere: list[int] = []  # epochs of the stacks before
+
+    def begin(here: slice) -> Training:
+        stopped_by = None if held is None else held[here]
+        return Training(ensemble, seeds[here], subsets[here], train, validation, settings, held=stopped_by)
+
+    def finish(training: Training) -> None:
+        about = len(training.seeds), (len(elsewhere), stacks), sum(elsewhere)
+        for validation_bits in training.run():
+            report(EpochReport(training.epoch, validation_bits, *about))
+        elsewhere.append(training.epoch)
+
+    trainings = in_stacks(begin, finish, len(seeds), stack, str(subsets.shape[1]), checkpoints)
     return Fit.of(ensemble, trainings, stack)
-
-
-def _resume(training: Training, name: str, checkpoints: Checkpoints, interruption: Interruption) -> None:
-    """Continue from the last checkpoint, if there is one, and save from now on."""
-    state = checkpoints.load(name)
-    if state is not None and training.restore(*state):
-        log.info("continuing at training size %d, epoch %d", training.n, training.epoch)
-    elif state is not None:
-        log.warning("the checkpoint %s is of other seeds, stacks or version: this training starts again", name)
-    training.before_step = checkpoints.before_step(name, training.state, interruption)
 
 
 class Engine:
@@ -216,6 +202,10 @@ class Engine:
             bench.ensemble, bench.seeds, subsets, *splits, bench.settings, report,
             held=held, stack=stack, checkpoints=self._checkpoints,
         )  # fmt: skip
+
+    def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:
+        """Compute something else of every seed; see `in_stacks`."""
+        return in_stacks(begin, finish, len(self._bench.seeds), self.stacking.stack, name, self._checkpoints)
 
     def finished(self, n: int) -> None:
         """The trainings of size n are no longer needed."""

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from models.classifier import Classifier
-from train.calibration import temperatures
+from train.calibration import Nats, cross_entropy, temperatures
 from train.data import DeviceImages
 from train.memory import advice
 
@@ -107,12 +106,7 @@ class Ensemble:
 
     @torch.no_grad()
     def score(
-        self,
-        weights: Weights,
-        images: DeviceImages,
-        index: Tensor | None = None,
-        *,
-        temperatures: Tensor | None = None,
+        self, weights: Weights, images: DeviceImages, index: Tensor | None = None, *, nats: Nats = cross_entropy
     ) -> Scores:
         """Score the S members of these weights.
 
@@ -120,7 +114,7 @@ class Ensemble:
             weights: of the S members.
             images: what the examples are taken from, as they are.
             index: examples to score, [N] for all members or [S, N] for each its own; all by default.
-            temperatures: by which logits are divided, [S]; none by default.
+            nats: what single labels cost.
 
         Raises:
             MemoryExhaustedError: says which setting to lower.
@@ -128,14 +122,12 @@ class Ensemble:
         members = len(weights[self.names[0]])
         n = len(images) if index is None else index.shape[-1]
         none = torch.zeros(members, dtype=torch.float64, device=images.labels.device)
-        nats, hits = [], []
+        costs, hits = [], []
         for logits, z in self._outputs(weights, images, index):
-            scaled = logits if temperatures is None else logits / temperatures.to(logits)[:, None, None]
-            losses = F.cross_entropy(scaled.flatten(0, 1), z.flatten(), reduction="none")
-            nats.append(losses.view_as(z))
+            costs.append(nats(logits, z))
             hits.append(logits.argmax(-1) == z)
-        total, correct = (sum((part.double().sum(1) for part in parts), none) for parts in (nats, hits))
-        return Scores(total / n / _BIT_NATS, correct / n, torch.cat(nats, 1) / _BIT_NATS)
+        total, correct = (sum((part.double().sum(1) for part in parts), none) for parts in (costs, hits))
+        return Scores(total / n / _BIT_NATS, correct / n, torch.cat(costs, 1) / _BIT_NATS)
 
     @torch.no_grad()
     def temperatures(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Tensor:

@@ -42,6 +42,8 @@ class ScheduleFree:
         weight_decay: decoupled; every parameter shrinks by `lr` × `weight_decay` per step, whatever its factor,
             so that the time over which weights are forgotten does not depend on width.
         warmup_steps: over which learning rates rise linearly from zero.
+        average_power: r, so that the k-th iterate weighs k^r in the average x: 0 for all alike; where the loss changes
+            on the way, as where data grows, later ones should weigh more.
     """
 
     def __init__(
@@ -53,10 +55,12 @@ class ScheduleFree:
         betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.0,
         warmup_steps: int = 0,
+        average_power: float = 0.0,
     ) -> None:
         self._names = list(parameters)
         self._factors = dict.fromkeys(parameters, 1.0) if learning_rates is None else dict(learning_rates)
         self._lr, self._betas, self._decay, self._warmup_steps = lr, betas, weight_decay, warmup_steps
+        self._power = average_power
         self._k = 0  # steps taken
         self._weight_sum = self._lr_max = 0.0
         self._layout({name: parameter.detach() for name, parameter in parameters.items()})
@@ -68,9 +72,10 @@ class ScheduleFree:
         beta1, beta2 = self._betas
         lr = self._lr * min(1.0, (self._k + 1) / max(1, self._warmup_steps))
         self._lr_max = max(lr, self._lr_max)
-        self._weight_sum += self._lr_max**2
-        c = self._lr_max**2 / self._weight_sum if self._weight_sum else 0.0  # weight of the newest iterate in x
         self._k += 1
+        weight = self._k**self._power * self._lr_max**2
+        self._weight_sum += weight
+        c = weight / self._weight_sum if self._weight_sum else 0.0  # weight of the newest iterate in x
         root = math.sqrt(1 - beta2**self._k)  # of Adam's bias correction
         for y, z, v, gradient, factor in self._blocks(gradients):
             scratch = self._scratch[: len(y)]

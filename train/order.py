@@ -1,7 +1,7 @@
 """All that chance decides about an epoch, for each member: order of examples, crops and flips, dropped branches."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -55,16 +55,16 @@ class EpochOrder:
         self.batch_size = n // self.batches
         self.steps = epoch_steps(n, settings)  # optimiser steps per epoch
         self.n, self.num_views = n, num_views
-        self._rates = torch.tensor(rates)[:, None]
-        self._kept_shares = torch.tensor([1 - rate for rate in rates])[:, None]
+        self._rates = rates
         self._generators = {purpose: [generator(seed, n, purpose) for seed in seeds] for purpose in _PURPOSES}
         self._before = self._states()
 
     def draw(self, members: Sequence[int], device: torch.device) -> Draws:
         """One epoch of the given members; draws go to the device once."""
         self._before = self._states()
-        drawn = [self._draw(*(self._generators[purpose][member] for purpose in _PURPOSES)) for member in members]
-        return Draws(*(torch.stack(kind, 1).to(device) for kind in zip(*drawn, strict=True)))
+        return stacked(
+            (self._draw(*(self._generators[purpose][member] for purpose in _PURPOSES)) for member in members), device
+        )
 
     def state(self) -> dict[str, Tensor]:
         """What `restore` needs to draw the latest epoch again: states of all generators, [S, bytes] by purpose."""
@@ -82,10 +82,21 @@ class EpochOrder:
     def _draw(self, order: torch.Generator, views: torch.Generator, depth: torch.Generator) -> Draws:
         used = self.batches * self.batch_size
         passes = [torch.randperm(self.n, generator=order)[:used] for _ in range(self.steps // self.batches)]
-        shape = (self.steps, self.batch_size)
-        kept = torch.rand(self.steps, len(self._rates), self.batch_size, generator=depth) >= self._rates
-        return Draws(
-            torch.cat(passes).view(shape),
-            torch.randint(self.num_views, shape, generator=views),
-            kept.float().div_(self._kept_shares),
-        )
+        positions = torch.cat(passes).view(self.steps, self.batch_size)
+        return drawn(positions, self.num_views, self._rates, views, depth)
+
+
+def drawn(
+    positions: Tensor, num_views: int, rates: Sequence[float], views: torch.Generator, depth: torch.Generator
+) -> Draws:
+    """What one member draws beside the examples [steps, B] of its steps; without an axis S."""
+    steps, batch_size = positions.shape
+    dropped = torch.tensor(rates)[:, None]
+    kept = torch.rand(steps, len(rates), batch_size, generator=depth) >= dropped
+    factors = kept.float().div_(torch.tensor([1 - rate for rate in rates])[:, None])
+    return Draws(positions, torch.randint(num_views, positions.shape, generator=views), factors)
+
+
+def stacked(members: Iterable[Draws], device: torch.device) -> Draws:
+    """Draws of S members as one, on the device that they go to once."""
+    return Draws(*(torch.stack(kind, 1).to(device) for kind in zip(*members, strict=True)))

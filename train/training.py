@@ -1,7 +1,7 @@
-"""The one training loop: members in lockstep, each with its own data, early stopping and best weights."""
+"""Trainings to convergence: members in lockstep, each with its own data, early stopping and best weights."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,13 +10,11 @@ from torch import Tensor
 from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping
 from train.ensemble import Ensemble, Weights
-from train.memory import advice
-from train.optimizer import ScheduleFree
+from train.learner import Learner
 from train.order import Draws, EpochOrder
 from train.randomness import generator
 from train.settings import TrainSettings
 
-_GATHERED = {"cpu": 2**21, "cuda": 2**28}  # bytes of images gathered at a time: what caches hold, or launches cost
 _FORMAT = 2  # of a training's state; what an earlier version saved does not go on
 
 
@@ -24,7 +22,7 @@ class NonFiniteLossError(RuntimeError):
     """A training diverged."""
 
 
-class Training:
+class Training(Learner):
     """One stack of members, from initial weights to the best ones. Members that stop leave the stack."""
 
     def __init__(
@@ -38,21 +36,13 @@ class Training:
         *,
         held: Tensor | None = None,
     ) -> None:
-        self.ensemble, self.seeds, self.subsets, self.held = ensemble, seeds, subsets, held
-        self.train, self.validation, self.settings = train, validation, settings
         self.n = subsets.shape[1]
-        self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
         initial = ensemble.initial_weights([generator(seed, self.n, "init") for seed in seeds], subsets.device)
+        super().__init__(ensemble, initial, train, settings)
+        self.seeds, self.subsets, self.validation, self.held = seeds, subsets, validation, held
+        self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
         self.best, self.last = (
             {name: weight.clone() for name, weight in initial.items()} for _ in ("lowest validation loss", "end")
-        )
-        self.optimizer = ScheduleFree(
-            initial,
-            ensemble.model.learning_rates(),
-            lr=settings.lr,
-            betas=settings.betas,
-            weight_decay=settings.weight_decay,
-            warmup_steps=settings.warmup_steps,
         )
         self.epoch = 0
         self.step = 0  # of this epoch
@@ -63,7 +53,13 @@ class Training:
         self.active = list(range(len(seeds)))  # members still training, as positions in `seeds`
         self._loss_sum = torch.zeros(len(seeds), dtype=torch.float64, device=subsets.device)  # since evaluation
         self._losses_summed = 0
-        self.before_step: Callable[[], None] = lambda: None  # may save the training's state, and may raise
+
+    @property
+    def finished(self) -> bool:
+        return not self.active
+
+    def __str__(self) -> str:
+        return f"training size {self.n}, epoch {self.epoch}"
 
     def run(self) -> Iterator[list[float]]:
         """Train until every member has stopped, from one evaluation to the next: see `evaluate`."""
@@ -77,26 +73,14 @@ class Training:
     def run_epoch(self) -> None:
         """One pass of every member over its training set; nothing here waits for the device."""
         draws = self.order.draw(self.active, self.subsets.device)
-        with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
-            for x, z, factors in self._batches(draws):
-                self.before_step()
-                losses, gradients = self.ensemble.gradients(self.optimizer.weights, x, z, factors)
-                self.optimizer.step(gradients)
-                self._loss_sum += losses
-                self._losses_summed += 1
-                self.step += 1
+        members = torch.tensor(self.active, device=self.subsets.device)[:, None]
+        own = Draws(self.subsets[members, draws.positions], draws.views, draws.factors)
+        for losses in self.learn(own, self.step):
+            self._loss_sum += losses
+            self._losses_summed += 1
+            self.step += 1
         self.step = 0
         self.epoch += 1
-
-    def _batches(self, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """What is left of an epoch: images [S, B, C, H, W], labels and factors; several batches gathered at a time."""
-        members = torch.tensor(self.active, device=self.subsets.device)[:, None]
-        index = self.subsets[members, draws.positions]
-        batch_bytes = index[0].numel() * math.prod(self.train.image_shape) * self.train.images.element_size()
-        together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)
-        for first in range(self.step, len(index), together):
-            here = slice(first, first + together)
-            yield from zip(*self.train.augmented(index[here], draws.views[here]), draws.factors[here], strict=True)
 
     def evaluate(self) -> list[float]:
         """Score the averaged weights on the validation split, keep the best, let go of members that stop.

@@ -91,7 +91,8 @@ class Place:
         found = {}
         for path in self.runs.glob("*/result.json"):
             result = read_json(path)
-            curves = (path.parent / "curves.csv").read_text()
+            written = path.parent / "curves.csv"
+            curves = written.read_text() if written.exists() else ""  # a replay code has none
             found[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
         return found
 

@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("studies.plateaus", __doc__)
     own.add_argument("roots", type=Path, nargs="+", help="folders of runs of python -m train and python -m mdl")
     runs = read_runs(own.parse_args(arguments).roots).finished
-    lines = [row for run in runs if isinstance(run.result, TrainedResult) for row in rows(run, run.result)]
+    waited = [run for run in runs if (run.directory / "curves.csv").exists()]  # not in a replay code
+    lines = [row for run in waited if isinstance(run.result, TrainedResult) for row in rows(run, run.result)]
     headings = ("dataset", "model", "eraser", "n", "plateau", "longest wait", "trained")
     Table("plateaus", "", headings, lines).show()
     return 0

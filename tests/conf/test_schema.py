@@ -2,13 +2,13 @@
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from conf.schema import ConfigError, Target, hashed, keyword_only, later, unhashed, unknown_key, validate
+from conf.schema import ConfigError, Target, hashed, keyword_only, later, only_with, unhashed, unknown_key, validate
 from models.mlp import MLP
 from train.settings import TrainSettings
 
@@ -86,14 +86,17 @@ def test_anything_else_is_refused_in_one_line(values: dict, line: str) -> None:
         validate(changed("part", **values), {"part": Options})
 
 
-def test_what_came_later_is_part_of_an_identity_where_it_is_not_the_default() -> None:
+def test_what_came_later_is_part_of_an_identity_where_it_matters() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Grown:
         width: int
         code: str = later("blocks")
+        batch: int = field(default=4, metadata=only_with(code="replay"))
 
     assert hashed({"width": 3, "code": "blocks"}, Grown) == hashed({"width": 3}, Grown) == {"width": 3}
     assert hashed({"width": 3, "code": "replay"}, Grown) == {"width": 3, "code": "replay"}
+    assert hashed({"width": 3, "code": "blocks", "batch": 4}, Grown) == {"width": 3}
+    assert hashed(replayed := {"width": 3, "code": "replay", "batch": 4}, Grown) == replayed
 
 
 def test_what_is_unhashed_is_no_part_of_an_identity_at_any_depth() -> None:

@@ -131,6 +131,13 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     assert [list(grid.rows) for grid in grids.values()] == [["digits · mlp"]] * 3
     assert [list(grid.columns) for grid in grids.values()] == [["control", "leace"], ["control", "leace"], ["control"]]
     assert list(arrange(runs).rows) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
+    coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
+    (setting, grid), *others = by_setting(coded).items()  # but not those that differ in the code of the labels
+    assert (setting, list(grid.rows), others) == (
+        "train=default, train.lr=0.1, mdl=paper",
+        ["digits · mlp", "digits · mlp (mdl.code=replay)"],
+        [],
+    )
 
 
 def test_runs_that_differ_in_their_code_alone_are_all_kept() -> None:

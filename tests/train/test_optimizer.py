@@ -27,24 +27,28 @@ def steps(optimizer: ScheduleFree, target: dict[str, torch.Tensor], count: int) 
         optimizer.step(gradients(optimizer.weights, target))
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize(("weight_decay", "power"), [(0.0, 0.0), (0.1, 0.0), (0.1, 8.0)])
 @pytest.mark.parametrize("factors", [None, FACTORS], ids=["one_rate", "two_rates"])
 @pytest.mark.parametrize("large", [1, 30, 10**6], ids=["apart", "mixed", "together"])
 def test_it_computes_what_the_library_computes(
-    weight_decay: float, factors: dict[str, float] | None, large: int, monkeypatch: pytest.MonkeyPatch
+    weight_decay: float,
+    power: float,
+    factors: dict[str, float] | None,
+    large: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(optimizer_module, "_LARGE", large)
     monkeypatch.setattr(optimizer_module, "_BLOCK", 50)  # pieces that do not divide the parameters
     start, target = draw(), draw(seed=1)
     options = {"lr": 0.03, "betas": (0.9, 0.99), "warmup_steps": 40}
-    ours = ScheduleFree(start, factors, weight_decay=weight_decay, **options)
+    ours = ScheduleFree(start, factors, weight_decay=weight_decay, average_power=power, **options)
     theirs = {name: weight.clone().requires_grad_() for name, weight in start.items()}
     groups = []
     for factor in (1.0, 0.25) if factors else (1.0,):
         chosen = [theirs[name] for name in theirs if (factors or {}).get(name, 1.0) == factor]
         # decay does not scale with the factor, and the library multiplies it by the group's learning rate
         groups.append({"params": chosen, "lr": 0.03 * factor, "weight_decay": weight_decay / factor})
-    library = AdamWScheduleFree(groups, **options)
+    library = AdamWScheduleFree(groups, r=power, **options)
     library.train()
     for _ in range(300):
         for name, gradient in zip(theirs, gradients(theirs, target), strict=True):

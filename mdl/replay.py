@@ -1,0 +1,244 @@
+"""The replay code: one network per seed codes every batch of labels before it learns it, with streams over the past.
+
+Bornschein, Li & Hutter (2022), "Sequential Learning of Neural Networks for Prequential MDL".
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from erasure.progress import Display
+from harness.example_bits import save_coded_bits, save_test_bits
+from harness.logger import Logger
+from harness.run import Run
+from harness.trained import Coded, Point, Timing
+from mdl.chunks import ChunkSettings, ReplaySettings, chunk_sizes
+from mdl.mixture import TemperatureMixture
+from mdl.prequential import log_point, log_summary, of_curve, placed
+from train.bench import Bench
+from train.data import DeviceImages
+from train.engine import Engine
+from train.ensemble import Ensemble, Scores
+from train.learner import Learner
+from train.order import Draws, drawn, stacked
+from train.randomness import generator
+from train.settings import TrainSettings
+from train.training import NonFiniteLossError
+
+_AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with the data (docs/bits.md)
+_FORMAT = 1  # of a code's state; what an earlier version saved does not go on
+
+
+def replay(bench: Bench, run: Run, logger: Logger) -> Coded:
+    """Code every seed's labels in its order, each batch before it is learnt; the verb's share of the result."""
+    settings, splits = bench.job.settings(ChunkSettings), bench.data
+    sizes = chunk_sizes(len(splits["train"]), settings)
+    engine, finished = Engine(bench, run), 0
+    with Display(run.id) as display:
+
+        def begin(here: slice) -> ReplayCode:
+            members = bench.seeds[here], engine.orders[here]
+            parts = splits["train"], splits["test"]
+            return ReplayCode(bench.ensemble, *members, *parts, bench.settings, settings.replay, sizes)
+
+        def finish(code: ReplayCode) -> None:
+            nonlocal finished
+            for known in code.run():
+                done = (finished + len(code.seeds) * known / sizes[-1]) / len(bench.seeds)
+                bits = float(code.bits[:, :known].mean())
+                display.update(done, f"label {known:,} of {sizes[-1]:,}: {bits:.3f} bits per label so far")
+            finished += len(code.seeds)
+
+        codes = engine.in_stacks(begin, finish, "replay")
+    curve = _curve(codes, sizes, settings.replay)
+    for point in curve:
+        log_point(logger, point)
+    _save_bits(bench, run, engine.orders.cpu(), codes)
+    save_test_bits(run, bench.seeds, torch.cat([code.tested().example_bits for code in codes]))
+    result = of_curve(curve, [float(bits) for code in codes for bits in code.bits.sum(1)])
+    log_summary(logger, result)
+    return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
+
+
+class ReplayCode(Learner):
+    """One stack of members that code the labels of their orders, batch after batch, and then learn them.
+
+    A member's steps take the next example of each of K streams, and of the new batch, in turn: (K + 1) examples for
+    every new one, in batches of `train.batch_size`.
+
+    Args:
+        ensemble: the architecture.
+        seeds: one per member.
+        orders: in which each member codes the training split, [S, N].
+        train: training split.
+        test: test split.
+        settings: of the optimiser, and batch size; nothing is stopped early.
+        options: the code's own.
+        sizes: numbers of labels after which the members are scored; batches end there. The last is N.
+
+    Attributes:
+        bits: what each label has cost, in each member's order, [S, N] float64; 0 where it is not yet coded.
+        known: number of labels that are coded.
+        ends: of the batches, in numbers of labels.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        seeds: Sequence[int],
+        orders: Tensor,
+        train: DeviceImages,
+        test: DeviceImages,
+        settings: TrainSettings,
+        options: ReplaySettings,
+        sizes: Sequence[int],
+    ) -> None:
+        initial = ensemble.initial_weights([generator(seed, "replay", "init") for seed in seeds], orders.device)
+        super().__init__(ensemble, initial, train, settings, average_power=_AVERAGE_POWER)
+        self.seeds, self.test, self._options, self._sizes = seeds, test, options, sizes
+        self._orders, self._planned = orders, orders.cpu()
+        self.ends = batch_ends(sizes, options.batch)
+        self._streams = [stream_positions(len(self.ends), options.streams, seed) for seed in seeds]
+        self.mixture = TemperatureMixture(len(seeds), orders.device)
+        self.bits = torch.zeros(orders.shape, dtype=torch.float64, device=orders.device)
+        self._scores = torch.zeros(3, len(seeds), len(sizes), dtype=torch.float64, device=orders.device)
+        self.known = self._batch = self._step = 0  # labels coded; batches learnt; steps taken on the one being learnt
+
+    @property
+    def finished(self) -> bool:
+        return self._batch == len(self.ends)
+
+    def __str__(self) -> str:
+        return f"label {self.known:,} of {self._sizes[-1]:,}"
+
+    def run(self) -> Iterator[int]:
+        """Code and learn what is left; yields the number of labels coded and learnt after each batch."""
+        while not self.finished:
+            if self.known < self.ends[self._batch]:
+                self._code(self.ends[self._batch])
+            for _ in self.learn(self._draws(), self._step):
+                self._step += 1
+            self._batch, self._step = self._batch + 1, 0
+            if self.known in self._sizes:
+                self._score(self._sizes.index(self.known))
+            yield self.known
+
+    def tested(self) -> Scores:
+        """The averaged weights, calibrated as they are now, on the test split."""
+        return self.ensemble.score(self.optimizer.averaged(), self.test, nats=self.mixture.nats)
+
+    def scores(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
+        """At size number i: loss in bits and accuracy on the test split, loss in bits on what is known; [S] each."""
+        test, accuracy, train = self._scores[:, :, i]
+        return test, accuracy, train
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that `restore` needs to go on to the bit."""
+        tensors, numbers = self.optimizer.state()
+        own = {"bits": self.bits, "scores": self._scores, "log_weights": self.mixture.log_weights}
+        progress = {"known": self.known, "batch": self._batch, "step": self._step}
+        return tensors | own, {"members": self._members, "progress": progress, "optimizer": numbers}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
+        """Go on where another with the same data and options stood; False if it had other members."""
+        if values.get("members") != self._members:
+            return False
+        self.optimizer.restore(tensors, values["optimizer"])
+        for name, own in (("bits", self.bits), ("scores", self._scores), ("log_weights", self.mixture.log_weights)):
+            own.copy_(tensors[name])
+        self.known, self._batch, self._step = (values["progress"][key] for key in ("known", "batch", "step"))
+        return True
+
+    @property
+    def _members(self) -> dict[str, Any]:
+        """Whose state can go on here."""
+        return {"format": _FORMAT, "seeds": list(self.seeds), "sizes": list(self._sizes)}
+
+    def _code(self, end: int) -> None:
+        """Pay for the labels up to number `end` with what has been learnt of those before."""
+        index = self._orders[:, self.known : end]
+        scored = self.ensemble.score(self.optimizer.averaged(), self.train, index, nats=self.mixture.coded)
+        self._require_finite(scored.bits, end)
+        self.bits[:, self.known : end] = scored.example_bits
+        self.known = end
+
+    def _draws(self) -> Draws:
+        """The steps that follow the newest batch, planned on the CPU."""
+        starts, batch = torch.tensor([0, *self.ends[:-1]]), self._options.batch
+        members = []
+        for seed, order, streams in zip(self.seeds, self._planned, self._streams, strict=True):
+            first = starts[torch.cat([torch.tensor([self._batch]), streams[self._batch]])]
+            read = (first + torch.arange(batch)[:, None]) % self.known  # [batch, K + 1]
+            steps = math.ceil(read.numel() / self.settings.batch_size)
+            size = read.numel() // steps
+            positions = order[read.flatten()[: steps * size].view(steps, size)]
+            views, depth = (generator(seed, "replay", purpose, self._batch) for purpose in ("views", "depth"))
+            members.append(drawn(positions, self.train.num_views, self.ensemble.drop_rates, views, depth))
+        return stacked(members, self._orders.device)
+
+    def _score(self, i: int) -> None:
+        """Note how the members stand at size number i."""
+        test, weights = self.tested(), self.optimizer.averaged()
+        train = self.ensemble.score(weights, self.train, self._orders[:, : self.known], nats=self.mixture.nats)
+        self._scores[:, :, i] = torch.stack([test.bits, test.accuracy, train.bits])
+
+    def _require_finite(self, bits: Tensor, end: int) -> None:
+        if bits.isfinite().all():
+            return
+        seed = self.seeds[int(bits.isfinite().logical_not().nonzero()[0])]
+        raise NonFiniteLossError(
+            f"labels up to number {end:,} cost a number of bits that is not finite: seed {seed}, learning rate "
+            f"{self.settings.lr:g}: lower train.lr or raise train.warmup_steps"
+        )
+
+
+def batch_ends(sizes: Sequence[int], batch: int) -> list[int]:
+    """Where batches of at most `batch` labels end: as few as can be, nearly equal, none across one of the sizes."""
+    ends = []
+    for before, n in itertools.pairwise([0, *sizes]):
+        count = math.ceil((n - before) / batch)
+        ends += [before + (n - before) * (i + 1) // count for i in range(count)]
+    return ends
+
+
+def stream_positions(batches: int, streams: int, seed: int) -> Tensor:
+    """The batch that each stream reads once batch t is coded, [batches, streams]: uniform over 0..t.
+
+    A stream reads on, batch after batch, and at t starts again at 0 with probability 1 / (t + 1) (the paper's rule): if
+    it stood uniformly over 0..t - 1, it stands so over 0..t. Which batches it reads does not depend on the data.
+    """
+    t = torch.arange(batches)[:, None]
+    again = torch.rand(batches, streams, generator=generator(seed, "replay", "streams")) < 1 / (t + 1)
+    return t - torch.where(again, t, 0).cummax(0).values
+
+
+def _save_bits(bench: Bench, run: Run, orders: Tensor, codes: Sequence[ReplayCode]) -> None:
+    """Keep what every label cost; `orders` is [S, N]."""
+    starts = torch.tensor([0, *codes[0].ends], dtype=torch.int32)
+    trained_on = starts[:-1].repeat_interleave(starts.diff()).expand_as(orders)
+    save_coded_bits(run, placed(bench.job, orders, torch.cat([code.bits for code in codes]).cpu(), trained_on))
+
+
+def _curve(codes: Sequence[ReplayCode], sizes: Sequence[int], options: ReplaySettings) -> list[Point]:
+    """All members' losses by size, an entry per seed."""
+    bits = torch.cat([code.bits for code in codes])
+    points = []
+    for i, (n, following) in enumerate(itertools.zip_longest(sizes, sizes[1:])):
+        scores = (torch.cat(kind).tolist() for kind in zip(*(code.scores(i) for code in codes), strict=True))
+        test, accuracy, train = scores
+        points.append(
+            Point(
+                n=n,
+                ce_next_bits=bits[:, n:following].mean(1).tolist() if following else None,
+                ce_test_bits=test,
+                ce_train_bits=train,
+                test_accuracy=accuracy,
+                epochs=[options.streams + 1] * len(bits),
+            )
+        )
+    return points
