@@ -21,10 +21,10 @@ def help_text(verb: str, purpose: str, overrides: Sequence[str] = ()) -> str:
     ]
     for group, choice in selected.items():
         lines.append(f"  {group}=")
-        lines += [f"  {'*' if c == choice else ' '} {c:<14} {_title(group, c)}" for c in choices(group)]
+        lines += [f"  {'*' if c == choice else ' '} {c:<17} {_title(group, c)}" for c in choices(group)]
     if choices("experiment"):
         lines.append("  +experiment=   whole sweeps, with -m")
-        lines += [f"    {name:<14} {_title('experiment', name)}" for name in choices("experiment")]
+        lines += [f"    {name:<17} {_title('experiment', name)}" for name in choices("experiment")]
     lines += ["", "Keys of the choices made, with their values:"]
     for group, choice in selected.items():
         lines += [f"  {group}.{line}" for line in _options(group, choice)]

@@ -11,6 +11,7 @@ import argparse
 import importlib.util
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -151,7 +152,9 @@ def qleace(bench: Bench) -> list[Row]:
             warnings.simplefilter("ignore")
             import ot  # pyright: ignore[reportMissingImports]
         with measured(bench.device) as cost:
-            found = ot.gaussian.bures_wasserstein_barycenter(m.means, m.covariances, m.weights, num_iter=PEER_STEPS)
+            found: Any = ot.gaussian.bures_wasserstein_barycenter(
+                m.means, m.covariances, m.weights, num_iter=PEER_STEPS
+            )
         return cost, f"{PEER_STEPS} rounds; trace {float(found[1].trace()):.6f}; no maps"
 
     # Per class a Cholesky factor (1/6 of a product), M = FᵀR and F U (1/2 each, F is triangular), a polar factor by
