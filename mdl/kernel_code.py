@@ -85,10 +85,14 @@ class KernelCode:
         self._kernel, self._labels, self._num_classes = kernel, labels, num_classes
         self._ridges, self._sharpness, self._powers = ridges, sharpness, powers
 
+    def targets(self, order: Tensor) -> Tensor:
+        """One-hot labels less 1/k, [n, k] float64."""
+        return F.one_hot(self._labels[order], self._num_classes).double() - 1 / self._num_classes
+
     def factors(self, order: Tensor) -> Iterator[tuple[float, Factor]]:
         """Each λ and its factor, which the next overwrites."""
         n = len(order)
-        targets = F.one_hot(self._labels[order], self._num_classes).double() - 1 / self._num_classes
+        targets = self.targets(order)
         memory = self._kernel.new_empty(n, n)
         rows = max(1, _GATHERED // n)
         for ridge in self._ridges:

@@ -24,6 +24,8 @@ from scripts.report.read import KNOWN
 MAX_ROWS = 24  # models in an overview
 MAX_FIGURES = 8  # of one kind; a figure takes a second
 
+_LIMITS = {"ntk": (0, (5, 2)), "nngp": (0, (1, 1.5))}  # kernels of networks of infinite width, and their dashes
+
 keys = functools.cache(read_keys)
 
 
@@ -35,7 +37,7 @@ def block_drawings(blocks: Sequence[Block], colours: Colours, note: Note) -> lis
         for b in coded
     ]
     scalings = [
-        Drawing(f"{b.name}-over-{o}", list(panels)[MAX_PANELS:], functools.partial(_scaling, panels, o, colours))
+        Drawing(f"{b.name}-over-{o}", list(panels)[MAX_PANELS:], functools.partial(_scaling, panels, o, colours, b))
         for b in coded
         for o in ("width", "depth")
         if (panels := scaling_panels(b, o))
@@ -98,6 +100,15 @@ def scaling_panels(block: Block, option: str) -> dict[str, list[Row]]:
     return dict(zip(titles, by_size, strict=True))
 
 
+def infinite_width(block: Block, rows: Sequence[Row]) -> list[Row]:
+    """Of the kernels of infinitely wide MLPs, those that a panel of ReLU MLPs over width tends to: of their depth."""
+    first = rows[0].model
+    if first["name"] != "mlp" or first.get("activation") != "relu":
+        return []
+    found = (row for row in block.rows if row.model.get("kernel") in _LIMITS)
+    return [row for row in found if row.model["depth"] == first["depth"]]
+
+
 def _title(model: Options, option: str) -> str:
     fixed = [f"{k}={model[k]}" for k in ("width", "depth") if k in model and k != option]
     return ", ".join([model["name"], *([model["activation"]] if "activation" in model else []), *fixed])
@@ -135,8 +146,11 @@ def _overview(block: Block, colours: Colours) -> Figure:
     return figure
 
 
-def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> Figure:
-    """Above, codelengths; below, their differences to the control; a column per panel; hollow where not `sound`."""
+def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours, block: Block) -> Figure:
+    """Above, codelengths; below, their differences to the control; a column per panel; hollow where not `sound`.
+
+    Over width, dashed and dotted lines are those of infinite width.
+    """
 
     def size(row: Row) -> int:
         return row.model[option]
@@ -151,6 +165,9 @@ def _scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours) -> 
             _band(axes[0, column], list(_codelengths(rows, eraser, size)), line, eraser)
             if eraser != "control":
                 _band(axes[1, column], list(_increases(rows, eraser, size)), line, eraser)
+        for row in infinite_width(block, rows) if option == "width" else ():
+            _limit(axes[0, column], _codelengths, row, colours)
+            _limit(axes[1, column], _increases, row, colours)
         axes[1, column].axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
         axes[0, column].set_title(wrapped(title, 3.0))
         axes[1, column].set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or blocks)"}[option])
@@ -187,6 +204,15 @@ def _band(ax: Axes, points: Sequence[Point], line: str, label: str) -> None:
     ax.fill_between(x, middle - half, middle + half, color=line, alpha=0.18, linewidth=0)
     for chosen, face in ((whole, line), (~whole, "white")):
         ax.plot(x[chosen], middle[chosen], "o", color=line, markerfacecolor=face, markersize=5)
+
+
+def _limit(ax: Axes, points: Callable[..., Iterator[Point]], row: Row, colours: Colours) -> None:
+    """A line across for each eraser."""
+    kernel = row.model["kernel"]
+    for entry in row.run:
+        for _, middle, _, _ in points([row], entry.eraser, lambda _: 0):
+            label = f"{entry.eraser}, infinite width ({kernel})"
+            ax.axhline(middle, color=colours[entry.eraser], linestyle=_LIMITS[kernel], linewidth=1.3, label=label)
 
 
 def _log2_axis(ax: Axes, values: Sequence[int]) -> None:

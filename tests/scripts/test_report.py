@@ -21,7 +21,7 @@ from harness.run import Run
 from harness.table import tex
 from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main
-from scripts.report.figures import block_drawings
+from scripts.report.figures import block_drawings, infinite_width, scaling_panels
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
@@ -242,6 +242,25 @@ def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn) -> None:
                 small(runs, eraser, model=name, verb=verb, options={"width": width, "depth": width // 64})
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     assert [str(warning.message) for warning in recwarn if "constrained_layout" in str(warning.message)] == []
+
+
+def test_kernels_of_infinite_width_are_lines_in_figures_over_width(runs) -> None:
+    for eraser in ("control", "leace"):
+        for width in (64, 128):
+            small(runs, eraser, options={"width": width})
+            small(runs, eraser, options={"width": width, "depth": 3})
+        for options in ({"kernel": "ntk"}, {"kernel": "nngp", "depth": 3}, {"kernel": "rbf"}):
+            small(runs, eraser, model="kernel", options=options)
+    (block,) = arrange(read_runs([runs]))
+    panels = scaling_panels(block, "width")
+    found = {title: [row.label for row in infinite_width(block, rows)] for title, rows in panels.items()}
+    assert found == {"mlp, relu, depth=2": ["kernel (kernel=ntk)"], "mlp, relu, depth=3": ["kernel (kernel=nngp)"]}
+    drawings = block_drawings([block], {"control": "#000000", "leace": "#ff0000"}, str)
+    (figure,) = [one.draw() for one in drawings if one.name.endswith("over-width")]
+    named = [[str(line.get_label()) for line in ax.get_lines()] for ax in figure.axes]
+    dashed = [[label for label in labels if "infinite width" in label] for labels in named]
+    assert dashed[0] == [f"{eraser}, infinite width (ntk)" for eraser in ("control", "leace")]
+    assert dashed[2] == ["leace, infinite width (ntk)"]
 
 
 def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -> None:
