@@ -11,13 +11,15 @@ import yaml
 from conf.groups import choices
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.cell import Found
+from harness.excess import blocks_of
 from harness.result import MdlResult, result_of, unknown_keys
 from harness.run import RESULT, STATE, read_state
-from mdl.codelength import online_code_bits, paper_units
+from mdl.codelength import paper_units
 
 RUN_FILES = {"config.yaml", STATE, RESULT}  # any of them makes a folder a run's
 
 INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
+_LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
 
@@ -112,13 +114,18 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
 def _check(result: MdlResult) -> None:
     """Recompute every codelength from its curve: nats, or another unit's numbers, do not pass.
 
+    What labels up to the first size cost the curve does not say: the uniform code, or less, where they are coded one by
+    one, and little more for what a code that learns from them pays for its mixture.
+
     Raises:
         UnusableError: the codelengths are not those of the learning curve in bits.
     """
     curve, total = result.curve, result.train_size
-    sizes = [point.n for point in curve]
+    sizes, uniform = [point.n for point in curve], math.log2(result.num_classes)
     for s, seed in enumerate(result.seeds):
-        bits = online_code_bits(sizes, [(p.ce_next_bits or [])[s] for p in curve[:-1]], result.num_classes)
+        (first, loss), *later = blocks_of(result, s)
+        dearest = uniform + _LEARNING_BITS / first
+        bits = first * min(max(loss, 0.0), dearest) + sum(labels * bits for labels, bits in later)
         expected = {
             "total_bits": bits,
             "bits_per_sample": bits / total,

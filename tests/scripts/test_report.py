@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 import shutil
 from collections.abc import Sequence
@@ -117,6 +118,19 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
     assert "alf_qleace" not in rows
     page = (tmp_path / "out" / "index.html").read_text()
     assert "mixed units?" in page
+
+
+def test_what_labels_up_to_the_first_size_cost_is_a_codes_own_affair(runs) -> None:
+    """Anything from nothing to the uniform code's price and the few bits that learning costs; no more, no less."""
+    cheap, dear, free = (small(runs, eraser) for eraser in ("control", "leace", "qleace"))
+    for run, change in ((cheap, -0.5), (dear, 1.2), (free, -1.2)):
+        found = _result(run)
+        bits = change * found["curve"][0]["n"] * math.log2(found["num_classes"])
+        more = {"total_bits": bits, "bits_per_sample": bits / found["train_size"]}
+        edit(run, mdl=found["mdl"] | {key: [one + by for one in found["mdl"][key]] for key, by in more.items()})
+    reading = read_runs([runs])
+    assert [run.id for run in reading.finished] == [cheap.id]
+    assert sum("mixed units?" in problem for problem in reading.problems) == 2
 
 
 def _result(run: Run) -> dict:
