@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.run import LOCK
+from scripts.studies.place import LEFT
 from tests.cluster.slurm import (
     ArraySweep,
     checkpointed,
@@ -33,7 +34,6 @@ SWEEP = [
     "train.patience_steps=1000000", "train.max_epochs=400", "train.checkpoint_every_s=0.2", "mdl=quick", "seeds=[0]",
     "logger.mode=disabled",
 ]  # fmt: skip
-LEFT = {"config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors"}
 
 
 @pytest.fixture(scope="module")
