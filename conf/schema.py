@@ -47,7 +47,7 @@ def unhashed(default: T) -> T:
 
 def later(default: T) -> T:
     """Declare a settings field that came later: at its default it is no part of an identity, so runs keep theirs."""
-    return field(default=default, metadata={"identity_unless": default})
+    return field(default=default, metadata={"later": True})
 
 
 def only_with(**others: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def hashed(options: Options, settings: Any) -> Options:
         f.name
         for f in fields(own)
         if not f.metadata.get("identity", True)
-        or f.metadata.get("identity_unless", ...) == options.get(f.name)
+        or (f.metadata.get("later", False) and options.get(f.name) == f.default)
         or any(options.get(key) != value for key, value in f.metadata.get("identity_with", {}).items())
     }
     groups = {key: kind for key, kind in keyword_only(own).items() if is_dataclass(kind)}

@@ -97,15 +97,14 @@ def read_coded_bits(directories: Iterable[Path]) -> CodedBits | None:
     Raises:
         DamagedFileError: names the file.
     """
-    found: dict[int, tuple[Tensor, Tensor]] = {}
+    found: dict[int, list[Tensor]] = {}
     about_examples: tuple[Tensor, Tensor] | None = None
     for path in (directory / CODED_BITS for directory in directories):
         if path.exists():
             tensors, about = load_tensors(path)
             about_examples = tensors["index"], tensors["labels"]
-            found = (
-                dict(zip(about["seeds"], zip(tensors["bits"], tensors["trained_on"], strict=True), strict=True)) | found
-            )
+            for seed, *own in zip(about["seeds"], tensors["bits"], tensors["trained_on"], strict=True):
+                found.setdefault(seed, own)
     if about_examples is None:
         return None
     bits, trained_on = map(torch.stack, zip(*found.values(), strict=True))

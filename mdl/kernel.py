@@ -2,15 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from conf.schema import Target
-from erasure.pipeline import ErasedDataset
 from erasure.placement import free_bytes
 from erasure.progress import Display
 from harness.example_bits import save_coded_bits, save_test_bits
@@ -23,7 +21,8 @@ from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.kernel_code import KernelCode
 from mdl.prequential import log_point, log_summary, of_curve, placed
 from models.kernel import Kernel
-from train.data import DeviceImages, to_device
+from train.bench import Loaded
+from train.data import to_device
 from train.randomness import permutation
 
 _BIT_NATS = math.log(2)
@@ -31,19 +30,15 @@ _BESIDE = 2**28  # bytes, beside what grows with the square of the examples
 
 
 @dataclass(frozen=True)
-class KernelBench:
-    """A job's data on the device, and its kernel."""
+class KernelBench(Loaded):
+    """With the kernel to predict by."""
 
-    job: Job
-    dataset: ErasedDataset
-    data: Mapping[str, DeviceImages]
     kernel: Kernel
 
     @property
-    def described(self) -> Mapping[str, Any]:
-        """What result.json says of it; parameters: one coefficient per training example and class."""
-        n, k = len(self.data["train"]), len(self.dataset.class_names)
-        return {"seeds": self.job.config["seeds"], "num_classes": k, "train_size": n, "parameters": n * k}
+    def parameters(self) -> int:
+        """One coefficient per training example and class."""
+        return len(self.data["train"]) * self.num_classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +93,7 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
     train, test = bench.data["train"], bench.data["test"]
-    seeds, n, k = bench.job.config["seeds"], len(train), len(bench.dataset.class_names)
+    seeds, n, k = bench.seeds, len(train), bench.num_classes
     sizes = chunk_sizes(n, bench.job.settings(ChunkSettings))
     found = {seed: parsed(SeedCoded, kept) for seed in seeds if (kept := run.part(f"seed-{seed}")) is not None}
     if len(found) < len(seeds):
@@ -144,7 +139,7 @@ def curve_of(sizes: Sequence[int], coded: Sequence[SeedCoded]) -> list[Point]:
 
 
 def _finish(bench: KernelBench, run: Run, logger: Logger, sizes: Sequence[int], coded: Sequence[SeedCoded]) -> Coded:
-    seeds, n = bench.job.config["seeds"], sizes[-1]
+    seeds, n = bench.seeds, sizes[-1]
     bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
     orders = torch.stack([permutation(seed, n) for seed in seeds])
     known = torch.arange(n, dtype=torch.int32).expand_as(orders)

@@ -43,17 +43,12 @@ def require_network(job: Job) -> Job:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A job's data and architecture, loaded and on the device."""
+class Loaded:
+    """A job's data, on the device."""
 
     job: Job
     dataset: ErasedDataset
     data: Mapping[str, DeviceImages]
-    ensemble: Ensemble
-
-    @cached_property
-    def settings(self) -> TrainSettings:
-        return self.job.settings(TrainSettings)
 
     @property
     def num_classes(self) -> int:
@@ -70,8 +65,28 @@ class Bench:
             "seeds": list(self.seeds),
             "num_classes": self.num_classes,
             "train_size": len(self.data["train"]),
-            "parameters": count_parameters(self.ensemble.model),
+            "parameters": self.parameters,
         }
+
+    @property
+    def parameters(self) -> int:
+        """How many are fitted."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Bench(Loaded):
+    """With the architecture to train."""
+
+    ensemble: Ensemble
+
+    @cached_property
+    def settings(self) -> TrainSettings:
+        return self.job.settings(TrainSettings)
+
+    @property
+    def parameters(self) -> int:
+        return count_parameters(self.ensemble.model)
 
 
 def load(job: Job) -> Bench:

@@ -1,7 +1,7 @@
 """What single labels cost, in runs that kept it: a table for each block, and the images that cost most and least."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -61,11 +61,11 @@ def read_costs(blocks: Sequence[Block], information: Information) -> dict[str, l
 def _costs(block: Block, information: Information) -> list[Costs]:
     found = []
     for row in block.rows:
-        control = next((e.cell.coded_bits() for e in row.run if e.is_control), None)
-        for entry in row.run:
-            if (coded := entry.cell.coded_bits()) is not None:
-                scores = _scores(information, entry, coded)
-                found.append(Costs(entry, coded, None if entry.is_control else control, scores))
+        known = [(entry, coded) for entry in row.run if (coded := entry.cell.coded_bits()) is not None]
+        control = next((coded for entry, coded in known if entry.is_control), None)
+        for entry, coded in known:
+            scores = _scores(information, entry, coded)
+            found.append(Costs(entry, coded, None if entry.is_control else control, scores))
     return found
 
 
@@ -132,10 +132,9 @@ _COLUMNS: Sequence[Column[Costs]] = (
 
 def example_tables(found: Mapping[str, Sequence[Costs]]) -> list[Table]:
     """One for each block, by name, in which a run has kept what its labels cost."""
-    return [
-        Table.of(f"{name}-examples", _COLUMNS, own, "Labels of the first training size are left out.")
-        for name, own in found.items()
-    ]
+    caption = "Labels of the uniform code are left out: those of the first training size, where networks code blocks."
+    tables = {name: Table.of(f"{name}-examples", _COLUMNS, own, caption) for name, own in found.items()}
+    return [replace(table, title=f"What single labels cost: {name}") for name, table in tables.items()]
 
 
 def draw_examples(found: Mapping[str, Sequence[Costs]], cache_dir: str, directory: Path, note: Note) -> list[Path]:

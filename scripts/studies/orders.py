@@ -84,9 +84,9 @@ def draw(runs: Runs, path: Path) -> None:
     with figure_at(path, 1.1 * len(erasers) + 2.5, 6.4) as figure:
         above, below = figure.subplots(2, 1, sharex=True)
         for p in range(4):
-            shares = [100 * own[p] if (own := _shares(runs, e)) and own[p] > 0 else None for e in erasers]
+            shares = [100 * max(0.0, own[p]) if (own := _shares(runs, e)) else 0.0 for e in erasers]
             bars = [i + 0.2 * (p - 1.5) for i in range(len(erasers))]
-            above.bar(bars, [share or 0 for share in shares], 0.18, label=f"order {p + 1}", color=f"C{p}")
+            above.bar(bars, shares, 0.18, label=f"order {p + 1}", color=f"C{p}")
         above.set(yscale="log", ylim=(1e-3, 100), ylabel="between classes\n(% of the order's energy)")
         for m, model in enumerate(models):
             places = [i + 0.12 * (m - len(models) / 2) for i, e in enumerate(erasers) if (e, model) in runs]
