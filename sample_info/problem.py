@@ -13,8 +13,8 @@ from conf import Options
 from erasure.store.storage import DamagedFileError, checksum, load_tensors
 from models.classifier import Classifier
 from models.layers import Linear
-from sample_info.kernel.jacobian import EXACT, Projection, Weights, network_outputs
-from sample_info.kernel.ntk import Kernels, ntk
+from models.tangent.jacobian import EXACT, Projection, Weights, network_outputs
+from models.tangent.ntk import Kernels, ntk
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.retraining import GradientDescent
 from train.randomness import generator

@@ -14,10 +14,10 @@ from harness.logger import Logger
 from harness.result import Information
 from harness.run import Run
 from models.classifier import count_parameters
+from models.tangent.jacobian import Projection
+from models.tangent.ntk import Kernels, fully_connected
 from sample_info.changes import Changes, functional_information, weight_information
 from sample_info.examples import Examples
-from sample_info.kernel.jacobian import Projection
-from sample_info.kernel.ntk import Kernels, fully_connected
 from sample_info.kinds import decisions
 from sample_info.linearized.dynamics import LinearizedNetwork
 from sample_info.linearized.sgd import at_minimum, sgd_information
@@ -26,6 +26,7 @@ from sample_info.references.registry import references_of
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
 from sample_info.summaries.accuracy import Show, part_of, remembered, require_possible, try_summaries
+from train.randomness import generator
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,8 @@ def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
         few = count_parameters(model) <= _FEW_PARAMETERS
         cheap = few or fully_connected(model, problem.weights, problem.x) is not None
         kind = "exact" if cheap else "coordinates"
-    return problem.kernels(Projection(kind, settings.kernel.size, problem.seed))
+    draws = functools.partial(generator, problem.seed, "projection", kind)
+    return problem.kernels(Projection(kind, settings.kernel.size, draws))
 
 
 def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Show) -> tuple[Changes, Tensor]:

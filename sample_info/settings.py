@@ -7,8 +7,8 @@ from typing import Literal
 
 from conf import Options
 from conf.schema import Target, check_target, keyword_only, unhashed
+from models.tangent.jacobian import Kind
 from sample_info.eraser_fit import EraserFit
-from sample_info.kernel.jacobian import Kind
 from sample_info.linearized.training import LinearizedDescent
 
 ORDERS = ("bottom", "bottom_iterative", "top", "random")

@@ -41,7 +41,7 @@ ELSEWHERE = {
     "tests/train/test_engine.py": "train/bench train/ensemble train/randomness",
     "tests/train/test_training.py": "train/learner",
     "tests/conf/test_schema.py": "train/settings",
-    "tests/sample_info/kernel/test_jacobian.py": "sample_info/kernel/ntk",
+    "tests/models/tangent/test_jacobian.py": "models/tangent/ntk",
     "tests/sample_info/test_changes.py": "sample_info/linearized/sgd",
     "tests/sample_info/test_verb.py": (
         "sample_info/scoring sample_info/examples "

@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from models.tangent.ntk import Kernels
 from sample_info.changes import Changes, functional_information
-from sample_info.kernel.ntk import Kernels
 from sample_info.linearized.resolvent import ContourRule, Elimination, Resolvent, spectral_bound
 from sample_info.linearized.series import ChebyshevSeries, MaskedSeries
 from sample_info.linearized.training import LinearizedDescent

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from harness.run import Run
+from models.tangent.ntk import Kernels
 from sample_info.changes import Changes
-from sample_info.kernel.ntk import Kernels
 from sample_info.linearized.dynamics import changes_by
 from sample_info.linearized.resolvent import inverse
 from sample_info.problem import Problem

@@ -14,7 +14,7 @@ from torch.func import functional_call, vmap
 
 from erasure.progress import Display
 from models.classifier import Classifier
-from sample_info.kernel.jacobian import Network, Weights
+from models.tangent.jacobian import Network, Weights
 from train.memory import keep_freed_memory
 
 _CACHED_BYTES = 2**26  # on the CPU larger stacks fall out of caches between steps, and gain nothing

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.mlp import MLP
+from models.tangent.jacobian import jacobian, network_outputs
+from models.tangent.ntk import GIB, Kernels, ntk
 from sample_info.changes import Changes
-from sample_info.kernel.jacobian import jacobian, network_outputs
-from sample_info.kernel.ntk import GIB, Kernels, ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import initial_weights

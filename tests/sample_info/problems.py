@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from models.mlp import MLP
+from models.tangent.jacobian import Weights
 from sample_info.changes import Changes
-from sample_info.kernel.jacobian import Weights
 from sample_info.references.retraining import GradientDescent, retrained_stacks
 
 

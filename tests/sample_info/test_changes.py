@@ -7,9 +7,9 @@ import torch
 from scipy.linalg import solve_continuous_lyapunov
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
+from models.tangent.jacobian import jacobian, network_outputs
+from models.tangent.ntk import ntk
 from sample_info.changes import bits, functional_information, weight_information
-from sample_info.kernel.jacobian import jacobian, network_outputs
-from sample_info.kernel.ntk import ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.sgd import at_minimum, sgd_information, steady_state
 from sample_info.linearized.training import LinearizedDescent

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sample_info.kernel.ntk import Kernels, ntk
+from models.tangent.ntk import Kernels, ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.sgd import at_minimum, sgd_information
 from sample_info.linearized.training import LinearizedDescent

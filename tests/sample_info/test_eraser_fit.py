@@ -12,11 +12,11 @@ from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, read_json
 from harness.compare import arrange
 from harness.result import InformationResult, read_result
+from models.tangent.jacobian import network_outputs
+from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB, job_of
 from sample_info.eraser_fit import resolved
 from sample_info.examples import load
-from sample_info.kernel.jacobian import network_outputs
-from sample_info.kernel.ntk import ntk
 from sample_info.report.table import accuracy_of, all_tables
 from tests.runs import write_information_run
 from tests.sample_info import reference_dynamics

@@ -3,8 +3,8 @@
 import pytest
 
 from conf.compose import composed
+from models.tangent.jacobian import Kind
 from sample_info.__main__ import VERB
-from sample_info.kernel.jacobian import Kind
 from sample_info.settings import SampleInfoSettings
 
 TRAINED = ["summaries.orders=[bottom]", "summaries.network=trained"]

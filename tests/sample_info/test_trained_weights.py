@@ -9,10 +9,10 @@ import torch
 
 from erasure.store.storage import load_tensors, read_json, save_tensors
 from models.mlp import MLP
+from models.tangent.jacobian import network_outputs
 from sample_info import problem
 from sample_info.__main__ import VERB
 from sample_info.examples import Examples
-from sample_info.kernel.jacobian import network_outputs
 from sample_info.problem import TrainedWeights, initial_weights
 from tests.conftest import Outcome
 from train.__main__ import VERB as TRAIN

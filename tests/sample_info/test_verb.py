@@ -11,12 +11,12 @@ from PIL import Image
 from conf import Options
 from conf.compose import composed
 from erasure.store.storage import load_tensors, read_json
+from models.tangent.jacobian import jacobian, network_outputs
+from models.tangent.ntk import ntk
 from sample_info import problem
 from sample_info.__main__ import VERB, job_of
 from sample_info.changes import Changes
 from sample_info.examples import load
-from sample_info.kernel.jacobian import jacobian, network_outputs
-from sample_info.kernel.ntk import ntk
 from sample_info.kinds import decisions
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references import registry

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sample_info.kernel.jacobian import jacobian, network_outputs
-from sample_info.kernel.ntk import ntk
+from models.tangent.jacobian import jacobian, network_outputs
+from models.tangent.ntk import ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, Method
 from sample_info.linearized.resolvent import spectral_bound
 from sample_info.linearized.training import LinearizedDescent

@@ -7,9 +7,9 @@ from scipy.sparse.linalg import cg
 from torch import Tensor
 
 from models.mlp import MLP
+from models.tangent.jacobian import jacobian, network_outputs
+from models.tangent.ntk import Kernels, ntk
 from sample_info.changes import Changes
-from sample_info.kernel.jacobian import jacobian, network_outputs
-from sample_info.kernel.ntk import Kernels, ntk
 from sample_info.linearized.resolvent import inverse
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem

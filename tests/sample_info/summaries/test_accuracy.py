@@ -9,10 +9,10 @@ from PIL import Image
 from torch import Tensor
 
 from erasure.store.storage import read_json
+from models.tangent.jacobian import network_outputs
+from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB
 from sample_info.changes import functional_information
-from sample_info.kernel.jacobian import network_outputs
-from sample_info.kernel.ntk import ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, LinearizedNetwork, leave_one_out
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from models.layers import Linear
-from sample_info.kernel.jacobian import EXACT, Layer, Projection, Weights, in_double, jacobian, layers_of
+from models.tangent.jacobian import EXACT, Layer, Projection, Weights, in_double, jacobian, layers_of
 
 
 def fully_connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module] | None:

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from train.randomness import generator
-
 Kind = Literal["exact", "coordinates", "random"]
 Weights = dict[str, Tensor]  # parameter name -> values
 Network = Callable[[Weights, Tensor], Tensor]  # f(w, x): inputs [n, ...] to outputs [n, k]
@@ -31,7 +29,7 @@ class Projection:
     Args:
         kind: "exact", "coordinates" or "random".
         size: numbers kept per layer; without effect if exact.
-        seed: of the draws; every layer has its own generator.
+        draws: the generator of each layer's draws; without effect if exact.
 
     Raises:
         ValueError: a size below 1.
@@ -39,7 +37,7 @@ class Projection:
 
     kind: Kind = "exact"
     size: int = 2000
-    seed: int = 0
+    draws: Callable[[str], torch.Generator] | None = None
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -49,7 +47,8 @@ class Projection:
         """What is kept of one parameter tensor."""
         if self.kind == "exact" or parameters <= self.size:
             return Layer(name, parameters, parameters, lambda gradient: gradient)
-        draws = generator(self.seed, "projection", self.kind, name)
+        assert self.draws is not None, "what is drawn has a generator"
+        draws = self.draws(name)
         if self.kind == "coordinates":
             kept = torch.randperm(parameters, generator=draws)[: self.size].to(device)
             scale = math.sqrt(parameters / self.size)

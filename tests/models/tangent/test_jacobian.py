@@ -1,13 +1,20 @@
+import functools
+
 import pytest
 import torch
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
-from sample_info.kernel.jacobian import Projection, in_double, jacobian, network_outputs
-from sample_info.kernel.ntk import ntk
+from models.tangent.jacobian import Projection, in_double, jacobian, network_outputs
+from models.tangent.ntk import ntk
 from tests.models.every_model import EVERY
 from tests.sample_info.networks import some_network
+from train.randomness import generator
+
+
+def drawn(kind, size: int, seed: int = 0) -> Projection:
+    return Projection(kind, size, functools.partial(generator, seed, "projection", kind))
 
 
 @pytest.mark.parametrize("name", ["mlp-relu", "lenet"])
@@ -39,7 +46,7 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
 @pytest.mark.parametrize("name", ["mlp-relu", "lenet", "convnextv2"])
 @pytest.mark.parametrize("kind", ["exact", "coordinates", "random"])
 def test_kernels_depend_on_no_batch_or_block_size(name: str, kind) -> None:
-    net, projection = some_network(name), Projection(kind, size=300)
+    net, projection = some_network(name), drawn(kind, size=300)
     whole = ntk(net.model, net.weights, net.x, net.held_out, projection=projection)
     memory = 8 * 10 * 10 * (20_000 if name == "convnextv2" else 250)  # of columns: several passes, layers are split
     parts = ntk(net.model, net.weights, net.x, net.held_out, projection=projection, batch_size=4, memory_bytes=memory)
@@ -53,7 +60,7 @@ def test_projected_kernels_are_right_on_average_and_seeded(kind) -> None:
     exact = ntk(net.model, net.weights, net.x, net.held_out).train
 
     def projected(seed: int, size: int = 200):
-        projection = Projection(kind, size=size, seed=seed)
+        projection = drawn(kind, size=size, seed=seed)
         return ntk(net.model, net.weights, net.x, net.held_out, projection=projection).train
 
     def error(kernel) -> float:
