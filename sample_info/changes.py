@@ -29,6 +29,45 @@ class Changes:
         return cls(*(torch.full((n,), math.nan).double().index_put((examples,), part) for part in (weight, prediction)))
 
 
+@dataclass(frozen=True)
+class Effects:
+    """What each of b trainings on less changes, signed; float64.
+
+    Attributes:
+        weight: ‖w - w_-i‖², [b].
+        prediction: mean over held-out inputs of ‖f(x) - f_-i(x)‖², [b].
+        outputs: f(x) - f_-i(x) of m held-out inputs, [b, m, k].
+    """
+
+    weight: Tensor
+    prediction: Tensor
+    outputs: Tensor
+
+    @classmethod
+    def along(cls, coefficients: Tensor, kernel: Tensor, held_out_kernel: Tensor, k: int) -> Self:
+        """Of b movements of the weights by ∇f(X) a, a the columns [n k, b] of `coefficients`.
+
+        The kernels are [n k, n k], and [m k, n k] of held-out inputs.
+        """
+        weight = (coefficients * (kernel @ coefficients)).sum(0).clamp(min=0)
+        moved = held_out_kernel @ coefficients
+        prediction = moved.square().sum(0) * (k / len(held_out_kernel))
+        return cls(weight, prediction, moved.T.unflatten(1, (-1, k)))
+
+    @property
+    def changes(self) -> Changes:
+        """Their sizes, of all n examples; on the CPU."""
+        return Changes(self.weight.cpu(), self.prediction.cpu())
+
+
+def loss_effects(outputs: Tensor, trained: Tensor, y: Tensor) -> Tensor:
+    """ℓ(f(x)) - ℓ(f_-i(x)), [b, m], of ℓ = ½‖f - y‖²; below zero where an example helps.
+
+    Outputs are those of `Effects`, [b, m, k]; `trained`, f(x), and targets y are [m, k].
+    """
+    return torch.einsum("bmk,mk->bm", outputs, trained - y) - outputs.square().sum(-1) / 2
+
+
 def functional_information(changes: Changes, sigma: float) -> Tensor:
     """F-SI_σ in nats, [n]: mean ‖f(x) - f_-i(x)‖² / (2σ²), σ the noise on every output (equation 8).
 

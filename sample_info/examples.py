@@ -100,15 +100,18 @@ class Examples:
         """Share of outputs [n, k] that decide for the right label."""
         return float((decisions(outputs) == labels).double().mean())
 
+    def targets(self, labels: Tensor) -> Tensor:
+        """What networks are trained towards, [n, k] float64, of labels [n]."""
+        return (one_hot(labels, self.num_outputs) if self.num_outputs > 1 else labels[:, None]).double()
+
     def problem(self, seed: int, purpose: str = "init") -> Problem:
         """The training from one initialisation; another one for another purpose."""
         settings = self.settings
-        y = one_hot(self.given, self.num_outputs) if self.num_outputs > 1 else self.given[:, None]
         return Problem(
             model=self.model,
             weights=initial_weights(self.model, seed, settings.training.readout_gain, self.trained, purpose),
             x=self.x,
-            y=y.double(),
+            y=self.targets(self.given),
             held_out=self.held_out,
             descent=settings.training,
             seed=seed,

@@ -3,6 +3,7 @@
 import functools
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,13 +17,14 @@ from harness.run import Run
 from models.classifier import count_parameters
 from models.tangent.jacobian import Projection
 from models.tangent.ntk import Kernels, fully_connected
-from sample_info.changes import Changes, functional_information, weight_information
+from sample_info.changes import Changes, functional_information, loss_effects, weight_information
 from sample_info.examples import Examples
 from sample_info.kinds import decisions
-from sample_info.linearized.dynamics import LinearizedNetwork
+from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd import at_minimum, sgd_information
 from sample_info.problem import Problem
 from sample_info.references.registry import references_of
+from sample_info.report.pairwise import keep_only, save_block
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
 from sample_info.summaries.accuracy import Show, part_of, remembered, require_possible, try_summaries
@@ -38,7 +40,8 @@ _WORTH_KEEPING_S = 10.0  # a kernel that took longer is stored while the run is 
 def score(examples: Examples, run: Run, logger: Logger) -> Information:
     """Score every example for every seed; the verb's share of result.json.
 
-    Writes scores.safetensors, scores.csv and scores.png into the run's directory.
+    Writes scores.safetensors, scores.csv and scores.png into the run's directory, and pairwise-*.safetensors where
+    they are asked for.
 
     Raises:
         ValueError: summaries that these examples do not allow, or a training that diverges.
@@ -64,7 +67,6 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
     show(0.5, "leaving out")
     changes, without = _changes(examples, network, run, show)
     dynamics = network.dynamics
-    predicted = dynamics.predictions(network.initial_held_out, network.kernels.held_out)
     scores = {
         "f_si_nats": functional_information(changes, settings.sigma),
         "si_nats": weight_information(changes, settings.sigma),
@@ -83,7 +85,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
         how=how,
         left_out_correct=decisions(without) == examples.given.cpu(),
         train_accuracy=examples.accuracy(network.trained, examples.given),
-        test_accuracy=examples.accuracy(predicted, examples.held_out_labels),
+        test_accuracy=examples.accuracy(network.trained_held_out, examples.held_out_labels),
         summaries=try_summaries(examples, network, scores["f_si_nats"], run, part_of(everything, scoring, 1)),
     )
 
@@ -117,23 +119,35 @@ def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
 
 def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Show) -> tuple[Changes, Tensor]:
     """Leave-one-out changes, and f_-i(x_i) [n, k], by blocks; those of an interrupted run are read back."""
-    problem = network.problem
+    problem, pairwise = network.problem, examples.settings.pairwise
 
-    def refitted(i: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def found_by(network: LinearizedNetwork, block: Tensor) -> Sequence[Tensor]:
+        effects, without = network.left_out(block)
+        scored = (effects.weight, effects.prediction, without)
+        if not pairwise:
+            return scored
+        return *scored, effects.outputs, loss_effects(effects.outputs, network.trained_held_out, y)
+
+    def refitted(i: Tensor) -> Sequence[Tensor]:
         without = examples.without(problem, int(i))
-        return LinearizedNetwork(without, _ntk(examples.settings, without)).left_out(i)
+        return found_by(LinearizedNetwork(without, _ntk(examples.settings, without)), i)
 
     def left_out(block: Tensor) -> list[Any]:
-        found = map(refitted, block.split(1)) if examples.refitting else [network.left_out(block)]
-        return [torch.cat(parts).tolist() for parts in zip(*found, strict=True)]
+        found = map(refitted, block.split(1)) if examples.refitting else [found_by(network, block)]
+        weight, prediction, without, *signed = (torch.cat(parts) for parts in zip(*found, strict=True))
+        if pairwise:
+            save_block(run.directory, problem.seed, block, *signed)
+        return [weight.tolist(), prediction.tolist(), without.tolist()]
 
-    everything = torch.arange(len(problem.x))
-    blocks = everything.split(_REFITTED) if examples.refitting else network.dynamics.blocks(problem.memory_bytes)
+    y, everything, m = examples.targets(examples.held_out_labels), torch.arange(len(problem.x)), len(problem.held_out)
+    blocks = everything.split(_REFITTED) if examples.refitting else network.dynamics.blocks(problem.memory_bytes, m)
     found = []
     for j, block in enumerate(blocks):
         show(0.5 + 0.4 * j / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
         name = f"without-{problem.seed}-{int(block[0])}-{int(block[-1])}"
         found.append(remembered(run, name, functools.partial(left_out, block)))
+    if pairwise:
+        keep_only(run.directory, problem.seed, blocks)
     weight, prediction, without = (
         torch.tensor([value for part in parts for value in part], dtype=torch.float64)
         for parts in zip(*found, strict=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conf import Options
-from conf.schema import Target, check_target, keyword_only, unhashed
+from conf.schema import Target, check_target, keyword_only, later, unhashed
 from models.tangent.jacobian import Kind
 from sample_info.eraser_fit import EraserFit
 from sample_info.linearized.training import LinearizedDescent
@@ -177,6 +177,7 @@ class SampleInfoSettings:
             seed, are w_0; None draws them.
         sigma: standard deviation of the smoothing noise.
         sgd_batch_size: b of the SGD whose steady state smooths the third score; None leaves that score out.
+        pairwise: whether what each example does to each held-out output and loss is kept, with its sign.
         data, training, references, summaries, kernel: groups of options.
         batch_size: examples per backward pass.
         memory_gib: for intermediate results.
@@ -196,6 +197,7 @@ class SampleInfoSettings:
     references: ReferenceSettings
     summaries: SummarySettings
     kernel: KernelSettings
+    pairwise: bool = later(default=False)
     batch_size: int = unhashed(64)
     memory_gib: float = unhashed(1.0)
 

@@ -1,27 +1,24 @@
-"""The linearised network's training, and all n leave-one-out trainings at once (Harutyunyan et al. 2021, section 5)."""
+"""The linearised network's training, and many trainings without some examples (Harutyunyan et al. 2021, section 5)."""
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from models.tangent.ntk import Kernels
-from sample_info.changes import Changes, functional_information
+from sample_info.changes import Changes, Effects
 from sample_info.linearized.resolvent import ContourRule, Elimination, Resolvent, spectral_bound
 from sample_info.linearized.series import ChebyshevSeries, MaskedSeries
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.problem import Problem
 
 Method = Literal["auto", "series", "resolvent"]
+Solver = MaskedSeries | Resolvent | Elimination
 
 # An eigendecomposition of [n, n], and what follows it, take as long as products of about this many n³ FLOPs, measured.
 _EIGH_FLOPS = 26.0
 
 
 class LinearizedDynamics:
-    """Coefficients a with w(t) = w_0 + ∇f_0(X) a(t), and their change without each example.
+    """Coefficients a with w(t) = w_0 + ∇f_0(X) a(t), and their change without each example, or without any set.
 
     a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign that 50's derivation gives. Predictions
     are `predictions`.
@@ -65,10 +62,12 @@ class LinearizedDynamics:
         self.kernel, self.residual, self.descent = kernel, residual, descent
         self.largest = spectral_bound(kernel)
         descent.require_stable(self.largest, self.n)
-        self._solver = self._reduced = self._choose(self.n, tolerance, method)
+        self._tolerance = tolerance
+        self._solver, self.how, self.filter_error = self._choose(self.n, method)
+        self._reduced, self._series = self._solver, dict[int, Solver]()
         if descent.finite and (effective_n := descent.effective_n(self.n)) != self.n:
             descent.require_stable(self.largest, effective_n)
-            self._reduced = self._choose(effective_n, tolerance, method)
+            self._reduced, self.how, self.filter_error = self._choose(effective_n, method)
         self.coefficients = -self._solver.full.view(self.n, self.k)
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
@@ -80,132 +79,75 @@ class LinearizedDynamics:
         """Bound on the error of every ‖w - w_-i‖ that comes from approximating φ_t; rounding comes on top."""
         return 2 * self.filter_error * float(self.residual.norm()) * self.largest**0.5
 
-    def differences(self, examples: Tensor) -> Tensor:
-        """a - a_-i for each of the `examples` [b], as columns [n k, b]; rows i hold a itself, as a_-i has none."""
-        found = self._reduced.differences(examples.to(self.kernel.device))
-        if self._reduced is not self._solver:
-            found += (self._solver.full - self._reduced.full)[:, None]
+    def differences(self, sets: Tensor) -> Tensor:
+        """a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself, as a_-S has none.
+
+        Sets are b single examples, [b], or b times s examples that are left out together, [b, s]: exact, too, by
+        elimination of their block where t → ∞, else with their rows and columns masked in a series.
+
+        Raises:
+            ValueError: the loss is the mean over what is left, and diverges at this learning rate.
+        """
+        sets = (sets if sets.ndim == 2 else sets[:, None]).to(self.kernel.device)
+        reduced = self._without(sets.shape[1])
+        found = reduced.differences(sets)
+        if self.descent.finite and self.descent.effective_n(self.n, sets.shape[1]) != self.n:
+            found += (self._solver.full - reduced.full)[:, None]
         return found.neg_()
 
-    def changes(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def effects(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Effects, Tensor]:
         """What leaving out each of `examples` [b] changes, by the kernel [m k, n k] of m held-out inputs with all.
 
-        ‖w - w_-i‖² and the mean over held-out inputs of ‖f(x) - f_-i(x)‖², [b]; f(x_i) - f_-i(x_i), [b, k].
+        And f(x_i) - f_-i(x_i) of these examples themselves, [b, k].
         """
-        return changes_by(self.differences(examples), self.kernel, held_out_kernel, examples, self.k)
+        coefficients = self.differences(examples)
+        rows = self.kernel.view(self.n, self.k, -1)[examples]
+        own = torch.einsum("bkr,rb->bk", rows, coefficients)
+        return Effects.along(coefficients, self.kernel, held_out_kernel, self.k), own
 
-    def blocks(self, memory_bytes: float) -> list[Tensor]:
-        """Examples in blocks whose `changes` fit into so much memory; at least one example each."""
-        per_example = self._reduced.bytes_per_example + 3 * 8 * len(self.kernel)
-        return list(torch.arange(self.n).split(max(1, int(memory_bytes // per_example))))
+    def blocks(
+        self, memory_bytes: float, held_out: int = 0, *, size: int = 1, count: int | None = None
+    ) -> list[Tensor]:
+        """Positions of the n examples, or of `count` sets, in blocks whose effects fit into so much memory.
 
-    def _choose(self, n: int, tolerance: float, method: Method) -> MaskedSeries | Resolvent | Elimination:
-        """The solver of a training whose loss is the mean over n."""
+        At least one in each. Effects are on so many `held_out` inputs, sets of `size` examples.
+        """
+        solver = self._without(size) if size > 1 else self._reduced
+        each = solver.bytes_per_set(size) + 8 * (4 * len(self.kernel) + 4 * held_out * self.k)
+        return list(torch.arange(count or self.n).split(max(1, int(memory_bytes // each))))
+
+    def _without(self, size: int) -> Solver:
+        """The solver without sets of so many examples: of one, that of the scores; of more, one without R_SS."""
+        if size == 1 or not self.descent.finite:
+            return self._reduced
+        effective_n = self.descent.effective_n(self.n, size)
+        if effective_n not in self._series:
+            self.descent.require_stable(self.largest, effective_n)
+            self._series[effective_n] = self._choose(effective_n, "series")[0]
+        return self._series[effective_n]
+
+    def _choose(self, n: int, method: Method) -> tuple[Solver, str, float]:
+        """The solver of a training whose loss is the mean over n, what it is in words, and its `filter_error`."""
         low = self.descent.weight_decay
         if not self.descent.finite:
-            self.how, self.filter_error = "block elimination", 0.0
-            return Elimination(self.kernel, self.residual, low)
+            return Elimination(self.kernel, self.residual, low), "block elimination", 0.0
 
         def filter_(s: Tensor) -> Tensor:
             return self.descent.filter(s, n)
 
         if method != "resolvent":
-            series = ChebyshevSeries.fit(filter_, low, low + self.largest, tolerance)
+            series = ChebyshevSeries.fit(filter_, low, low + self.largest, self._tolerance)
             if method == "series" or 2 * series.degree * self.n < _EIGH_FLOPS * len(self.kernel):
-                self.how, self.filter_error = f"Chebyshev series of degree {series.degree}", series.truncation
-                return MaskedSeries(self.kernel, self.residual, series)
-        rule = ContourRule.fit(filter_, low, low + self.largest, tolerance)
-        self.how, self.filter_error = f"resolvents at {len(rule.nodes)} nodes", rule.error
-        return Resolvent(self.kernel, self.residual, low, rule)
+                how = f"Chebyshev series of degree {series.degree}"
+                return MaskedSeries(self.kernel, self.residual, series), how, series.truncation
+        rule = ContourRule.fit(filter_, low, low + self.largest, self._tolerance)
+        return Resolvent(self.kernel, self.residual, low, rule), f"resolvents at {len(rule.nodes)} nodes", rule.error
 
 
 def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:
     """What leaving out each example changes in the linearised network, in column blocks that fit into memory."""
-    blocks = [dynamics.changes(block, held_out_kernel) for block in dynamics.blocks(memory_bytes)]
-    weight, prediction, _ = (torch.cat(parts) for parts in zip(*blocks, strict=True))
-    return Changes(weight, prediction)
-
-
-def changes_by(
-    coefficients: Tensor, kernel: Tensor, held_out_kernel: Tensor, examples: Tensor, k: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What each of b movements of the weights ∇f(X) a changes, as `LinearizedDynamics.changes` has it.
-
-    Coefficients a are columns [n k, b], the kernels [n k, n k] and [m k, n k]; of movement j the outputs of `examples`
-    [b] at j are wanted.
-    """
-    moved = kernel @ coefficients
-    weights = (coefficients * moved).sum(0)
-    predictions = (held_out_kernel @ coefficients).square().sum(0) * (k / len(held_out_kernel))
-    own = moved.view(len(kernel) // k, k, -1)[examples, :, torch.arange(len(examples))]
-    return weights.clamp(min=0), predictions, own
-
-
-@dataclass(frozen=True)
-class LinearizedNetwork:
-    """One seed's linearised network, trained on all examples, or on some of them as a training set of their own.
-
-    On m examples that are left the loss is their mean (and λ/m of the weight decay), as in the paper's released code:
-    with the same learning rate and steps, each of fewer examples weighs more. A kernel entry does not depend on other
-    examples, so that a part's kernel is a part of the kernel.
-
-    Attributes:
-        problem: the training on all n examples.
-        kernels: of the examples and the held-out inputs.
-    """
-
-    problem: Problem
-    kernels: Kernels
-
-    @cached_property
-    def initial(self) -> Tensor:
-        """f_0 of the examples, [n, k]."""
-        return self.problem.outputs(self.problem.x)
-
-    @cached_property
-    def initial_held_out(self) -> Tensor:
-        """f_0 of the held-out inputs, [m, k]."""
-        return self.problem.outputs(self.problem.held_out)
-
-    @cached_property
-    def dynamics(self) -> LinearizedDynamics:
-        """The training on all examples."""
-        return LinearizedDynamics(self.kernels.train, self.initial - self.problem.y, self.problem.descent)
-
-    @cached_property
-    def trained(self) -> Tensor:
-        """f of the examples once trained on all, [n, k]."""
-        return self.dynamics.predictions(self.initial, self.kernels.train)
-
-    def left_out(self, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """‖w - w_-i‖², the mean of ‖f(x) - f_-i(x)‖² and f_-i(x_i) [b, k], of a block of examples [b]."""
-        weight, prediction, own = self.dynamics.changes(block, self.kernels.held_out)
-        return weight, prediction, self.trained[block] - own
-
-    def predictions_from(self, left: Tensor) -> Tensor:
-        """Outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone.
-
-        Raises:
-            ValueError: as `LinearizedDynamics`.
-        """
-        dynamics, held_out = self._part(left, "series")  # products with one vector: no eigendecomposition pays
-        return dynamics.predictions(self.initial_held_out, held_out)
-
-    def functional_information(self, left: Tensor, sigma: float) -> Tensor:
-        """F-SI in nats of the examples at positions `left` [l] among themselves, [l].
-
-        Raises:
-            ValueError: as `LinearizedDynamics`.
-        """
-        dynamics, held_out = self._part(left, "auto")
-        changes = leave_one_out(dynamics, held_out, memory_bytes=self.problem.memory_bytes)
-        return functional_information(changes, sigma)
-
-    def _part(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
-        """The training on what is left, and the kernel of the held-out inputs with it."""
-        residual = self.dynamics.residual
-        left, k = left.to(residual.device), residual.shape[1]
-        rows = (left[:, None] * k + torch.arange(k, device=left.device)).flatten()
-        kernel = self.kernels.train[rows[:, None], rows]
-        dynamics = LinearizedDynamics(kernel, residual[left], self.problem.descent, method=method)
-        return dynamics, self.kernels.held_out[:, rows]
+    found = [
+        dynamics.effects(block, held_out_kernel)[0]
+        for block in dynamics.blocks(memory_bytes, len(held_out_kernel) // dynamics.k)
+    ]
+    return Changes(torch.cat([one.weight for one in found]), torch.cat([one.prediction for one in found]))

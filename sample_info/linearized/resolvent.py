@@ -1,9 +1,9 @@
-"""All leave-one-out systems from one inverse (t → ∞) or one eigendecomposition, whatever t: elimination of a block.
+"""What is left out, from one inverse (t → ∞) or one eigendecomposition, whatever t: elimination of a block.
 
 A smooth function of a matrix is a sum of resolvents: Cauchy's integral over an ellipse around the spectrum. For each z
-the resolvent R = (z - A)⁻¹ of A = Θ + λI loses an example by elimination of a block: R r changes by
-R_{·i} R_ii⁻¹ (R r)_i. In the eigenbasis R is diagonal, so that a node of the contour costs O(n²) for all n systems;
-steps, however many, only show in the nodes' weights.
+the resolvent R = (z - A)⁻¹ of A = Θ + λI loses a set S of examples by elimination of a block: R r changes by
+R_{·S} R_SS⁻¹ (R r)_S. In the eigenbasis R is diagonal, so that a node of the contour costs O(n²) for all n systems
+without one example; steps, however many, only show in the nodes' weights.
 """
 
 import math
@@ -60,7 +60,7 @@ def inverse(kernel: Tensor, weight_decay: float) -> Tensor:
 
 
 class Elimination:
-    """A⁻¹ r and its change without each example, for A = Θ + λI: B_{·i} B_ii⁻¹ (B r)_i with B = A⁻¹ (appendix E).
+    """A⁻¹ r and its change without a set S, for A = Θ + λI: B_{·S} B_SS⁻¹ (B r)_S with B = A⁻¹ (appendix E).
 
     Of a kernel Θ [n k, n k] float64, a residual r [n, k] and a shift λ.
 
@@ -73,17 +73,18 @@ class Elimination:
         self._inverse = inverse(kernel, shift)
         self.full = self._inverse @ residual.flatten()
 
-    @property
-    def bytes_per_example(self) -> int:
-        """Memory that `differences` takes for each example."""
-        return 8 * (self._k + 2) * len(self._inverse)
+    def bytes_per_set(self, size: int = 1) -> int:
+        """Memory that `differences` takes for each set of so many examples."""
+        columns = size * self._k
+        return 8 * ((columns + 2) * len(self._inverse) + 3 * columns * columns)
 
-    def differences(self, examples: Tensor) -> Tensor:
-        """A⁻¹ r - A_-i⁻¹ r_-i for each of the `examples` [b], as columns [n k, b]."""
-        n, k = self._n, self._k
-        blocks = self._inverse.view(n, k, n, k)[examples, :, examples]  # [b, k, k]
-        solved = torch.linalg.solve(blocks, self.full.view(n, k)[examples])
-        return torch.einsum("rbk,bk->rb", self._inverse.view(n * k, n, k)[:, examples], solved)
+    def differences(self, sets: Tensor) -> Tensor:
+        """A⁻¹ r - A_-S⁻¹ r_-S for each of `sets` [b, s], as columns [n k, b]."""
+        n, k, columns = self._n, self._k, sets.shape[1] * self._k
+        blocks = self._inverse.view(n, k, n, k)[sets[:, :, None], :, sets[:, None]]  # [b, s, s, k, k]
+        blocks = blocks.transpose(2, 3).reshape(-1, columns, columns)
+        solved = torch.linalg.solve(blocks, self.full.view(n, k)[sets].flatten(1))
+        return torch.einsum("rbc,bc->rb", self._inverse.view(n * k, n, k)[:, sets].flatten(2), solved)
 
 
 _GROWTH = 10.0  # how much larger than on the interval the function may be on the ellipse: digits lost to cancellation
@@ -152,9 +153,9 @@ def _map(low: float, high: float, rho: float, q: int) -> tuple[Tensor, Tensor]:
 
 
 class Resolvent:
-    """f(A) r and its change without each example, for A = Θ + λI, by a rule of f on an interval with A's spectrum.
+    """f(A) r and its change without a set, for A = Θ + λI, by a rule of f on an interval with A's spectrum.
 
-    Of a kernel Θ [n k, n k] float64, a residual r [n, k] and a shift λ.
+    Of a kernel Θ [n k, n k] float64, a residual r [n, k] and a shift λ. Meant for sets of one example or a few.
     """
 
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float, rule: ContourRule) -> None:
@@ -166,19 +167,18 @@ class Resolvent:
         self.full = self._vectors @ (rotated * 2 * (self._gaps @ self._weights).real)  # f(A) r, [n k]
         self._solutions = (self._times(self._vectors, self._gaps * rotated[:, None])).view(self._n, self._k, -1)
 
-    @property
-    def bytes_per_example(self) -> int:
-        """Memory that `differences` takes for each example."""
-        k, (rows, q) = self._k, self._gaps.shape
+    def bytes_per_set(self, size: int = 1) -> int:
+        """Memory that `differences` takes for each set of so many examples."""
+        k, (rows, q) = size * self._k, self._gaps.shape
         return 8 * ((k * k + k + 8) * rows + 4 * (k * k + 2 * k) * q)
 
-    def differences(self, examples: Tensor) -> Tensor:
-        """f(A) r - f(A_-i) r_-i for each of the `examples` [b], as columns [n k, b]."""
-        b, k = len(examples), self._k
-        rows = self._vectors.view(self._n, k, -1)[examples]  # [b, k, n k]
+    def differences(self, sets: Tensor) -> Tensor:
+        """f(A) r - f(A_-S) r_-S for each of `sets` [b, s], as columns [n k, b]."""
+        b, k = len(sets), sets.shape[1] * self._k
+        rows = self._vectors.view(self._n, self._k, -1)[sets].flatten(1, 2)  # [b, k, n k]
         pairs = (rows[:, :, None] * rows[:, None]).flatten(0, 2)
-        blocks = self._times(pairs, self._gaps).view(b, k, k, -1).permute(0, 3, 1, 2)  # R_ii at every node
-        forces = torch.linalg.solve(blocks, self._solutions[examples].transpose(1, 2))  # [b, q, k]
+        blocks = self._times(pairs, self._gaps).view(b, k, k, -1).permute(0, 3, 1, 2)  # R_SS at every node
+        forces = torch.linalg.solve(blocks, self._solutions[sets].flatten(1, 2).transpose(1, 2))  # [b, q, k]
         forces = 2 * self._weights[:, None] * forces
         rotated = rows.new_zeros(len(self._vectors), b)
         for c in range(k):

@@ -1,4 +1,4 @@
-"""All leave-one-out systems as columns of one matrix: a Chebyshev series of the masked kernel.
+"""All systems that leave something out as columns of one matrix: a Chebyshev series of the masked kernel.
 
 Training without example i is training with rows and columns i of the kernel masked, and t steps of it are a polynomial
 in the masked kernel. A term costs all systems one product with the kernel, and a few dozen terms do the work of
@@ -68,7 +68,7 @@ class ChebyshevSeries:
 
 
 class MaskedSeries:
-    """f(A) r and its change without each example, for A = Θ + λI, by a series of f on [λ, λ + σ], σ a bound on Θ.
+    """f(A) r and its change without some examples, for A = Θ + λI, by a series of f on [λ, λ + σ], σ a bound on Θ.
 
     Of a kernel Θ [n k, n k] float64 and a residual r [n, k].
     """
@@ -85,24 +85,23 @@ class MaskedSeries:
         self._terms = torch.stack(terms)  # T_j(A) r, [degree + 1, n k]
         self.full = series.coefficients.to(kernel) @ self._terms  # f(A) r, [n k]
 
-    @property
-    def bytes_per_example(self) -> int:
-        """Memory that `differences` takes for each example."""
+    def bytes_per_set(self, _: int = 1) -> int:
+        """Memory that `differences` takes for each set."""
         return 4 * 8 * len(self._kernel)
 
-    def differences(self, examples: Tensor) -> Tensor:
-        """f(A) r - f(A_-i) r_-i for each of the `examples` [b], as columns [n k, b].
+    def differences(self, sets: Tensor) -> Tensor:
+        """f(A) r - f(A_-S) r_-S for each of `sets` [b, s], as columns [n k, b].
 
         They are Σ c_j e_j with e_j = T_j(A) r - T_j(MAM) M r. Off the masked rows e_j obeys the recurrence of T_j; on
         them the masked term is zero, and e_j is the full one. So nothing is subtracted that nearly cancels.
         """
-        columns = torch.arange(len(examples), device=examples.device)
-        now, before = self._kernel.new_zeros(len(self._kernel), len(examples)), None
+        columns = torch.arange(len(sets), device=sets.device)[:, None]
+        now, before = self._kernel.new_zeros(len(self._kernel), len(sets)), None
         total = torch.zeros_like(now)
         for j, weight in enumerate(self._coefficients.tolist()):
             if j:
                 now, before = self._step(now, before), now
-            now.view(*self._shape, -1)[examples, :, columns] = self._terms[j].view(self._shape)[examples]
+            now.view(*self._shape, -1)[sets, :, columns] = self._terms[j].view(self._shape)[sets]
             total.add_(now, alpha=weight)
         return total
 

@@ -17,6 +17,7 @@ class LinearizedDescent:
 
     While an example is left out n stays the size of the whole training set with `left_out_loss="sum"`: the others'
     gradients are what they were, as in the paper's sums. With "mean" it is n - 1: their weight grows by n/(n - 1).
+    While a set is left out, likewise.
 
     Args:
         learning_rate: η, of that mean loss, as in the paper's tables.
@@ -55,9 +56,9 @@ class LinearizedDescent:
         """Whether training ends after finitely many steps."""
         return math.isfinite(self.t)
 
-    def effective_n(self, n: int) -> int:
-        """What the loss of a training without one of n examples is divided by."""
-        return n if self.left_out_loss == "sum" else n - 1
+    def effective_n(self, n: int, removed: int = 1) -> int:
+        """What the loss of a training without so many of n examples is divided by."""
+        return n if self.left_out_loss == "sum" else n - removed
 
     def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
         """φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.

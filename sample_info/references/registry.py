@@ -14,16 +14,15 @@ from torch import Tensor
 
 from harness.run import Run
 from models.tangent.ntk import Kernels
-from sample_info.changes import Changes
-from sample_info.linearized.dynamics import changes_by
+from sample_info.changes import Changes, Effects
 from sample_info.linearized.resolvent import inverse
 from sample_info.problem import Problem
 from sample_info.references.retraining import retrained_stacks
 from sample_info.settings import ReferenceSettings
 
 
-def influence(kernels: Kernels, residual: Tensor, damping: float) -> Changes:
-    """Predicted changes of all examples: w_-i - w ≈ (Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², J the Jacobian at w.
+def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
+    """Predicted effects of all examples: w - w_-i ≈ -(Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², J the Jacobian at w.
 
     The Gauss-Newton inverse acts through the kernel, (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹, so that one factorisation
     serves every example, however many parameters there are. The formula assumes that w is a minimum; at weights
@@ -35,9 +34,8 @@ def influence(kernels: Kernels, residual: Tensor, damping: float) -> Changes:
     """
     n, k = residual.shape
     columns = inverse(kernels.train, damping).view(n * k, n, k)
-    coefficients = torch.einsum("rnk,nk->rn", columns, residual.to(columns))
-    weight, prediction, _ = changes_by(coefficients, kernels.train, kernels.held_out, torch.arange(n), k)
-    return Changes(weight.cpu(), prediction.cpu())
+    coefficients = -torch.einsum("rnk,nk->rn", columns, residual.to(columns))
+    return Effects.along(coefficients, kernels.train, kernels.held_out, k)
 
 
 log = logging.getLogger(__name__)
@@ -67,7 +65,7 @@ def by_influence(problem: Problem, settings: ReferenceSettings, run: Run) -> Map
     trained = replace(problem, weights=problem.training.trained())
     kernels, residual = trained.kernels(), trained.outputs(problem.x) - problem.y
     n, decay = len(problem.x), problem.descent.weight_decay
-    return {f"influence {d:g}": influence(kernels, residual, n * d + decay) for d in settings.influence_damping}
+    return {f"influence {d:g}": influence(kernels, residual, n * d + decay).changes for d in settings.influence_damping}
 
 
 REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence}

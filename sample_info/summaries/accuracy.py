@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harness.run import Run
 from sample_info.examples import Examples
-from sample_info.linearized.dynamics import LinearizedNetwork
+from sample_info.linearized.network import LinearizedNetwork
 from sample_info.problem import Problem, initial_weights
 from sample_info.settings import summary_model
 from sample_info.summaries.orders import bottom, bottom_iterative, kept, random, top

@@ -30,14 +30,20 @@ SIDE = 28
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    sizes = {"examples": 1000, "held_out": 700, "outputs": 1, "width": 1024, "steps": 2000, "learning_rate": 1e-3}
-    own = parser("sample_info", __doc__, **sizes, alone=10, memory_gib=1.0)
-    options = own.parse_args(arguments)
-    if options.outputs not in (1, 10) or options.examples + options.held_out > 1797 or options.examples < 2:
-        own.error("--outputs must be 1 or 10, and --examples and --held-out 1,797 or less together, 2 or more")
+    options = chosen("sample_info", __doc__, arguments)
     bench = Bench(options)
     kernels, rows = bench.kernel_rows()
     return finish(options, bench.title, [*rows, *bench.training_rows(kernels)])
+
+
+def chosen(name: str, doc: str | None, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Options of a benchmark of these sizes."""
+    sizes = {"examples": 1000, "held_out": 700, "outputs": 1, "width": 1024, "steps": 2000, "learning_rate": 1e-3}
+    own = parser(name, doc, **sizes, alone=10, memory_gib=1.0)
+    options = own.parse_args(arguments)
+    if options.outputs not in (1, 10) or options.examples + options.held_out > 1797 or options.examples < 2:
+        own.error("--outputs must be 1 or 10, and --examples and --held-out 1,797 or less together, 2 or more")
+    return options
 
 
 class Bench:
@@ -52,12 +58,14 @@ class Bench:
         images, labels = images[order], labels[order]
         self.x, self.held_out = images[: self.n], images[self.n : self.n + self.m]
         one_output = (labels % 2)[:, None]
-        self.y = (one_output if self.k == 1 else F.one_hot(labels, 10)).double()[: self.n]
+        y = (one_output if self.k == 1 else F.one_hot(labels, 10)).double()
+        self.y, self.y_held_out = y[: self.n], y[self.n : self.n + self.m]
         shape = (1, SIDE, SIDE)
         model = MLP(shape, self.k, width=self.width, depth=1, activation="relu", parametrization="standard")
         self.model = model.to(self.device).eval()
         self.weights = initial_weights(self.model, 0, 1.0)
         self.residual = network_outputs(self.model, self.weights, self.x) - self.y
+        self.initial_held_out = network_outputs(self.model, self.weights, self.held_out)
         self.descent = LinearizedDescent(learning_rate=options.learning_rate, steps=options.steps)
         self.rate = matmul_rate(1000, torch.float64, self.device)
         self.title = (
@@ -85,7 +93,7 @@ class Bench:
         with measured(self.device) as theirs:
             j = jacobian(self.model, self.weights, self.x[:some]).flatten(0, 1)
             slow = j @ j.T
-        error, times = _relative(kernels.train[: some * k, : some * k], slow), (n + m) / some
+        error, times = relative_error(kernels.train[: some * k, : some * k], slow), (n + m) / some
         note = f"{some} examples, times {times:.0f}, without most products; differs by {error:.0e}"
         return kernels, [
             Row("kernel", "ours", ours, flops / self.rate, kernels.how),
@@ -98,15 +106,15 @@ class Bench:
             changes, dynamics = self.scores(kernels, self.memory_bytes)
         sample = torch.randperm(self.n, generator=torch.Generator().manual_seed(1))[: self.alone]
         with measured(self.device) as alone:
-            everything = self._coefficients(kernels.train, self.residual.flatten(), self.n)
+            everything = self.coefficients(kernels.train, self.residual.flatten(), self.n)
             found = [self._changes_without(i, kernels, everything) for i in sample.tolist()]
         weight, prediction = torch.tensor(found, dtype=torch.float64, device=self.device).T
-        error = max(_each(changes.weight[sample], weight), _each(changes.prediction[sample], prediction))
+        error = max(worst_error(changes.weight[sample], weight), worst_error(changes.prediction[sample], prediction))
         each = alone.seconds / len(sample)
         with measured(self.device) as again:
             small = self.memory_bytes / 50
             parts, _ = self.scores(self.kernels(7, small), small)
-        change = max(_each(parts.weight, changes.weight), _each(parts.prediction, changes.prediction))
+        change = max(worst_error(parts.weight, changes.weight), worst_error(parts.prediction, changes.prediction))
         floor = 2 * self.m * self.k * (self.n * self.k) * self.n / self.rate  # predictions alone
         note = f"{dynamics.how}, largest relative error of a score {error:.0e}, bound {dynamics.error_bound:.0e}"
         systems = f"{len(sample)} systems by eigendecomposition, {each:.2f} s each, times {self.n:,}"
@@ -117,7 +125,16 @@ class Bench:
             Row("all of it again", "ours", again, note=batches),
         ]
 
-    def _coefficients(self, kernel: Tensor, residual: Tensor, n: int) -> Tensor:
+    def difference_without(self, removed: Tensor, kernels: Kernels, everything: Tensor) -> Tensor:
+        """a - a_-S, [n k], given the coefficients of training on everything."""
+        kept = torch.ones(self.n, dtype=torch.bool, device=self.device)
+        kept[removed] = False
+        kept, n = kept.repeat_interleave(self.k), self.descent.effective_n(self.n, removed.numel())
+        difference = everything.clone()
+        difference[kept] -= self.coefficients(kernels.train[kept][:, kept], self.residual.flatten()[kept], n)
+        return difference
+
+    def coefficients(self, kernel: Tensor, residual: Tensor, n: int) -> Tensor:
         """a(t), [n k], by an eigendecomposition (equation 50)."""
         values, vectors = torch.linalg.eigh(kernel)
         gains = self.descent.filter(values.clamp(min=0) + self.descent.weight_decay, n)
@@ -125,19 +142,16 @@ class Bench:
 
     def _changes_without(self, i: int, kernels: Kernels, everything: Tensor) -> tuple[float, float]:
         """‖w - w_-i‖² and the mean of ‖f(x) - f_-i(x)‖², given the coefficients [n k] of training on everything."""
-        kept = (torch.arange(self.n, device=self.device) != i).repeat_interleave(self.k)
-        effective_n, residual = self.descent.effective_n(self.n), self.residual.flatten()[kept]
-        difference = everything.clone()
-        difference[kept] -= self._coefficients(kernels.train[kept][:, kept], residual, effective_n)
+        difference = self.difference_without(torch.tensor(i), kernels, everything)
         prediction = (kernels.held_out @ difference).square().sum() * self.k / len(kernels.held_out)
         return float(difference @ kernels.train @ difference), float(prediction)
 
 
-def _relative(a: Tensor, b: Tensor) -> float:
+def relative_error(a: Tensor, b: Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max())
 
 
-def _each(a: Tensor, b: Tensor) -> float:
+def worst_error(a: Tensor, b: Tensor) -> float:
     return float(((a - b) / b).abs().max())
 
 

@@ -107,18 +107,18 @@ def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_pa
 def test_an_interrupted_run_continues_with_the_next_block(command, monkeypatch) -> None:
     options = [*SMALL, "logger.mode=disabled", "sample_info.memory_gib=1e-4"]
     assert command(VERB, *options, "runs_dir=whole").code == 0
-    changes, calls = LinearizedDynamics.changes, []
+    effects, calls = LinearizedDynamics.effects, []
 
     def counted(self, examples, held_out):
         if len(calls) == 3:
             raise KeyboardInterrupt
         calls.append(len(examples))
-        return changes(self, examples, held_out)
+        return effects(self, examples, held_out)
 
-    monkeypatch.setattr(LinearizedDynamics, "changes", counted)
+    monkeypatch.setattr(LinearizedDynamics, "effects", counted)
     assert command(VERB, *options).code == 130
     assert len(calls) == 3
-    monkeypatch.setattr(LinearizedDynamics, "changes", lambda *a: calls.append(0) or changes(*a))
+    monkeypatch.setattr(LinearizedDynamics, "effects", lambda *a: calls.append(0) or effects(*a))
     assert command(VERB, *options).code == 0
     (blocks,) = Path("whole").glob("*/scores.safetensors")
     (resumed,) = Path("runs").glob("sample*/scores.safetensors")

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
-from sample_info.linearized.dynamics import LinearizedDynamics, Method
+from sample_info.linearized.dynamics import LinearizedDynamics, Method, leave_one_out
 from sample_info.linearized.resolvent import spectral_bound
 from sample_info.linearized.training import LinearizedDescent
 from tests.sample_info import reference_dynamics
@@ -64,10 +64,11 @@ def test_weights_and_predictions_are_those_of_gradient_descent(k: int, name: str
     kept = torch.arange(len(net.x)) != 4
     n_left = len(net.x) - (name == "mean over n - 1")
     without = change - descended(j[kept], (initial - net.y)[kept], descent, n_left)
-    weight, prediction, own = dynamics.changes(torch.tensor([4]), held_out_kernel)
+    effects, own = dynamics.effects(torch.tensor([4]), held_out_kernel)
     torch.testing.assert_close(own[0], j[4] @ without)
-    assert float(weight) == pytest.approx(float(without @ without), rel=1e-9)
-    assert float(prediction) == pytest.approx(float((j_held_out @ without).square().sum(1).mean()), rel=1e-9)
+    torch.testing.assert_close(effects.outputs[0], j_held_out @ without, rtol=1e-8, atol=1e-12)  # and their sign
+    assert float(effects.weight) == pytest.approx(float(without @ without), rel=1e-9)
+    assert float(effects.prediction) == pytest.approx(float((j_held_out @ without).square().sum(1).mean()), rel=1e-9)
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -79,7 +80,8 @@ def test_all_systems_at_once_are_each_system_alone(method: Method, k: int, name:
     torch.testing.assert_close(
         dynamics.coefficients, reference_dynamics.coefficients(kernel, residual, DESCENTS[name]), rtol=1e-8, atol=1e-10
     )
-    fast = torch.stack(dynamics.changes(torch.arange(20), held_out_kernel)[:2], 1)
+    effects, _ = dynamics.effects(torch.arange(20), held_out_kernel)
+    fast = torch.stack([effects.weight, effects.prediction], 1)
     slow = torch.tensor(
         [reference_dynamics.change_without(i, kernel, held_out_kernel, residual, DESCENTS[name]) for i in range(20)],
         dtype=torch.float64,
@@ -103,15 +105,42 @@ def test_scores_depend_on_no_block_size_and_agree_with_the_reference(
     kernel, held_out_kernel, residual = some_kernels(n, k, seed=seed)
     descent = LinearizedDescent(learning_rate=0.02, steps=steps, weight_decay=weight_decay, time=time)
     dynamics = LinearizedDynamics(kernel, residual, descent, method=method)
-    *whole, own = dynamics.changes(torch.arange(n), held_out_kernel)
-    *blocks, own_blocks = zip(
-        *(dynamics.changes(part, held_out_kernel) for part in torch.arange(n).split(block)), strict=True
-    )
-    whole, blocks = torch.stack(whole), torch.stack([torch.cat(parts) for parts in blocks])
-    torch.testing.assert_close(blocks, whole, rtol=1e-10, atol=0)
-    torch.testing.assert_close(torch.cat(own_blocks), own)
+    effects, own = dynamics.effects(torch.arange(n), held_out_kernel)
+    blocks = [dynamics.effects(part, held_out_kernel) for part in torch.arange(n).split(block)]
+    whole = torch.stack([effects.weight, effects.prediction])
+    parts = [torch.stack([one.weight, one.prediction]) for one, _ in blocks]
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-10, atol=0)
+    torch.testing.assert_close(torch.cat([one for _, one in blocks]), own)
     slow = reference_dynamics.change_without(n - 1, kernel, held_out_kernel, residual, descent)
     torch.testing.assert_close(whole[:, -1], torch.tensor(slow, dtype=torch.float64), rtol=1e-8, atol=1e-18)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("size", [2, 9])
+@pytest.mark.parametrize("name", DESCENTS)
+def test_any_set_at_once_is_training_without_it_alone(name: str, size: int, k: int) -> None:
+    kernel, held_out_kernel, residual = some_kernels(20, k)
+    descent = DESCENTS[name]
+    dynamics = LinearizedDynamics(kernel, residual, descent)
+    sets = torch.stack([torch.randperm(20, generator=torch.Generator().manual_seed(s))[:size] for s in range(3)])
+    found = held_out_kernel @ dynamics.differences(sets)
+    slow = torch.stack([removed_set(one, kernel, residual, descent) for one in sets], 1)
+    torch.testing.assert_close(found, held_out_kernel @ slow, rtol=1e-8, atol=1e-10)
+    single = dynamics.differences(sets.flatten())
+    summed = (held_out_kernel @ single).view(len(found), 3, size).sum(-1)
+    apart = float((summed - found).abs().max() / found.abs().max())
+    assert (apart < 1e-12) if name == "one step" else (apart > 1e-2)  # the control: after one step effects do add up
+
+
+def removed_set(removed: Tensor, kernel: Tensor, residual: Tensor, descent: LinearizedDescent) -> Tensor:
+    """a - a_-S, [n k], by an eigendecomposition of what is left."""
+    n, k = residual.shape
+    kept = torch.ones(n, dtype=torch.bool).index_fill(0, removed, value=False)
+    rows, effective_n = kept.repeat_interleave(k), descent.effective_n(n, len(removed))
+    difference = reference_dynamics.coefficients(kernel, residual, descent).flatten()
+    without = reference_dynamics.coefficients(kernel[rows][:, rows], residual[kept], descent, effective_n)
+    difference[rows] -= without.flatten()
+    return difference
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -124,7 +153,7 @@ def test_what_it_predicts_for_an_example_left_out_is_what_ridge_regression_cross
     press = torch.stack(
         [torch.linalg.solve(blocks[i, :, i], (inverse @ y.flatten()).view(12, k)[i]) for i in range(12)]
     )
-    *_, own = dynamics.changes(torch.arange(12), held_out_kernel)
+    _, own = dynamics.effects(torch.arange(12), held_out_kernel)
     left_out = dynamics.predictions(torch.zeros(12, k), kernel) - own
     torch.testing.assert_close(y - left_out, press)
 
@@ -133,23 +162,20 @@ def test_an_example_that_the_network_already_fits_changes_nothing_and_a_copy_sha
     kernel, held_out_kernel, residual = some_kernels(10, 1)
     fitted = residual.clone()
     a = LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]).coefficients
-    weight, *_ = LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]).changes(torch.arange(10), held_out_kernel)
+    weight = leave_one_out(LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]), held_out_kernel).weight
     assert bool((weight > 0).all())
     assert bool((a != 0).all())
     apart = kernel.clone()  # example 0 shares nothing with the others, and its residual is zero
     apart[0, 1:] = apart[1:, 0] = 0
     fitted[0] = 0
-    weight, prediction, _ = LinearizedDynamics(apart, fitted, DESCENTS["discrete"]).changes(
-        torch.arange(10), held_out_kernel
-    )
-    assert float(weight[0]) == 0
-    assert float(prediction[0]) == 0
+    changes = leave_one_out(LinearizedDynamics(apart, fitted, DESCENTS["discrete"]), held_out_kernel)
+    assert float(changes.weight[0]) == 0
+    assert float(changes.prediction[0]) == 0
     twins = torch.tensor([0, *range(10)])  # a copy of example 0: without one of them, the other is left
     doubled = LinearizedDynamics(kernel[twins][:, twins], residual[twins], DESCENTS["continuous"])
     single = LinearizedDynamics(kernel, residual, DESCENTS["continuous"])
-    both, *_ = doubled.changes(torch.tensor([0]), held_out_kernel[:, twins])
-    alone, *_ = single.changes(torch.tensor([0]), held_out_kernel)
-    assert float(both) < 0.5 * float(alone)
+    both, alone = leave_one_out(doubled, held_out_kernel[:, twins]), leave_one_out(single, held_out_kernel)
+    assert float(both.weight[0]) < 0.5 * float(alone.weight[0])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -243,8 +269,8 @@ def test_a_block_takes_the_memory_it_was_given_and_not_much_less(name: str, meth
     kernel, held_out, residual = some_kernels(40, 3)
     dynamics = LinearizedDynamics(kernel, residual, DESCENTS[name], method=method)
     memory = 40 * 8 * len(kernel) * (20 if method == "resolvent" else 4)
-    block = dynamics.blocks(memory)[0]
+    block = dynamics.blocks(memory, 7)[0]
     with Largest() as largest:
-        dynamics.changes(block, held_out)
+        dynamics.effects(block, held_out)
     assert memory / 40 < largest.bytes < memory
     assert 1 < len(block) < 40

@@ -13,7 +13,8 @@ from models.tangent.jacobian import network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB
 from sample_info.changes import functional_information
-from sample_info.linearized.dynamics import LinearizedDynamics, LinearizedNetwork, leave_one_out
+from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
+from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem
 from sample_info.references.retraining import DivergedError

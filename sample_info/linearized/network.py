@@ -1,0 +1,97 @@
+"""One seed's linearised network: what it predicts once trained on all examples, without some, or on some alone."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from models.tangent.ntk import Kernels
+from sample_info.changes import Effects, functional_information
+from sample_info.linearized.dynamics import LinearizedDynamics, Method, leave_one_out
+from sample_info.problem import Problem
+
+
+@dataclass(frozen=True)
+class LinearizedNetwork:
+    """One seed's linearised network, trained on all examples, or on some of them as a training set of their own.
+
+    On m examples that are left the loss is their mean (and λ/m of the weight decay), as in the paper's released code:
+    with the same learning rate and steps, each of fewer examples weighs more. A kernel entry does not depend on other
+    examples, so that a part's kernel is a part of the kernel.
+
+    Attributes:
+        problem: the training on all n examples.
+        kernels: of the examples and the held-out inputs.
+    """
+
+    problem: Problem
+    kernels: Kernels
+
+    @cached_property
+    def initial(self) -> Tensor:
+        """f_0 of the examples, [n, k]."""
+        return self.problem.outputs(self.problem.x)
+
+    @cached_property
+    def initial_held_out(self) -> Tensor:
+        """f_0 of the held-out inputs, [m, k]."""
+        return self.problem.outputs(self.problem.held_out)
+
+    @cached_property
+    def dynamics(self) -> LinearizedDynamics:
+        """The training on all examples."""
+        return LinearizedDynamics(self.kernels.train, self.initial - self.problem.y, self.problem.descent)
+
+    @cached_property
+    def trained(self) -> Tensor:
+        """f of the examples once trained on all, [n, k]."""
+        return self.dynamics.predictions(self.initial, self.kernels.train)
+
+    @cached_property
+    def trained_held_out(self) -> Tensor:
+        """f of the held-out inputs once trained on all, [m, k]."""
+        return self.dynamics.predictions(self.initial_held_out, self.kernels.held_out)
+
+    def left_out(self, block: Tensor) -> tuple[Effects, Tensor]:
+        """What leaving out each of a block of examples [b] changes, and f_-i(x_i), [b, k]."""
+        effects, own = self.dynamics.effects(block, self.kernels.held_out)
+        return effects, self.trained[block] - own
+
+    def without(self, sets: Tensor) -> Tensor:
+        """f_-S of the held-out inputs, [b, m, k], trained without each of `sets` [b, s] of s examples: exact.
+
+        The loss is divided by n - s where `descent.left_out_loss` says so, else by n, as in `differences`.
+        """
+        m, k = self.trained_held_out.shape
+        blocks = self.dynamics.blocks(self.problem.memory_bytes, m, size=sets.shape[1], count=len(sets))
+        moved = [(self.kernels.held_out @ self.dynamics.differences(sets[block])).T for block in blocks]
+        return self.trained_held_out - torch.cat(moved).view(-1, m, k)
+
+    def predictions_from(self, left: Tensor) -> Tensor:
+        """Outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone.
+
+        Raises:
+            ValueError: as `LinearizedDynamics`.
+        """
+        dynamics, held_out = self._part(left, "series")  # products with one vector: no eigendecomposition pays
+        return dynamics.predictions(self.initial_held_out, held_out)
+
+    def functional_information(self, left: Tensor, sigma: float) -> Tensor:
+        """F-SI in nats of the examples at positions `left` [l] among themselves, [l].
+
+        Raises:
+            ValueError: as `LinearizedDynamics`.
+        """
+        dynamics, held_out = self._part(left, "auto")
+        changes = leave_one_out(dynamics, held_out, memory_bytes=self.problem.memory_bytes)
+        return functional_information(changes, sigma)
+
+    def _part(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
+        """The training on what is left, and the kernel of the held-out inputs with it."""
+        residual = self.dynamics.residual
+        left, k = left.to(residual.device), residual.shape[1]
+        rows = (left[:, None] * k + torch.arange(k, device=left.device)).flatten()
+        kernel = self.kernels.train[rows[:, None], rows]
+        dynamics = LinearizedDynamics(kernel, residual[left], self.problem.descent, method=method)
+        return dynamics, self.kernels.held_out[:, rows]
