@@ -34,7 +34,7 @@ _STARTUP_BARS = {
 
 
 class House:
-    """A checkout's Python source; its tests apart."""
+    """A checkout's Python source; its tests and pages apart."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -43,7 +43,7 @@ class House:
     def source(self) -> Mapping[str, str]:
         """Text of every file that git knows, by path."""
         listed = subprocess.check_output(["git", "ls-files", "*.py"], cwd=self.root, text=True).splitlines()
-        paths = [path for path in listed if not path.startswith("tests/") and (self.root / path).exists()]
+        paths = [path for path in listed if not path.startswith(("tests/", "docs/")) and (self.root / path).exists()]
         return {path: (self.root / path).read_text() for path in paths}
 
     def files(self, package: str = "") -> list[int]:

@@ -1,0 +1,45 @@
+"""Code on the pages does what they say."""
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from erasure import ClassMoments
+
+ROOT = Path(__file__).parent.parent
+EXTENDING = "docs/guide/extending.md"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text()
+    return [textwrap.dedent(block) for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
+
+
+def test_the_eraser_of_ones_own_is_whole() -> None:
+    code = next(block for block in blocks(EXTENDING, "python") if "class Shrink" in block)
+    section = yaml.safe_load(next(block for block in blocks(EXTENDING, "yaml") if "Shrink" in block))
+    names: dict[str, Any] = {"__name__": "shrink"}
+    exec(code, names)
+    assert section["name"] == "shrink"
+    assert section["_target_"] == "erasure.erasers.shrink.Shrink"
+    x, z = torch.randn(60, 3, 2), torch.arange(60) % 3
+    eraser = names["Shrink"].fit_moments(ClassMoments.fit(x, z), share=section["share"])
+    torch.testing.assert_close(eraser(x), (x + x.mean(0)) / 2)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/library.md"])
+def test_the_library_snippet_runs(page: str) -> None:
+    snippet = next(block for block in blocks(page, "python") if "LeaceEraser.from_moments" in block)
+    names: dict[str, Any] = {"x": torch.randn(60, 3, 2), "z": torch.arange(60) % 3}
+    exec(snippet, names)
+    means = torch.stack([names["x_erased"][names["z"] == j].mean(0) for j in range(3)])
+    assert (means - means.mean(0)).abs().max() < 1e-6
+
+
+def test_readme_is_read_in_three_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
