@@ -51,6 +51,9 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
         return _no_such_key(missing.group(1), verb, overrides)
     if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
         return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"
+    if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
+        key, group = replaced.groups()
+        return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"
     if isinstance(error, OverrideParseException):
         if "=" not in error.override and not error.override.startswith("~"):
             return f"{error.override}: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"

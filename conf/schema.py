@@ -14,7 +14,7 @@ import pkgutil
 import site
 import sysconfig
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -165,16 +165,34 @@ class Target:
         return {key: value for key, value in self.section.items() if key in accepted}
 
     @property
-    def nested(self) -> dict[str, str]:
-        """Options that hold sections by name -> their kind: {"parts": "dataset"} for `parts: Mapping[str, Source]`."""
-        kinds = {f"collections.abc.Mapping[str, {base}]": kind for kind, base in TARGETS.items()}
+    def nested(self) -> dict[str, tuple[str, bool]]:
+        """Options that hold sections -> their kind, and whether they hold several, by name.
+
+        {"parts": ("dataset", True)} for `parts: Mapping[str, Source]`,
+        {"network": ("model", False)} for `network: Model`.
+        """
+        several = {f"collections.abc.Mapping[str, {base}]": (kind, True) for kind, base in TARGETS.items()}
+        kinds = several | {f"<class '{base}'>": (kind, False) for kind, base in TARGETS.items()}
         return {key: kinds[str(kind)] for key, kind in keyword_only(self.schema).items() if str(kind) in kinds}
 
+    def held(self) -> Iterator[tuple[str, str, Options]]:
+        """Place, kind and content of the sections that its options hold."""
+        for key, (kind, several) in self.nested.items():
+            if several:
+                yield from ((f"{key}.{name}", kind, part) for name, part in self.section[key].items())
+            else:
+                yield key, kind, self.section[key]
+
     def build(self, kind: type[T], *args: Any) -> T:
-        """Construct the class, a `kind`, from positional arguments and the section's options, nested sections first."""
+        """Construct the class, a `kind`, from positional arguments and the section's options, nested sections first.
+
+        These are given the same positional arguments.
+        """
         options = self.options
-        for key in self.nested:
-            options[key] = {name: Target(section).build(object) for name, section in options[key].items()}
+        for key, (_, several) in self.nested.items():
+            parts = options[key] if several else {"": options[key]}
+            built = {name: Target(section).build(object, *args) for name, section in parts.items()}
+            options[key] = built if several else built[""]
         return self.resolve(kind)(*args, **options)
 
 
@@ -261,11 +279,10 @@ def check_target(place: str, section: Options, kind: str) -> Options:
         raise ConfigError(f"{place}.{missing[0]} is missing: every {kind} names itself and its class")
     target = Target(section)
     target.resolve(Target({"_target_": TARGETS[kind]}).resolve())
-    nested = dict.fromkeys(target.nested, Mapping[str, Options])
+    nested = {key: Mapping[str, Options] if several else Options for key, (_, several) in target.nested.items()}
     checked = _check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(target.schema), **nested})
-    for key, held in target.nested.items():
-        for name, part in checked[key].items():
-            check_target(f"{place}.{key}.{name}", part, held)
+    for within, held, part in Target(checked).held():
+        check_target(f"{place}.{within}", part, held)
     return checked
 
 

@@ -85,8 +85,10 @@ class Job:
 
     @property
     def model_identity(self) -> Options:
-        """What of the model's section determines its numbers."""
-        return dict(self.model.identity(self.config["model"]))
+        """What of the model's section, and of a model within it, determines its numbers."""
+        section = self.config["model"]
+        inner = {key: Target(part).resolve(Model).identity(part) for key, _, part in Target(section).held()}
+        return {**self.model.identity(section), **inner}
 
     @functools.cached_property
     def _source_identity(self) -> Mapping[str, Any]:
@@ -94,9 +96,16 @@ class Job:
 
     def code(self, eraser: Options | None = None) -> dict[str, int | str]:
         """What stands for the code that computes this run's numbers: see `erasure.code_identity`."""
-        classes = [Target(section).resolve() for section in (eraser or self.config["eraser"], self.config["model"])]
-        own: dict[str, int | str] = {"train": RESULTS_VERSION, "erasure": ERASURE_VERSION}
-        return own | self._source_identity["code"] | code_identity(classes[0]) | code_identity(classes[1])
+        model = self.config["model"]
+        sections = [eraser or self.config["eraser"], model, *(part for _, _, part in Target(model).held())]
+        own: dict[str, int | str] = {
+            "train": RESULTS_VERSION,
+            "erasure": ERASURE_VERSION,
+            **self._source_identity["code"],
+        }
+        for section in sections:
+            own |= code_identity(Target(section).resolve())
+        return own
 
     def identity(self, eraser: Options | None = None) -> str:
         """This run's id, or that of the same run with another eraser."""

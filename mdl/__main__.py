@@ -18,11 +18,11 @@ def work(config: Config) -> cli.Work:
     from mdl.chunks import ChunkSettings
     from mdl.prequential import AXES, prequential, share
     from mdl.replay import replay
-    from models.kernel import Kernel
+    from models.kernel import KernelModel
     from train.bench import load, training_job
 
     job, settings = training_job("mdl", config), config.settings(ChunkSettings)
-    if issubclass(job.model, Kernel):
+    if issubclass(job.model, KernelModel):
         if settings.code != "blocks":
             raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
         return Work(job, kernel.load, kernel.code, AXES)

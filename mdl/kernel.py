@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,20 +20,19 @@ from harness.trained import Coded, Part, Point
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.kernel_code import KernelCode
 from mdl.prequential import log_point, log_summary, of_curve, placed
-from models.kernel import Kernel
+from models.kernel import KernelModel, Similarity
 from train.bench import Loaded
 from train.data import to_device
-from train.randomness import permutation
+from train.randomness import generator, permutation
 
 _BIT_NATS = math.log(2)
-_BESIDE = 2**28  # bytes, beside what grows with the square of the examples
 
 
 @dataclass(frozen=True)
 class KernelBench(Loaded):
     """With the kernel to predict by."""
 
-    kernel: Kernel
+    kernel: KernelModel
 
     @property
     def parameters(self) -> int:
@@ -64,24 +63,31 @@ def load(job: Job) -> KernelBench:
     dataset = erased(job)
     sizes = {name: len(dataset.splits[name].labels) for name in ("train", "test")}
     chunk_sizes(sizes["train"], job.settings(ChunkSettings))
-    require_memory(sizes["train"], sizes["test"], job.device)
     data = to_device(dataset, crop_padding=0, flip=False, device=job.device)
-    kernel = Target(job.config["model"]).build(Kernel, data["train"].image_shape, len(dataset.class_names))
+    kernel = Target(job.config["model"]).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
+    beside = kernel.beside_bytes(sizes["train"] + sizes["test"])
+    require_memory(job.config["model"]["name"], sizes["train"], sizes["test"], beside, job.device)
     return KernelBench(job, dataset, data, kernel)
 
 
-def require_memory(n: int, m: int, device: torch.device) -> None:
+def require_memory(name: str, n: int, m: int, beside: float, device: torch.device) -> None:
     """Refuse n training and m test examples whose kernels the device's memory does not hold, in float64.
+
+    Args:
+        name: the model's.
+        n, m: examples.
+        beside: bytes that computing the kernel takes, beside what grows with the square of the examples.
+        device: where.
 
     Raises:
         ValueError: says how much is needed, and what there is.
     """
-    free, needed = free_bytes(device), 8 * n * (2 * n + m + 2048) + _BESIDE
+    free, needed = free_bytes(device), 8 * n * (2 * n + m + 2048) + beside
     if needed > free:
         where = "on the CPU" if device.type == "cpu" else f"on {device}: try device=cpu"
-        fits = int(math.sqrt(max(0.0, free - _BESIDE) / 8 / (2 + m / n)))
+        fits = int(math.sqrt(max(0.0, free - beside) / 8 / (2 + m / n)))
         raise ValueError(
-            f"model=kernel: kernels of {n:,} training and {m:,} test examples take {needed / 1e9:,.1f} GB, but "
+            f"model={name}: kernels of {n:,} training and {m:,} test examples take {needed / 1e9:,.1f} GB, but "
             f"{free / 1e9:,.1f} GB are free {where}; about {fits:,} training examples would fit: take a smaller "
             "dataset, a machine with more memory, or a network, e.g. model=mlp"
         )
@@ -92,25 +98,50 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
 
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
-    train, test = bench.data["train"], bench.data["test"]
-    seeds, n, k = bench.seeds, len(train), bench.num_classes
+    seeds, n = bench.seeds, len(bench.data["train"])
     sizes = chunk_sizes(n, bench.job.settings(ChunkSettings))
     found = {seed: parsed(SeedCoded, kept) for seed in seeds if (kept := run.part(f"seed-{seed}")) is not None}
-    if len(found) < len(seeds):
-        with Display(run.id) as display:
-            display.update(len(found) / len(seeds), f"the kernel of {n:,} examples")
-            coder = KernelCode(bench.kernel(train.images, train.images), train.labels, k)
-            cross, diagonal = bench.kernel(test.images, train.images), bench.kernel.diagonal(test.images)
-            for seed in (seed for seed in seeds if seed not in found):
-                order = permutation(seed, n).to(train.labels.device)
-                coded = of_seed(*coder.code(order, cross, diagonal, sizes), test.labels)
-                run.save_part(f"seed-{seed}", as_json(coded))
-                found[seed] = coded
-                bits = sum(coded.bits) / n
-                display.update(
-                    len(found) / len(seeds), f"order {len(found)} of {len(seeds)}: {bits:.3f} bits per label"
-                )
+
+    def show(what: str) -> None:
+        display.update(len(found) / len(seeds), what)
+
+    with Display(run.id) as display:
+        kernel = given = None
+        for seed in (seed for seed in seeds if seed not in found):
+            if (drawn := bench.kernel.drawn(generator(seed, "init"), bench.data["train"].images)) is not kernel:
+                given = None  # that of the seed before: memory need not hold both
+                kernel, given = drawn, matrices(bench, drawn, show)
+            assert given is not None
+            order = permutation(seed, n).to(bench.job.device)
+            coded = of_seed(*given.coder.code(order, given.cross, given.diagonal, sizes), bench.data["test"].labels)
+            run.save_part(f"seed-{seed}", as_json(coded))
+            found[seed] = coded
+            show(f"order {len(found)} of {len(seeds)}: {sum(coded.bits) / n:.3f} bits per label")
     return _finish(bench, run, logger, sizes, [found[seed] for seed in seeds])
+
+
+@dataclass(frozen=True)
+class Given:
+    """What codes the training labels by a kernel, and its matrices of the test images.
+
+    Attributes:
+        coder: of the training labels.
+        cross: kernel of test with training images, [m, n].
+        diagonal: K(x, x) of the test images, [m].
+    """
+
+    coder: KernelCode
+    cross: Tensor
+    diagonal: Tensor
+
+
+def matrices(bench: KernelBench, kernel: Similarity, show: Callable[[str], None]) -> Given:
+    """A kernel's matrices of the data; tells what is computed."""
+    train, test = bench.data["train"], bench.data["test"]
+    show(f"the kernel of {len(train):,} training images")
+    coder = KernelCode(kernel(train.images, train.images), train.labels, bench.num_classes)
+    show(f"the kernel of {len(test):,} test images")
+    return Given(coder, kernel(test.images, train.images), kernel.diagonal(test.images))
 
 
 def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:

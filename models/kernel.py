@@ -1,8 +1,9 @@
 """Kernels of MLPs of infinite width, and the Gaussian one: what the kernel code predicts with (`python -m mdl`)."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +16,31 @@ _SAME = 1 - 1e-14  # an image's cosine with itself, to rounding, at which acos w
 _NOTHING = 1e-300  # stands for the norm of an image of zeros
 
 
-class Kernel(Model):
+class Similarity(Protocol):
+    """A kernel K of images."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
+        ...
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """K(x, x) of each image, [n] float64."""
+        ...
+
+
+class KernelModel(Model):
+    """What labels are predicted with by a kernel: nothing is trained."""
+
+    @abstractmethod
+    def drawn(self, generator: torch.Generator, x: Tensor) -> Similarity:
+        """The kernel for training images x [n, C, H, W]; one that has nothing to draw is always the same object."""
+
+    def beside_bytes(self, examples: int) -> float:  # noqa: ARG002, an override may use them
+        """What computing the kernel of so many examples takes, beside the kernel."""
+        return 2**28
+
+
+class Kernel(KernelModel):
     """A kernel of images, with no weights: nothing is trained.
 
     "nngp" and "ntk" are those of a ReLU MLP without biases, of infinite width, weights N(0, 2 / fan-in) in its hidden
@@ -50,6 +75,9 @@ class Kernel(Model):
         """Without the options of other kernels."""
         foreign = "depth" if options.get("kernel") == "rbf" else "bandwidth"
         return {key: value for key, value in options.items() if key != foreign}
+
+    def drawn(self, generator: torch.Generator, x: Tensor) -> "Kernel":  # noqa: ARG002, nothing is
+        return self
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]; an entry depends on its two images only."""

@@ -16,7 +16,7 @@ from harness.result import Information
 from harness.run import Run
 from models.classifier import count_parameters
 from models.tangent.jacobian import Projection
-from models.tangent.ntk import Kernels, fully_connected
+from models.tangent.ntk import Kernels, connected, unconnected
 from sample_info.changes import Changes, functional_information, loss_effects, weight_information
 from sample_info.examples import Examples
 from sample_info.kinds import decisions
@@ -110,9 +110,9 @@ def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
 def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
     model, kind = problem.model, settings.kernel.projection
     if kind == "auto":
+        left = unconnected(problem.weights, connected(model, problem.weights, problem.x))
         few = count_parameters(model) <= _FEW_PARAMETERS
-        cheap = few or fully_connected(model, problem.weights, problem.x) is not None
-        kind = "exact" if cheap else "coordinates"
+        kind = "exact" if few or not left else "coordinates"
     draws = functools.partial(generator, problem.seed, "projection", kind)
     return problem.kernels(Projection(kind, settings.kernel.size, draws))
 

@@ -1,4 +1,4 @@
-"""The tangent kernel in float64: by products of layers where the network is fully connected, else by Jacobians."""
+"""The tangent kernel in float64: by products where layers are fully connected, else by Jacobians."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,19 +12,23 @@ from models.layers import Linear
 from models.tangent.jacobian import EXACT, Layer, Projection, Weights, in_double, jacobian, layers_of
 
 
-def fully_connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module] | None:
-    """The model's layers by name, if all its parameters are in fully connected ones that see each example once.
+def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
+    """The model's fully connected layers that see each example once, as a vector, by name.
 
     One of the inputs x [n, ...] is passed through.
     """
     layers = {name: m for name, m in model.named_modules() if isinstance(m, Linear | nn.Linear)}
-    owned = {f"{name}.{key}" for name, m in layers.items() for key, _ in m.named_parameters(recurse=False)}
-    if owned != set(weights):
-        return None
     with torch.no_grad(), _calls(layers.values()) as calls:
         functional_call(model, in_double(model, weights), (x[:1].double(),))
-    once = sorted(map(id, layers.values())) == sorted(id(layer) for layer, _, _ in calls)
-    return layers if once and all(h.ndim == 2 for _, h, _ in calls) else None
+    seen = [(id(layer), h.ndim) for layer, h, _ in calls]
+    once = {layer for layer, ndim in seen if ndim == 2 and [other for other, _ in seen].count(layer) == 1}
+    return {name: layer for name, layer in layers.items() if id(layer) in once}
+
+
+def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
+    """Parameters that are in none of the layers."""
+    owned = {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters(recurse=False)}
+    return {name: weight for name, weight in weights.items() if name not in owned}
 
 
 @contextmanager
@@ -47,9 +51,7 @@ def inputs_and_slopes(
     model: nn.Module, layer: nn.Module, weights: Weights, x: Tensor, *, batch_size: int
 ) -> tuple[Tensor, Tensor]:
     """One layer's inputs h, [n, fan-in], and slopes δ, [n, k, fan-out], float64."""
-    parameters = {
-        name: value.requires_grad_(value.is_floating_point()) for name, value in in_double(model, weights).items()
-    }
+    parameters = {name: value.requires_grad_(name in weights) for name, value in in_double(model, weights).items()}
     h, slopes = [], []
     for batch in x.split(batch_size):
         with _calls([layer]) as calls:
@@ -110,7 +112,7 @@ def ntk(
 ) -> Kernels:
     """The tangent kernels of a network.
 
-    Exact kernels of networks of fully connected layers are products of layer inputs and backpropagated outputs; others
+    Exact kernels of fully connected layers are products of layer inputs and backpropagated outputs; those of others
     are sums over groups of layers, each group's Jacobian held on its own.
 
     Args:
@@ -122,27 +124,84 @@ def ntk(
         memory_bytes: for a group's Jacobian, beside the kernels themselves; without effect on the result.
     """
     everything, n = torch.cat([x, held_out]), len(x)
-    with torch.no_grad():
-        k = model(x[:1].to(next(model.parameters()))).shape[1]
+    k = _outputs(model, x)
     kernel = x.new_zeros(len(everything) * k, n * k, dtype=torch.float64)
-    connected = fully_connected(model, weights, x) if projection.kind == "exact" else None
-    if connected is not None:
-        how = "product form"
-        for layer in connected.values():
-            h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=batch_size)
-            bias = getattr(layer, "bias", None) is not None
-            add_layer(kernel, h, slopes, n, bias=bias, memory_bytes=memory_bytes)
-    else:
-        layers = layers_of(weights, projection)
-        for group in _groups(layers, max(1, int(memory_bytes // (8 * len(kernel))))):
-            largest = sum({layer.name: layer.parameters for layer in group}.values())
-            batch = max(1, min(batch_size, int(memory_bytes // (2 * 8 * k * largest))))
-            j = jacobian(model, weights, everything, layers=group, batch_size=batch).flatten(0, 1)
-            kernel.addmm_(j, j[: n * k].T)
-        kept, parameters = sum(layer.columns for layer in layers), sum(weight.numel() for weight in weights.values())
-        how = f"{projection.kind}, {kept:,} of {parameters:,} numbers"
+    products = connected(model, weights, x) if projection.kind == "exact" else {}
+    for layer in products.values():
+        h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=batch_size)
+        bias = getattr(layer, "bias", None) is not None
+        add_layer(kernel, h, slopes, n, bias=bias, memory_bytes=memory_bytes)
+    layers = layers_of(unconnected(weights, products), projection)
+    sizes = {"batch_size": batch_size, "memory_bytes": memory_bytes}
+    for _, j in _jacobians(model, weights, everything, layers, k, **sizes):
+        kernel.addmm_(j.flatten(0, 1), j[:n].flatten(0, 1).T)
+    parameters = sum(weight.numel() for weight in weights.values())
+    kept = parameters - sum(layer.parameters - layer.columns for layer in layers)
+    how = f"{projection.kind}, {kept:,} of {parameters:,} numbers" if layers else "product form"
     train = kernel[: n * k]
     return Kernels(torch.add(train, train.T).mul_(0.5), kernel[n * k :], how)
+
+
+def mean_ntk(
+    model: nn.Module,
+    weights: Weights,
+    x: Tensor,
+    y: Tensor,
+    *,
+    scales: Mapping[str, float],
+    projection: Projection = EXACT,
+    batch_size: int = 64,
+    memory_bytes: float = GIB,
+) -> Tensor:
+    """The tangent kernel's mean over outputs, (1/k) Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩, [n, m] float64.
+
+    Computed as `ntk` computes all pairs of outputs, but in k² times less memory.
+
+    Args:
+        model: any, in evaluation mode.
+        weights: w, by parameter name.
+        x, y: inputs [n, ...] and [m, ...]; the same tensor is passed through once.
+        scales: s_p of each parameter tensor; those of 0 are left out.
+        projection: of the gradients of parameters that are not in fully connected layers.
+        batch_size: examples at a time; without effect on the result.
+        memory_bytes: for a group's Jacobian, beside the kernel itself; without effect on the result.
+    """
+    both, k = x if y is x else torch.cat([x, y]), _outputs(model, x)
+    kernel = x.new_zeros(len(x), len(y), dtype=torch.float64)
+    products = connected(model, weights, x)
+    for name, layer in products.items():
+        h, slopes = inputs_and_slopes(model, layer, weights, both, batch_size=batch_size)
+        similarity = (h[: len(x)] @ h[-len(y) :].T).mul_(scales[f"{name}.weight"] ** 2)
+        similarity.add_(scales.get(f"{name}.bias", 0.0) ** 2)
+        kernel.add_(similarity.mul_(slopes[: len(x)].flatten(1) @ slopes[-len(y) :].flatten(1).T))
+    others = {name: weight for name, weight in unconnected(weights, products).items() if scales[name]}
+    sizes = {"batch_size": batch_size, "memory_bytes": memory_bytes}
+    for group, j in _jacobians(model, weights, both, layers_of(others, projection), k, **sizes):
+        j.mul_(torch.cat([j.new_full((layer.columns,), scales[layer.name]) for layer in group]))
+        kernel.addmm_(j[: len(x)].flatten(1), j[-len(y) :].flatten(1).T)
+    return kernel.div_(k)
+
+
+def _outputs(model: nn.Module, x: Tensor) -> int:
+    with torch.no_grad():
+        return model(x[:1].to(next(model.parameters()))).shape[1]
+
+
+def _jacobians(
+    model: nn.Module,
+    weights: Weights,
+    x: Tensor,
+    layers: Sequence[Layer],
+    k: int,
+    *,
+    batch_size: int,
+    memory_bytes: float,
+) -> Iterator[tuple[list[Layer], Tensor]]:
+    """Groups of layers, or of their parts, and the Jacobian of each, [n, k, columns], in this memory."""
+    for group in _groups(layers, max(1, int(memory_bytes // (8 * len(x) * k)))):
+        largest = sum({layer.name: layer.parameters for layer in group}.values())
+        batch = max(1, min(batch_size, int(memory_bytes // (2 * 8 * k * largest))))
+        yield group, jacobian(model, weights, x, layers=group, batch_size=batch)
 
 
 def _groups(layers: Sequence[Layer], most: int) -> Iterator[list[Layer]]:
@@ -156,4 +215,5 @@ def _groups(layers: Sequence[Layer], most: int) -> Iterator[list[Layer]]:
                 group, room = [], most
             group.append(part)
             room -= part.columns
-    yield group
+    if group:
+        yield group

@@ -7,7 +7,9 @@ from statistics import mean
 import pytest
 import torch
 
+from conf.compose import composed
 from harness.example_bits import read_coded_bits, read_test_bits
+from harness.job import Job
 from harness.run import Run, leftover
 from mdl import kernel
 from mdl.__main__ import VERB as MDL
@@ -17,6 +19,7 @@ from train.__main__ import VERB as TRAIN
 from train.randomness import permutation
 
 OWN = ["model=kernel", "eraser=control", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled", "cache_dir=cache"]
+NTK = [*OWN, "model=empirical_ntk", "model.network.width=16"]
 
 
 def only_result(runs: str) -> tuple[Path, dict]:
@@ -74,6 +77,37 @@ def test_a_run_that_was_cut_off_codes_no_order_twice(command, monkeypatch: pytes
     assert not [path for path in directory.iterdir() if leftover(path.name)]
 
 
+def test_a_networks_tangent_kernel_is_drawn_with_each_seed_and_known_by_its_network(command) -> None:
+    assert command(MDL, *OWN, "model=empirical_ntk", "model@model.network=linear", "runs_dir=linear").code == 0
+    assert command(MDL, *NTK).code == 0
+    assert command(MDL, *NTK, "seeds=[1]", "runs_dir=alone").code == 0
+    (_, linear), (_, mlp), (_, alone) = only_result("linear"), only_result("runs"), only_result("alone")
+    assert mlp["mdl"]["bits_per_sample"][1] == alone["mdl"]["bits_per_sample"][0]
+    assert (linear["config"]["model"]["name"], mlp["config"]["model"]["name"]) == ("linear_ntk", "mlp_ntk")
+    assert "models.mlp.MLP" in mlp["code"]
+    assert max(mlp["mdl"]["bits_per_sample"]) < min(linear["mdl"]["bits_per_sample"])
+    deeper = composed(MDL.name, [*NTK, "model.network.depth=3"], MDL.sections)
+    assert Job.from_config(MDL.name, deeper).identity() != mlp["run_id"]
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        (
+            "model@model.network=kernel",
+            "model.network=Kernel: has no weights, and no gradients: choose another network",
+        ),
+        ("model.network=lenet", "model.network: has options of its own: choose it with model@model.network=NAME"),
+        ("model.network.widht=3", "option network.widht: did you mean network.width?"),
+    ],
+)
+def test_what_has_no_tangent_kernel_is_refused_in_one_line(command, override: str, line: str) -> None:
+    outcome = command(MDL, *OWN, "model=empirical_ntk", override)
+    assert outcome.code == 2
+    assert line in outcome.err.strip().splitlines()[-1]
+    assert not [*Path("runs").glob("*/result.json")]
+
+
 def test_what_memory_does_not_hold_is_refused_before_anything_is_coded(command, monkeypatch) -> None:
     monkeypatch.setattr(kernel, "free_bytes", lambda device: 3e8)
     monkeypatch.setattr(Run, "save_part", lambda *_: pytest.fail("something was coded"))
@@ -83,7 +117,8 @@ def test_what_memory_does_not_hold_is_refused_before_anything_is_coded(command, 
     assert "training examples would fit" in outcome.err
     cuda = torch.device("cuda")
     with pytest.raises(ValueError, match=r"100,000 training .* take 16\d\.\d GB, .* try device=cpu; about 1,4\d\d"):
-        kernel.require_memory(100_000, 1000, cuda)
+        kernel.require_memory("kernel", 100_000, 1000, 2**28, cuda)
+    assert command(MDL, *NTK).code == 2  # a Jacobian takes more than the kernel
 
 
 @pytest.mark.parametrize("verb", [TRAIN, SAMPLE_INFO], ids=lambda verb: verb.name)

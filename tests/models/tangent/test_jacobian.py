@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
 from models.tangent.jacobian import Projection, in_double, jacobian, network_outputs
-from models.tangent.ntk import ntk
+from models.tangent.ntk import mean_ntk, ntk
 from tests.models.every_model import EVERY
 from tests.sample_info.networks import some_network
 from train.randomness import generator
@@ -31,7 +31,7 @@ def test_the_jacobian_is_autograds(name: str) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> None:
-    """Products of layers where all are fully connected, sums over groups of layers elsewhere."""
+    """Products where layers are fully connected, sums over groups of layers elsewhere; and the mean over outputs."""
     net = some_network(name, n=4, m=3)
     kernels = ntk(net.model, net.weights, net.x, net.held_out)
     connected = "mlp" in name or name in ("linear", "quadratic", "cubic")
@@ -41,6 +41,12 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
     torch.testing.assert_close(kernels.train, j @ j.T, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(kernels.held_out, j_held_out @ j.T, rtol=1e-10, atol=1e-10)
     assert torch.equal(kernels.train, kernels.train.T)
+    scales = {name: 0.5 + i % 3 if i != 1 else 0.0 for i, name in enumerate(net.weights)}
+    s = torch.cat([torch.full((weight.numel(),), scales[name]) for name, weight in net.weights.items()]).double()
+    scaled, scaled_held_out = (own.unflatten(0, (-1, 10)) * s for own in (j, j_held_out))
+    expected = torch.einsum("icp,jcp->ij", scaled_held_out, scaled) / 10
+    found = mean_ntk(net.model, net.weights, net.held_out, net.x, scales=scales)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("name", ["mlp-relu", "lenet", "convnextv2"])
@@ -52,6 +58,10 @@ def test_kernels_depend_on_no_batch_or_block_size(name: str, kind) -> None:
     parts = ntk(net.model, net.weights, net.x, net.held_out, projection=projection, batch_size=4, memory_bytes=memory)
     for a, b in ((parts.train, whole.train), (parts.held_out, whole.held_out)):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
+    options = {"scales": dict.fromkeys(net.weights, 1.0), "projection": projection}
+    a = mean_ntk(net.model, net.weights, net.x, net.x, batch_size=4, memory_bytes=memory, **options)
+    b = mean_ntk(net.model, net.weights, net.x, net.x, **options)
+    torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
 
 
 @pytest.mark.parametrize("kind", ["coordinates", "random"])
