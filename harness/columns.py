@@ -95,15 +95,19 @@ def _coded_bits(of: Callable[[MdlResult], Sequence[float]]) -> Callable[[Beside]
     return lambda entry: of(entry.result) if isinstance(entry.result, MdlResult) else ()
 
 
-def _of_control(entry: Beside) -> Record:
-    """Surplus bits above the control's final loss, and the largest size that a seed needs for it; None: above N."""
+def _surplus(entry: Beside) -> Sequence[float]:
     if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
-        return {"surplus_bits_mean": None, "sample_complexity": None}
+        return ()
+    return surplus_bits(entry.result, entry.control_bits)
+
+
+def _complexity(entry: Beside) -> int | str | None:
+    """The largest size that a seed needs; "> N" where one needs more."""
+    if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
+        return None
     needed = sample_complexity(entry.result, entry.control_bits)
-    surplus = mean(surplus_bits(entry.result, entry.control_bits))
     reached = [n for n in needed if n is not None]
-    largest = f"> {entry.result.train_size}" if len(reached) < len(needed) else max(reached)
-    return {"surplus_bits_mean": surplus, "sample_complexity": largest}
+    return f"> {entry.result.train_size}" if len(reached) < len(needed) else max(reached)
 
 
 def _orders(result: TrainedResult) -> str:
@@ -169,11 +173,17 @@ EXCESS = spread(
     ",.0f",
     _coded_bits(excess_bits),
     "codelength of all labels less N times the test loss (docs/bits.md)",
-    more=lambda entry: {
-        **_of_control(entry),
-        "area_bits_mean": mean(found) if (found := [*_coded_bits(area_bits)(entry)]) else None,
-    },
 )
+SURPLUS = spread(
+    "surplus (bits)", "surplus_bits_mean", ",.0f", _surplus, "above the control's test loss, of all labels"
+)
+COMPLEXITY = Column[Beside](
+    "sample complexity",
+    lambda entry: f"{_complexity(entry) or ''}",
+    lambda entry: {"sample_complexity": _complexity(entry)},
+    "training size from which new labels cost no more than the control's test loss, the largest over seeds",
+)
+AREA = spread("area (bits)", "area_bits_mean", ",.0f", _coded_bits(area_bits), "of labels, above the last block's")
 PAPER = _spread("Σ n·CE / N", "paper_units_mean", ".3f", code_paper, rests_on=_everywhere)
 PAPER_DELTA = _delta(lambda entry: entry.paper, "paper_units")
 LOSS = _spread(
@@ -243,3 +253,31 @@ COST = Column[Beside](
         "seconds": entry.result and entry.result.timing.seconds,
     },
 )
+
+# columns by the names by which a report's are chosen: of the codelength, and of what is trained on everything
+CODES = {
+    "bits": CODE,
+    "difference": DELTA,
+    "calibrated": CALIBRATED,
+    "excess_bits": EXCESS,
+    "surplus_bits": SURPLUS,
+    "sample_complexity": COMPLEXITY,
+    "area_bits": AREA,
+}
+FINALS = {
+    "loss": LOSS,
+    "accuracy": ACCURACY,
+    "gap": GAP,
+    "below": BELOW,
+    "fall": FALL,
+    "training_loss": TRAINING_LOSS,
+    "end_loss": END_LOSS,
+    "entropy": ENTROPY,
+    "epochs": EPOCHS,
+    "plateau": STUCK,
+    "gaps": GAPS,
+    "test_gaps": TEST_GAPS,
+    "orders": ORDERS,
+    "parameters": COST,
+}
+BY_NAME = {**CODES, "paper": PAPER, **FINALS}

@@ -36,7 +36,7 @@ DIFFERENCES = (
     f"the table, gives p ≤ {LEVEL}: it speaks of other seeds, not of other test examples."
 )
 
-_CODES = ("mdl.code", "mdl.replay")
+CODES = ("mdl.code", "mdl.replay")  # keys of a setting that may differ within a table: rows say how
 _PAIRED = ("dataset", "model", "sample_info", "seeds")  # with the setting, all that a run and its control share
 
 PLATEAU = "on the plateau"
@@ -218,5 +218,5 @@ def by_setting(results: Sequence[R]) -> dict[str, Grid[R]]:
     """
     found: dict[str, list[R]] = {}
     for result in results:
-        found.setdefault(written_setting(result.config, without=_CODES), []).append(result)
+        found.setdefault(written_setting(result.config, without=CODES), []).append(result)
     return {written: arrange(own) for written, own in found.items()}

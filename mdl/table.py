@@ -10,9 +10,11 @@ from erasure.progress import console
 from harness.beside import beside_controls
 from harness.columns import (
     ACCURACY,
+    AREA,
     BELOW,
     CALIBRATED,
     CODE,
+    COMPLEXITY,
     COST,
     DELTA,
     ERASER,
@@ -27,6 +29,7 @@ from harness.columns import (
     ROW,
     RUNS,
     STUCK,
+    SURPLUS,
     TEST_GAPS,
 )
 from harness.compare import Grid, Spread
@@ -38,7 +41,7 @@ _COLUMNS = (CODE, DELTA, CALIBRATED, EXCESS, LOSS, ACCURACY, GAP, BELOW, FALL, S
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:
     """The comparison of one setting."""
-    also = (ROW, ERASER, RUNS, PAPER, COST)
+    also = (ROW, ERASER, RUNS, PAPER, COST, SURPLUS, COMPLEXITY, AREA)
     return Table.pivoted(setting, "dataset · model", _COLUMNS, beside_controls(grid), MARKS, also=also)
 
 

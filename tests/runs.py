@@ -38,6 +38,7 @@ def write_run(
     options: dict[str, Any] | None = None,
     *,
     preset: str = "paper",
+    coding: str = "blocks",
     lr: float | None = None,
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
     **changes: Any,
@@ -47,7 +48,7 @@ def write_run(
     config["dataset"] |= {"normalize": "zscore"} if dataset == "cifar10" else {}
     config["model"] = _section("model", model) | (options or {})
     config["train"] = keys("train", preset) | ({} if lr is None else {"lr": lr})
-    config |= {"mdl": keys("mdl", preset)} if verb == "mdl" else {}
+    config |= {"mdl": keys("mdl", preset) | {"code": coding}} if verb == "mdl" else {}
     run = Run(root, run_id(verb, config | {"seeds": list(seeds)}, {}))
     draw = random.Random(run.id)
     scale = 1 + 0.15 * math.log2(128 / config["model"].get("width", 128)) + _COST_BITS.get(eraser, 0.5)

@@ -3,14 +3,18 @@
 python -m scripts.report runs/ --out report/
 python -m scripts.report cluster/runs laptop/runs --out report/
 python -m scripts.report runs/ --grids                           # images, too
+python -m scripts.report runs/ --columns bits,excess_bits,loss   # in this order; all: every one there is
 """
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from conf.errors import explain
+from conf.schema import unknown_key
 from erasure.progress import Display, duration
+from harness.columns import BY_NAME
 from harness.style import colour
 from scripts.options import parser
 from scripts.report.drawing import draw_figures
@@ -22,7 +26,7 @@ from scripts.report.information import read_information
 from scripts.report.information_figures import bring_figures, information_drawings
 from scripts.report.information_sheets import sheets
 from scripts.report.page import write_page
-from scripts.report.read import read_runs
+from scripts.report.read import Reading, read_runs
 from scripts.report.tables import tables_of, write_tables
 
 NOTHING_BUILT = 1
@@ -39,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--unchecked", action="store_true", help="show results without a checksum, of earlier versions, too"
     )
     own.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
+    own.add_argument("--columns", type=columns, help=f"of codes and runs: all, or some of {', '.join(BY_NAME)}")
     options = own.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
     if missing:
@@ -47,14 +52,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own.error(f"--out={options.out} is a file: give a folder")
     cache_dir = options.cache_dir if options.grids else None
     try:
-        return build(options.runs, options.out, cache_dir, unchecked=options.unchecked)
+        return build(options.runs, options.out, cache_dir, unchecked=options.unchecked, chosen=options.columns)
     except OSError as error:
         print(f"no report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
         return NOTHING_BUILT
 
 
-def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unchecked: bool = False) -> int:
-    """Build a report of the runs below `roots`, with grids of images from a cache, if any; the exit code."""
+def columns(written: str) -> list[str]:
+    """Names of columns, each once.
+
+    Raises:
+        ArgumentTypeError: one that there is not.
+    """
+    names = list(BY_NAME) if written == "all" else list(dict.fromkeys(written.split(",")))
+    if unknown := [name for name in names if name not in BY_NAME]:
+        raise argparse.ArgumentTypeError(unknown_key(unknown[0], [*BY_NAME, "all"], "column "))
+    return names
+
+
+def build(
+    roots: Sequence[Path],
+    out: Path,
+    cache_dir: str | None = None,
+    *,
+    unchecked: bool = False,
+    chosen: Sequence[str] | None = None,
+) -> int:
+    """Build a report of the runs below `roots`, of chosen columns, with grids from a cache, if any; the exit code."""
     with Display("report") as display:
         reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4), unchecked=unchecked)
         blocks, information = arrange(reading), read_information(reading)
@@ -66,7 +90,7 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
         display.update(0.5, "tables")
         costs = read_costs(blocks, information)
         further = [*example_tables(costs), *sheets(information)]
-        tables = write_tables([*(t for block in blocks for t in tables_of(block)), *further], out)
+        tables = write_tables([*(t for block in blocks for t in tables_of(block, chosen)), *further], out)
         for line in reading.problems:
             print(line, file=sys.stderr)
         left_out: list[str] = []
@@ -80,19 +104,25 @@ def build(roots: Sequence[Path], out: Path, cache_dir: str | None = None, *, unc
             figures += draw_grids(configs, cache_dir, out, note, _shown(display, "grid", 0.9, 0.05))
             figures += draw_examples(costs, cache_dir, out, note)
         display.update(0.95, "page")
-        page = write_page(blocks, colours, [*reading.problems, *left_out], roots, out / "index.html", further, copies)
+        remarks = [*reading.problems, *left_out]
+        page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies, chosen)
     for line in left_out:
         print(line)
-    unfinished = len(reading.runs) - len(reading.finished)
-    print(f"{len(reading.finished):,} finished runs" + (f", {unfinished:,} unfinished" if unfinished else ""), end="")
-    took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
-    print(f", {duration(took)} of a device", end="")
-    print(f"; {len(reading.problems)} remarks above and on the page" if reading.problems else "")
+    _tell(reading)
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
     print(f"figures: {len(figures)} files in {out / 'figures'}")
     if cache_dir is None:
         print("images under each eraser: add --grids, where the datasets are")
     return 0
+
+
+def _tell(reading: Reading) -> None:
+    """How many runs, and what they took."""
+    unfinished = len(reading.runs) - len(reading.finished)
+    print(f"{len(reading.finished):,} finished runs" + (f", {unfinished:,} unfinished" if unfinished else ""), end="")
+    took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
+    print(f", {duration(took)} of a device", end="")
+    print(f"; {len(reading.problems)} remarks above and on the page" if reading.problems else "")
 
 
 def _shown(display: Display, what: str, done: float, share: float) -> Callable[[int, int], None]:

@@ -8,7 +8,7 @@ from conf import Options
 from conf.verbs import identifying
 from harness.beside import Beside, beside
 from harness.cell import Cell, Found
-from harness.compare import Grid, told_apart
+from harness.compare import CODES, Configured, Grid, told_apart
 from harness.labels import labels, setting, written_setting
 from harness.style import ERASER_COLOURS
 from scripts.report.read import INFORMATION, Reading
@@ -22,7 +22,7 @@ class Row:
     """Everything but the eraser and the seeds is shared.
 
     Attributes:
-        model: its configuration.
+        model: its configuration, with the options of the code where these are not a preset's ("mdl.code").
         entries: by eraser, whether it was run or not.
     """
 
@@ -66,7 +66,9 @@ def arrange(reading: Reading) -> list[Block]:
     Those that score examples are left to `scripts.report.information`.
     """
     runs = [run for run in reading.runs if run.verb != INFORMATION]
-    parts = [{"verb": {"name": r.verb}, "dataset": _dataset(r), "setting": setting(r.config)} for r in runs]
+    parts = [
+        {"verb": {"name": r.verb}, "dataset": _dataset(r), "setting": _without(setting(r.config), CODES)} for r in runs
+    ]
     datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",))
     names = labels(parts, ("verb", "dataset"))
     by_block: dict[str, list[int]] = {}
@@ -89,7 +91,7 @@ def _block(name: str, dataset: str, runs: Sequence[Found], problems: list[str]) 
     grid = _grid(runs, problems)
     entries = beside(grid, _TABLES)
     rows = [
-        Row(label, next(iter(cells.values())).config["model"], {e: entries[label, e] for e in grid.columns})
+        Row(label, _model(next(iter(cells.values()))), {e: entries[label, e] for e in grid.columns})
         for label, cells in grid.cells.items()
     ]
     name, dataset = (_with_normalisation(label, runs[0].config["dataset"]) for label in (name, dataset))
@@ -97,7 +99,7 @@ def _block(name: str, dataset: str, runs: Sequence[Found], problems: list[str]) 
         "-".join("".join(c if c.isalnum() or c in "_." else " " for c in name.replace("dataset.", "")).split()),
         runs[0].verb,
         dataset.replace("dataset.", ""),
-        written_setting(runs[0].config),
+        _setting(runs),
         sorted(rows, key=lambda row: _order(row.model, row.label)),
         list(grid.columns),
     )
@@ -105,7 +107,8 @@ def _block(name: str, dataset: str, runs: Sequence[Found], problems: list[str]) 
 
 def _grid(runs: Sequence[Found], problems: list[str]) -> Grid[Cell]:
     """Runs by model and eraser, those with the most seeds first; all that have finished have a place of their own."""
-    models, erasers = (labels([{part: run.config[part]} for run in runs], (part,)) for part in ("model", "eraser"))
+    models = labels([{"model": _model(run)} for run in runs], ("model",))
+    erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(zip(runs, models, erasers, strict=True), key=lambda found: -len(found[0].seeds))
     finished = [(run.result, *place) for run, *place in placed if run.result is not None]
     told = zip(*told_apart(*zip(*finished, strict=True)), strict=True) if finished else iter(())
@@ -115,6 +118,17 @@ def _grid(runs: Sequence[Found], problems: list[str]) -> Grid[Cell]:
         cell = cells.setdefault(model, {}).setdefault(eraser, Cell(note=problems.append))
         (cell.unfinished if run.result is None else cell.runs).append(run)
     return Grid(list(cells), sorted({e for row in cells.values() for e in row}, key=eraser_order), cells)
+
+
+def _model(run: Configured) -> Options:
+    """A model, and how its labels are coded: two codes of the same labels share a block, and no row."""
+    return {**run.config["model"], **{key: value for key, value in setting(run.config).items() if key in CODES}}
+
+
+def _setting(runs: Sequence[Found]) -> str:
+    """How all of a block's runs were trained and coded; codes go unsaid that only some have."""
+    whole = {written_setting(run.config) for run in runs}
+    return whole.pop() if len(whole) == 1 else written_setting(runs[0].config, without=CODES)
 
 
 def _dataset(run: Found) -> Options:

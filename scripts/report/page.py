@@ -10,7 +10,7 @@ from typing import Any
 from erasure.store.storage import write_text
 from harness.beside import Beside
 from harness.cell import Cell
-from harness.columns import ACCURACY, BELOW, CODE, DELTA, ERASER, FALL, GAP, LOSS, MARKS, PAPER
+from harness.columns import BY_NAME, ERASER, MARKS
 from harness.compare import Spread
 from harness.panels import mean_curve
 from harness.result import TrainedResult, as_json
@@ -38,14 +38,16 @@ def _of_entry(column: Column[Beside]) -> Column[Line]:
 
 
 _MENUS_ONLY = ("setting", "family", "completeness")
-_COLUMNS: Sequence[Column[Line]] = (
+_BEFORE: Sequence[Column[Line]] = (
     word("setting", "setting", lambda line: line.block.setting),
     word("dataset", "dataset", lambda line: line.block.dataset),
     word("family", "family", lambda line: line.row.model["name"]),
     Column("model", lambda line: line.row.label),
     _of_entry(ERASER),
     word("verb", "verb", lambda line: line.block.verb),
-    *map(_of_entry, (CODE, DELTA, LOSS, ACCURACY, GAP, BELOW, FALL, PAPER)),
+)
+_USUAL = ("bits", "difference", "loss", "accuracy", "gap", "below", "fall", "paper")
+_AFTER: Sequence[Column[Line]] = (
     Column(
         "Table 16",
         lambda line: TABLE_16.text(line.entry),
@@ -66,6 +68,7 @@ def write_page(
     path: Path,
     sheets: Sequence[Table] = (),
     figures: Mapping[str, Path] | None = None,
+    chosen: Sequence[str] | None = None,
 ) -> Path:
     """index.html: page.html with page.css, page.js and the runs as compact JSON in their places.
 
@@ -77,6 +80,7 @@ def write_page(
         path: of the page.
         sheets: further tables.
         figures: run id -> a figure beside the page, for the sheets' rows.
+        chosen: names of the columns of the table of runs; None for the usual ones.
     """
     pool = Pool()
     links = {run: str(figure.relative_to(path.parent)) for run, figure in (figures or {}).items()}
@@ -86,7 +90,7 @@ def write_page(
         "colours": dict(colours),
         "problems": list(problems),
         "pool": pool.sections,
-        "runs": _runs(blocks, pool),
+        "runs": _runs(blocks, pool, chosen or _USUAL),
         "sheets": [_sheet(sheet, links) for sheet in sheets],
     }
     # a "</script>" within the data must not end it
@@ -117,10 +121,11 @@ class Pool:
         return self._places[key]
 
 
-def _runs(blocks: Sequence[Block], pool: Pool) -> Json:
+def _runs(blocks: Sequence[Block], pool: Pool, chosen: Sequence[str]) -> Json:
     """The table of runs, and what is shown of each once it is selected."""
     lines = [Line(block, row, entry) for block in blocks for row in block.rows for entry in row.entries.values()]
-    table = Table.of("results", _COLUMNS, lines, MARKS)
+    columns = [*_BEFORE, *(_of_entry(BY_NAME[name]) for name in chosen), *_AFTER]
+    table = Table.of("results", columns, lines, MARKS)
     shown = replace(table, words=[*table.words, *_WORDS]).sheet()
     for column in shown["columns"]:
         column |= {"hidden": column["heading"] in _MENUS_ONLY, "one": column["heading"] == "setting"}

@@ -5,23 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from erasure.store.storage import write_text
-from harness.columns import (
-    ACCURACY,
-    BELOW,
-    CALIBRATED,
-    CODE,
-    DELTA,
-    ERASER,
-    EXCESS,
-    FALL,
-    GAP,
-    LOSS,
-    MARKS,
-    PAPER,
-    PAPER_DELTA,
-    ROW,
-    RUNS,
-)  # fmt: skip
+from harness.columns import CODES, ERASER, FINALS, MARKS, PAPER, PAPER_DELTA, ROW, RUNS
 from harness.result import MdlResult
 from harness.table import Table
 from scripts.report.groups import Block
@@ -32,6 +16,7 @@ _INCOMPLETE = (
     "erasers that were not run."
 )
 _MODEL = replace(ROW, heading="model")
+_USUAL = ("bits", "difference", "calibrated", "excess_bits", "loss", "accuracy", "gap", "below", "fall")
 
 
 def write_tables(tables: Sequence[Table], directory: Path) -> list[Path]:
@@ -45,21 +30,31 @@ def write_tables(tables: Sequence[Table], directory: Path) -> list[Path]:
     return paths
 
 
-def tables_of(block: Block) -> Iterator[Table]:
-    """Codelength in bits, the paper's unit and the final losses: never two units in one table."""
+def tables_of(block: Block, chosen: Sequence[str] | None = None) -> Iterator[Table]:
+    """Codelength in bits, the paper's unit and the final losses: never two units in one table.
+
+    Args:
+        block: its runs.
+        chosen: names of the columns that are shown, each in the table that it belongs to; None for the usual ones. A
+            table of which none is chosen is left out; CSV has the numbers of all.
+    """
     also = (_MODEL, ERASER, RUNS)
+    codes, finals = ([kind[name] for name in chosen or _USUAL if name in kind] for kind in (CODES, FINALS))
     if block.verb == "mdl":
-        caption = f"Prequential codelength on {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
         places = {(entry.row, entry.eraser): entry for entry in block.entries}
-        yield Table.pivoted(f"{block.name}-bits", "model", (CODE, DELTA, CALIBRATED, EXCESS), places, caption, also)
+        if codes:
+            caption = f"Prequential codelength on {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
+            whole = (*also, *CODES.values())
+            yield Table.pivoted(f"{block.name}-bits", "model", codes, places, caption, whole)
         caption = f"{block.dataset}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
         columns = (PAPER, PAPER_DELTA, TABLE_16)
         yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)
         if compared := _paper_options(block):
             yield compared
-    caption = f"Trained on all of {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
-    columns = (_MODEL, ERASER, LOSS, ACCURACY, GAP, BELOW, FALL)
-    yield Table.of(f"{block.name}-final", columns, block.entries, caption, (RUNS,))
+    if finals:
+        caption = f"Trained on all of {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
+        whole = (RUNS, *FINALS.values())
+        yield Table.of(f"{block.name}-final", (_MODEL, ERASER, *finals), block.entries, caption, whole)
 
 
 def _at_chance(block: Block) -> str:

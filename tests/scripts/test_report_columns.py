@@ -1,0 +1,78 @@
+"""The report's columns, chosen by name, and two codes of the same labels in its tables."""
+
+import csv
+import json
+import re
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from harness.beside import code_bits
+from scripts.report.__main__ import main
+from scripts.report.figures import scaling_panels
+from scripts.report.groups import arrange
+from scripts.report.read import read_runs
+from tests.runs import write_run
+
+
+def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
+    runs = tmp_path / "runs"
+    for eraser in ("control", "leace"):
+        write_run(runs, dataset="digits", eraser=eraser, seeds=range(3))
+    out = tmp_path / "out"
+
+    def shown() -> tuple[str, list[str]]:
+        assert main([str(runs), "--out", str(out), *asked]) == 0
+        data = json.loads((out / "index.html").read_text().split('id="data">')[1].split("</script>")[0])
+        return (out / "tables.md").read_text(), [c["heading"] for c in data["runs"]["columns"]]
+
+    asked = ["--columns", "surplus_bits,orders,bits"]
+    markdown, page = shown()
+    assert re.search(r"\| model, surplus \(bits\) \|.*\n.*\n.*\n\| bits per label \|", markdown)
+    assert re.search(r"\| model \| eraser \| orders left \(%\) \|", markdown)
+    assert "accuracy" not in markdown
+    place = page.index("surplus (bits)")
+    assert page[place : place + 4] == ["surplus (bits)", "orders left (%)", "bits per label", "Table 16"]
+    full = next(csv.DictReader((out / "tables" / "mdl-digits-bits.csv").open()))
+    assert float(full["area_bits_mean"]) > 0
+    asked = ["--columns", "accuracy"]
+    assert "-bits" not in shown()[0]
+    asked = ["--columns", "all"]
+    markdown, page = shown()
+    assert "sample complexity" in markdown
+    assert {"epochs", "entropy", "Σ n·CE / N", "parameters"} <= set(page)
+    with pytest.raises(SystemExit) as stopped:
+        main([str(runs), "--columns", "bits,exces_bits"])
+    assert stopped.value.code == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "unknown column exces_bits: did you mean excess_bits? choose from accuracy, all, area_bits" in line
+
+
+def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for code in ("blocks", "replay"):
+        for eraser in ("control", "leace"):
+            for width in (64, 128):
+                write_run(runs, dataset="digits", eraser=eraser, coding=code, options={"width": width}, seeds=range(3))
+    write_run(runs, dataset="digits", eraser="control", preset="quick")
+    block, quick = arrange(read_runs([runs]))
+    labels = [
+        "mlp (width=64)",
+        "mlp (width=64, mdl.code=replay)",
+        "mlp (width=128)",
+        "mlp (width=128, mdl.code=replay)",
+    ]
+    assert [row.label for row in block.rows] == labels
+    assert (block.setting, quick.setting) == ("train=paper, mdl=paper", "train=quick, mdl=quick")
+    replayed = block.rows[1].entries
+    ours, control = (code_bits(entry.result) for entry in (replayed["leace"], replayed["control"]) if entry.result)
+    expected = mean(a - b for a, b in zip(ours or (), control or (), strict=True))
+    assert f"{replayed['leace'].code}".startswith(f"{expected:+.3f} ±")
+    panels = scaling_panels(block, "width")  # a line never mixes codes
+    assert [[row.label for row in rows] for rows in panels.values()] == [labels[::2], labels[1::2]]
+    assert len(set(panels)) == 2
+    alone = tmp_path / "alone"
+    write_run(alone, dataset="digits", coding="replay")
+    (only,) = arrange(read_runs([alone]))
+    assert only.setting == "train=paper, mdl=paper, mdl.code=replay"
