@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from conf.groups import choices
+from conf.groups import choices, keys
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.cell import Found
 from harness.excess import blocks_of
@@ -175,11 +175,15 @@ def _better(first: Found, second: Found, problems: list[str]) -> Found:
 
 def _unknown_parts(run: Found) -> Iterator[str]:
     for part, known in KNOWN.items():
-        if (name := run.config[part]["name"]) not in known:
+        section = run.config[part]
+        if (name := section["name"]) not in known and section.get("_target_") not in _NAMED_BY_AN_OPTION:
             yield f"unknown {part} {name!r}, shown as it is"
 
 
 KNOWN = {part: choices(part) for part in ("dataset", "eraser", "model")}
+_NAMED_BY_AN_OPTION = {  # timm's by their architecture, empirical kernels by their network
+    keys(part, choice)["_target_"] for part in KNOWN for choice in KNOWN[part] if "$" in keys(part, choice)["name"]
+}
 
 
 def _version_problems(runs: Sequence[Found]) -> list[str]:

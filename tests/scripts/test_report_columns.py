@@ -1,4 +1,4 @@
-"""The report's columns, chosen by name, and two codes of the same labels in its tables."""
+"""The report's columns, chosen by name, and two codes of the same labels in its tables, and which models it knows."""
 
 import csv
 import json
@@ -76,3 +76,11 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
     write_run(alone, dataset="digits", coding="replay")
     (only,) = arrange(read_runs([alone]))
     assert only.setting == "train=paper, mdl=paper, mdl.code=replay"
+
+
+@pytest.mark.parametrize(("model", "name"), [("timm", "resnet18"), ("empirical_ntk", "lenet_ntk")])
+def test_a_model_that_is_named_by_one_of_its_options_is_known(tmp_path: Path, model: str, name: str) -> None:
+    write_run(tmp_path, dataset="digits", model=model, options={"name": name})
+    assert not [line for line in read_runs([tmp_path]).problems if "unknown" in line]
+    write_run(tmp_path, dataset="digits", model="mlp", options={"name": name})
+    assert [line for line in read_runs([tmp_path]).problems if f"unknown model '{name}'" in line]
