@@ -55,6 +55,9 @@ class ClassSubset(Source):
     def content(self) -> str:
         return self.base.content()
 
+    def row_names(self, index: Tensor) -> list[str] | None:
+        return self.base.row_names(index)
+
     def identity(self) -> dict[str, object]:
         return self.base.identity() | {"classes": self._written}
 

@@ -93,6 +93,10 @@ class Source(ABC):
     def content(self) -> str:
         """What identifies the stored images on any machine, found without decoding them."""
 
+    def row_names(self, index: Tensor) -> list[str] | None:  # noqa: ARG002 of no images
+        """What figures call the training examples at these places [n] instead of showing them; None for images."""
+        return None
+
     def identity(self) -> dict[str, object]:
         """Everything about this dataset that determines a run's numbers, and nothing about this machine."""
         described = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.locations}

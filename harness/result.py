@@ -113,6 +113,29 @@ class ReferenceAgreement(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Interval(Part):
+    """A mean and the ends of its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution(Part):
+    """How well an account of single examples foresees trainings without some.
+
+    `datamodeling`: Spearman's correlation over trainings on random halves; `leave_one_out`: Pearson's over examples
+    that were left out one by one, None where none were; `auroc`: of mean squared effects finding wrong labels, None
+    where there are none.
+    """
+
+    datamodeling: Interval
+    leave_one_out: float | None = None
+    auroc: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class LinearizedAccuracy(Part):
     """Of the linearised network, an entry per seed; `left_out` on each training example, once trained without it."""
 
@@ -161,6 +184,7 @@ class Information(Part):
     between_seeds: dict[str, float | None] | None
     groups: dict[str, Group]
     summaries: SummaryCurves | None
+    attribution: dict[str, list[Attribution]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,11 +23,6 @@ class Changes:
     weight: Tensor
     prediction: Tensor
 
-    @classmethod
-    def of(cls, n: int, examples: Tensor, weight: Tensor, prediction: Tensor) -> Self:
-        """Of some of n examples, at positions `examples` [m], what was computed of each, [m]."""
-        return cls(*(torch.full((n,), math.nan).double().index_put((examples,), part) for part in (weight, prediction)))
-
 
 @dataclass(frozen=True)
 class Effects:
@@ -131,7 +126,7 @@ def pearson(a: Tensor, b: Tensor) -> float | None:
 
 def spearman(a: Tensor, b: Tensor) -> float | None:
     """Rank correlation of two [n]."""
-    return pearson(_ranks(a), _ranks(b))
+    return pearson(ranks(a), ranks(b))
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float | None:
@@ -139,10 +134,11 @@ def auroc(scores: Tensor, positive: Tensor) -> float | None:
     p = int(positive.sum())
     if p in (0, len(scores)):
         return None
-    return float((_ranks(scores)[positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
+    return float((ranks(scores)[positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
 
 
-def _ranks(values: Tensor) -> Tensor:
+def ranks(values: Tensor) -> Tensor:
+    """Of values [n], or of every column [n, q], from 1 on; equal values share theirs."""
     from scipy.stats import rankdata  # imported where it is used: a launch that has nothing left to do is quick
 
-    return torch.from_numpy(rankdata(values.numpy()))
+    return torch.from_numpy(rankdata(values.numpy(), axis=0))

@@ -96,6 +96,11 @@ class Examples:
     def _channels(self, statistic: Tensor) -> Tensor:
         return statistic.to(self.x)[:, None, None]
 
+    @property
+    def names(self) -> list[str] | None:
+        """What the training examples are called that cannot be shown; None for images."""
+        return self.job.source.row_names(self.index)
+
     def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
         """Share of outputs [n, k] that decide for the right label."""
         return float((decisions(outputs) == labels).double().mean())

@@ -17,13 +17,14 @@ from harness.run import Run
 from models.classifier import count_parameters
 from models.tangent.jacobian import Projection
 from models.tangent.ntk import Kernels, connected, unconnected
+from sample_info.attribution import attributions
 from sample_info.changes import Changes, functional_information, loss_effects, weight_information
 from sample_info.examples import Examples
 from sample_info.kinds import decisions
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.sgd import at_minimum, sgd_information
 from sample_info.problem import Problem
-from sample_info.references.registry import references_of
+from sample_info.references.registry import SUBSETS, references_of
 from sample_info.report.pairwise import keep_only, save_block
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
@@ -77,11 +78,17 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
         sgd, floored = sgd_information(at_minimum(dynamics), settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
         scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
+    accounts = references_of(problem, settings.references, run)
+    judged = None
+    if SUBSETS in settings.references.methods:
+        wrong = examples.given != examples.labels
+        judged = attributions(network, accounts, wrong if bool(wrong.any()) else None, settings.references, run)
     return Scored(
         seed=problem.seed,
         changes=changes,
         scores=scores,
-        references=references_of(problem, settings.references, run),
+        references={name: one.changes for name, one in accounts.items() if not bool(one.weight.isnan().all())},
+        attribution=judged,
         how=how,
         left_out_correct=decisions(without) == examples.given.cpu(),
         train_accuracy=examples.accuracy(network.trained, examples.given),

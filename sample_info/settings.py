@@ -84,16 +84,19 @@ class ReferenceSettings:
         methods: names, see `sample_info.references.registry`.
         examples: how many retraining leaves out, a random sample; None for all.
         influence_damping: of influence functions, one comparison for each; added to the curvature of the mean loss.
+        subsets: random halves that networks are trained on.
     """
 
     methods: list[str]
     examples: int | None
     influence_damping: list[float]
+    subsets: int = later(default=100)
 
     def __post_init__(self) -> None:
         enough = self.examples is None or self.examples >= 2
         _require(enough, "references.examples", self.examples, "must be at least 2, or null for all")
         positive = self.influence_damping and all(0 < damping < math.inf for damping in self.influence_damping)
+        _require_at_least(3, "references.subsets", self.subsets)
         complaint = "must be one or more positive numbers, as in [10], the paper's"
         _require(positive, "references.influence_damping", self.influence_damping, complaint)
 

@@ -30,6 +30,7 @@ class Arrays(Source):
         y_key: of their labels, [n] whole numbers or words; the classes are the different ones, in order.
         test_x_key: of the vectors held out for testing; None to hold out `test_fraction` of the others.
         test_y_key: of their labels.
+        names: a text file with a line for each training vector, in order: what figures call it; None to number them.
     """
 
     path: str
@@ -37,10 +38,11 @@ class Arrays(Source):
     y_key: str = "y"
     test_x_key: str | None = None
     test_y_key: str | None = None
+    names: str | None = None
 
     version = 1
     slow_to_load: ClassVar[bool] = False
-    locations: ClassVar[tuple[str, ...]] = ("path",)
+    locations: ClassVar[tuple[str, ...]] = ("path", "names")
 
     def load(self) -> RawImages:
         if (self.test_x_key is None) != (self.test_y_key is None):
@@ -57,12 +59,32 @@ class Arrays(Source):
             d, other = (part.shape[1] for part in vectors)
             raise ValueError(f"{self.path}: '{self.test_x_key}' has {other} columns, but '{self.x_key}' has {d}")
         labels = [self._labels(arrays[y_key], y_key, len(x)) for (_, y_key), x in zip(pairs, vectors, strict=True)]
+        self.row_names(torch.tensor([len(vectors[0]) - 1]))  # before anything is computed
         classes = np.unique(labels[0])
         train, *test = (
             LabelledImages(x[:, :, None, None], self._positions(y, classes))
             for x, y in zip(vectors, labels, strict=True)
         )
         return RawImages(train, test[0] if test else None, tuple(map(str, classes)), bounded=False)
+
+    def row_names(self, index: Tensor) -> list[str]:
+        """What figures call the training vectors at these places [n] in the file: "row 7", or as `names` has it.
+
+        Raises:
+            ValueError: `names` is no text file, or has too few lines.
+        """
+        if self.names is None:
+            return [f"row {i}" for i in index.tolist()]
+        try:
+            lines = Path(self.names).expanduser().read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"dataset.names={self.names} cannot be read as text ({error})") from error
+        if len(lines) <= (last := int(index.max())):
+            raise ValueError(
+                f"dataset.names={self.names} has {len(lines)} lines, and a vector is at place {last} from 0: give one "
+                f"line for each row of '{self.x_key}'"
+            )
+        return [lines[i] for i in index.tolist()]
 
     def content(self) -> str:
         """Digest of the file."""

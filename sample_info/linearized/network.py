@@ -58,6 +58,12 @@ class LinearizedNetwork:
         effects, own = self.dynamics.effects(block, self.kernels.held_out)
         return effects, self.trained[block] - own
 
+    def all_left_out(self) -> Effects:
+        """What leaving out each of the n examples changes."""
+        blocks = self.dynamics.blocks(self.problem.memory_bytes, len(self.problem.held_out))
+        found = [self.left_out(block)[0] for block in blocks]
+        return Effects(*map(torch.cat, zip(*((one.weight, one.prediction, one.outputs) for one in found), strict=True)))
+
     def without(self, sets: Tensor) -> Tensor:
         """f_-S of the held-out inputs, [b, m, k], trained without each of `sets` [b, s] of s examples: exact.
 

@@ -6,18 +6,20 @@ equation 1; the baseline of Harutyunyan et al. 2021, table 1.
 """
 
 import logging
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from harness.run import Run
 from models.tangent.ntk import Kernels
-from sample_info.changes import Changes, Effects
+from sample_info.changes import Effects
 from sample_info.linearized.resolvent import inverse
 from sample_info.problem import Problem
-from sample_info.references.retraining import retrained_stacks
+from sample_info.references.truth import trained_without
 from sample_info.settings import ReferenceSettings
 
 
@@ -38,42 +40,85 @@ def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
     return Effects.along(coefficients, kernels.train, kernels.held_out, k)
 
 
+def cosine(kernels: Kernels, residual: Tensor) -> Effects:
+    """The cosine of each example's gradient with those of held-out outputs, but for these gradients' lengths.
+
+    A step along -∇ ½‖f_w(x_i) - y_i‖² of length 1 moves outputs by as much: what the example is taken to do (Charpiat
+    et al. 2019). Ranks over trainings do not depend on the lengths that are left out; of weights it says nothing.
+    """
+    n, k = residual.shape
+    blocks = kernels.train.view(n, k, n, k).diagonal(dim1=0, dim2=2)  # [k, k, n]
+    lengths = torch.einsum("nk,kln,nl->n", residual, blocks, residual).clamp(min=0).sqrt()
+    unit = torch.where(lengths[:, None] > 0, residual / lengths[:, None], 0)
+    coefficients = -torch.diag_embed(unit.T).permute(1, 0, 2).reshape(n * k, n)
+    effects = Effects.along(coefficients, kernels.train, kernels.held_out, k)
+    return replace(effects, weight=torch.full_like(effects.weight, math.nan))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A training on whose examples references are asked, with what several of them need."""
+
+    problem: Problem
+    settings: ReferenceSettings
+    run: Run
+
+    @cached_property
+    def trained(self) -> Problem:
+        """At the weights where training ends."""
+        return replace(self.problem, weights=self.problem.training.trained())
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """There."""
+        return self.trained.kernels()
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """f_w(X) - Y there, [n, k]."""
+        return self.trained.outputs(self.problem.x) - self.problem.y
+
+
 log = logging.getLogger(__name__)
 
-Reference = Callable[[Problem, ReferenceSettings, Run], Mapping[str, Changes]]  # what it finds, by name
+Reference = Callable[[Judged], Mapping[str, Effects]]  # of all examples, by name; NaN where it does not say
 
 
-def by_retraining(problem: Problem, settings: ReferenceSettings, run: Run) -> Mapping[str, Changes]:
-    """Train without each of a sample of examples; what is found is kept, and not left out again by a resumed run."""
-    part, n = f"retrained-{problem.seed}", len(problem.x)
-    wanted = torch.randperm(n, generator=torch.Generator().manual_seed(0))[: settings.examples].sort().values
-    found = run.part(part) or [[], [], []]  # examples, changes of weights and of predictions
-    left = wanted[~torch.isin(wanted, torch.tensor(found[0], dtype=torch.int64))]
-    if len(left):
-        log.info("training without each of %d examples for seed %d", len(left), problem.seed)
-        options = {"effective_n": problem.descent.effective_n(n), "memory_bytes": int(problem.memory_bytes)}
-        for more in retrained_stacks(problem.training, problem.held_out, left, **options):
-            found = [have + new.tolist() for have, new in zip(found, more, strict=True)]
-            run.save_part(part, found)
-    examples, weight, prediction = (torch.tensor(part, dtype=torch.float64) for part in found)
-    return {"retraining": Changes.of(n, examples.long(), weight, prediction)}
+def by_retraining(judged: Judged) -> Mapping[str, Effects]:
+    """Train without each of a sample of examples."""
+    n, generator = len(judged.problem.x), torch.Generator().manual_seed(0)
+    wanted = torch.randperm(n, generator=generator)[: judged.settings.examples].sort().values
+    found = trained_without(judged.problem, wanted[:, None], "retrained", judged.run)
+    parts = (found.weight, found.prediction, found.outputs)
+    return {"retraining": Effects(*(_of_all(n, wanted, part) for part in parts))}
 
 
-def by_influence(problem: Problem, settings: ReferenceSettings, run: Run) -> Mapping[str, Changes]:  # noqa: ARG001
+def _of_all(n: int, wanted: Tensor, part: Tensor) -> Tensor:
+    return part.new_full((n, *part.shape[1:]), math.nan).index_put((wanted,), part)
+
+
+def by_influence(judged: Judged) -> Mapping[str, Effects]:
     """Influence functions at the weights where training ends, for every damping that is asked for: "influence 10"."""
-    log.info("influence functions for seed %d", problem.seed)
-    trained = replace(problem, weights=problem.training.trained())
-    kernels, residual = trained.kernels(), trained.outputs(problem.x) - problem.y
-    n, decay = len(problem.x), problem.descent.weight_decay
-    return {f"influence {d:g}": influence(kernels, residual, n * d + decay).changes for d in settings.influence_damping}
+    log.info("influence functions for seed %d", judged.problem.seed)
+    n, decay = len(judged.problem.x), judged.problem.descent.weight_decay
+    dampings = judged.settings.influence_damping
+    return {f"influence {d:g}": influence(judged.kernels, judged.residual, n * d + decay) for d in dampings}
 
 
-REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence}
+def by_cosine(judged: Judged) -> Mapping[str, Effects]:
+    """Cosines of gradients at the weights where training ends."""
+    return {"gradient cosine": cosine(judged.kernels, judged.residual)}
 
 
-def references_of(problem: Problem, settings: ReferenceSettings, run: Run) -> dict[str, Changes]:
+REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence, "cosine": by_cosine}
+SUBSETS = "subsets"  # trainings on random halves, by which all effects are judged: `sample_info.attribution`
+
+
+def references_of(problem: Problem, settings: ReferenceSettings, run: Run) -> dict[str, Effects]:
     """What all that are asked for find, by name."""
-    return {name: one for key in settings.methods for name, one in REFERENCES[key](problem, settings, run).items()}
+    judged = Judged(problem, settings, run)
+    asked = [REFERENCES[key] for key in settings.methods if key != SUBSETS]
+    return {name: one for reference in asked for name, one in reference(judged).items()}
 
 
 def require_known(names: list[str]) -> None:
@@ -82,6 +127,8 @@ def require_known(names: list[str]) -> None:
     Raises:
         ValueError: names them, and those there are.
     """
-    if unknown := [name for name in names if name not in REFERENCES]:
-        known = ", ".join(sorted(REFERENCES))
-        raise ValueError(f"sample_info.references.methods={names}: there is no {unknown[0]}; choose from {known}")
+    known = sorted([*REFERENCES, SUBSETS])
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(
+            f"sample_info.references.methods={names}: there is no {unknown[0]}; choose from {', '.join(known)}"
+        )

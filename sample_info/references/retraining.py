@@ -1,21 +1,16 @@
-"""The reference without any approximation: train again without each example, as many trainings at once as fit.
-
-Harutyunyan et al. 2021, table 1 ("brute force"): n trainings to find out what n examples did.
-"""
+"""The network's own training, without any approximation: many at once that differ in their examples' weights alone."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from erasure.progress import Display
 from models.classifier import Classifier
 from models.tangent.jacobian import Network, Weights
-from train.memory import keep_freed_memory
 
 _CACHED_BYTES = 2**26  # on the CPU larger stacks fall out of caches between steps, and gain nothing
 
@@ -90,13 +85,28 @@ class GradientDescent:
         Raises:
             DivergedError: the learning rate is too large.
         """
-        c = example_weights.to(self.y)[:, :, None]
+        return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
+
+    def train_on(self, parts: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
+        """As `train`, each of S members on its own part of the examples alone, at positions [S, b].
+
+        What is left out is not computed, as it is where its weight is 0; and a member's products are of its own
+        inputs, which on a CPU are faster than of shared ones.
+
+        Raises:
+            DivergedError: the learning rate is too large.
+        """
+        parts = parts.to(self.x.device)
+        return self._descended(self.x[parts], self.y[parts], self.y.new_ones(*parts.shape, 1), progress)
+
+    def _descended(self, x: Tensor, y: Tensor, c: Tensor, progress: Callable[[int], None]) -> Weights:
+        """Of inputs that members share [n, ...], or of their own [S, b, ...], with targets; weights c are [S, b, 1]."""
         initial = {name: weight.detach() for name, weight in self.initial.items()}
         change = {name: weight.new_zeros(len(c), *weight.shape) for name, weight in initial.items()}
         weights = {name: (moved + initial[name]).requires_grad_() for name, moved in change.items()}
         for step in range(self.steps):
-            outputs = self.outputs(weights, self.x)
-            slope = (outputs.detach() - self.y).mul_(c)  # ∂L/∂f: cheaper written down than derived
+            outputs = self.outputs(weights, x)
+            slope = (outputs.detach() - y).mul_(c)  # ∂L/∂f: cheaper written down than derived
             gradients = torch.autograd.grad(outputs, list(weights.values()), slope)
             with torch.no_grad():
                 for (name, moved), gradient in zip(change.items(), gradients, strict=True):
@@ -116,8 +126,9 @@ class GradientDescent:
         return {name: self.initial[name] + moved[0] for name, moved in change.items()}
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:
-        """Outputs [S, n, k] of members with weights [S, ...] on inputs that they share."""
-        return self.network(weights, x) if self.stackable else vmap(self.network, (0, None))(weights, x)
+        """Outputs [S, n, k] of members with weights [S, ...] on inputs that they share, or on their own [S, n, ...]."""
+        own = x.ndim > self.x.ndim
+        return self.network(weights, x) if self.stackable else vmap(self.network, (0, 0 if own else None))(weights, x)
 
     @torch.no_grad()
     def predictions(self, change: Weights, x: Tensor) -> Tensor:
@@ -152,41 +163,3 @@ class GradientDescent:
             )
         usable = min(memory_bytes, _CACHED_BYTES) if self.x.device.type == "cpu" else memory_bytes
         return max(1, usable // each)
-
-
-def retrained_stacks(
-    descent: GradientDescent, x_test: Tensor, examples: Tensor, *, effective_n: int, memory_bytes: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Train with all examples, then without each of `examples`, as many trainings at a time as memory holds.
-
-    Without an example the loss is divided by `effective_n`.
-
-    Yields:
-        A stack as it ends: examples [b], and of each ‖w - w_-i‖² and the mean over test inputs [m, ...] of
-        ‖f(x) - f_-i(x)‖², [b] float64, on the CPU.
-
-    Raises:
-        ValueError: examples that are not there, or less memory than one training needs.
-        DivergedError: the learning rate is too large.
-    """
-    keep_freed_memory()  # every step allocates the same activations again
-    n = len(descent.x)
-    if len(examples) and not 0 <= int(examples.min()) <= int(examples.max()) < n:
-        raise ValueError(f"examples from {int(examples.min())} to {int(examples.max())}: there are 0 to {n - 1}")
-    members = descent.members_at_once(memory_bytes)
-    reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
-    with Display("retraining") as display:
-
-        def progress(before: int, members: int) -> Callable[[int], None]:
-            whole, detail = descent.steps * (1 + len(examples)), f"{members} trainings at once"
-            return lambda step: display.update((before * descent.steps + members * step) / whole, detail)
-
-        everything = descent.train(torch.ones(1, n), progress(0, 1))
-        predicted = descent.predictions(everything, x_test)
-        for i, left_out in enumerate(examples.split(members)):
-            c = torch.ones(len(left_out), n)
-            c[torch.arange(len(left_out)), left_out] = 0
-            change = reduced.train(c, progress(1 + i * members, len(left_out)))
-            moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
-            outputs = (descent.predictions(change, x_test) - predicted).double().square().sum(-1).mean(-1)
-            yield left_out, torch.stack(moved).sum(0).cpu(), outputs.cpu()

@@ -59,7 +59,7 @@ def comparison_figures(
 
 
 def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
-    """Histograms of F-SI and SI by group, or else by class; the ten most and ten least informative images by F-SI."""
+    """Histograms of F-SI and SI by group, or else by class; the ten most and ten least informative examples by F-SI."""
     figure = Figure(figsize=(11, 7.2), layout="constrained")
     above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=(1, 1.05)))
     axes = above.subplots(1, len(scores), squeeze=False)[0]
@@ -103,12 +103,13 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
     count = min(_ENDS, len(order))
     rows = {"most informative": order[:count], "least informative": order.flip(0)[:count]}
     axes = figure.subplots(2, count, squeeze=False)
-    stored, class_names = examples.stored(examples.x).cpu(), examples.dataset.class_names
+    class_names, names = examples.dataset.class_names, examples.names
     for row, (title, positions) in zip(axes, rows.items(), strict=True):
-        images = examples.dataset.pixels(stored[positions]).float().clamp(0, 1)
-        for ax, image, position in zip(row, images, positions.tolist(), strict=True):
-            drawn = image.permute(1, 2, 0) if len(image) == 3 else image.mean(0)  # colours, or grey levels
-            ax.imshow(drawn.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        for ax, position in zip(row, positions.tolist(), strict=True):
+            if names is None:
+                _draw_image(ax, examples, position)
+            else:
+                ax.text(0.5, 0.5, names[position], ha="center", va="center", wrap=True, fontsize=8)
             given, true = (class_names[int(labels[position])] for labels in (examples.given, examples.labels))
             label = true if given == true else f"{given} ({true})"
             group = examples.groups.names[int(examples.groups.of[position])]
@@ -118,6 +119,13 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
             ax.spines[:].set_visible(False)
             ax.grid(visible=False)
         row[0].set_ylabel(title, fontsize=9)
+
+
+def _draw_image(ax: Axes, examples: Examples, position: int) -> None:
+    stored = examples.stored(examples.x[[position]]).cpu()
+    image = examples.dataset.pixels(stored).float().clamp(0, 1)[0]
+    drawn = image.permute(1, 2, 0) if len(image) == 3 else image.mean(0)  # colours, or grey levels
+    ax.imshow(drawn.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
 
 
 @dataclass(frozen=True)

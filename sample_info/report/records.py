@@ -12,7 +12,7 @@ from torch import Tensor
 
 from erasure.store.storage import save_tensors, write_text
 from harness.logger import Logger
-from harness.result import Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
+from harness.result import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from harness.table import Record, csv_of
 from sample_info.changes import Changes, agreements_of, auroc, bits, pearson
 from sample_info.examples import Examples
@@ -35,6 +35,7 @@ class Scored:
     train_accuracy: float
     test_accuracy: float
     summaries: Mapping[str, list[Curve]]
+    attribution: Mapping[str, Attribution] | None = None
 
 
 def columns(scored: Scored) -> dict[str, Tensor]:
@@ -87,6 +88,7 @@ def _rows(examples: Examples, one: Scored) -> Iterator[Record]:
     found = {
         "seed": [one.seed] * len(groups.of),
         "index": examples.index.tolist(),
+        **({} if (names := examples.names) is None else {"name": names}),
         "label": examples.labels.tolist(),
         "given_label": examples.given.tolist(),
         "class": [examples.dataset.class_names[label] for label in examples.labels.tolist()],
@@ -120,7 +122,13 @@ def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
         groups=_groups(examples, scored),
         between_seeds=_between_seeds([one.scores["f_si_nats"] for one in scored]),
         summaries=_summaries(examples.settings.summaries, [one.summaries for one in scored]),
+        attribution=_attribution([one.attribution for one in scored if one.attribution is not None]),
     )
+
+
+def _attribution(found: Sequence[Mapping[str, Attribution]]) -> dict[str, list[Attribution]] | None:
+    """None where nothing was judged."""
+    return {name: [seed[name] for seed in found] for name in found[0]} if found else None
 
 
 def _groups(examples: Examples, scored: Sequence[Scored]) -> dict[str, Group]:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from conf import Options
 from erasure.store.storage import write_text
 from harness.compare import Grid, Spread
-from harness.result import Group, InformationResult, ReferenceAgreement, ScoreSummary, SummaryCurves
+from harness.result import Attribution, Group, InformationResult, ReferenceAgreement, ScoreSummary, SummaryCurves
 from harness.table import Column, Record, Table, number, spread, word
 from sample_info.report.comparison import Agreement, Movement
 
@@ -26,6 +26,12 @@ _REFERENCES = (
     "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
     "predictions (± standard deviation over seeds), and the median of their ratios, with the least and the largest. "
     "Ours, unless it says otherwise, with a reference; influence 10: functions with a damping of 10, the paper's."
+)
+_ATTRIBUTION = (
+    "How well accounts of single examples foresee the network itself, trained again. Datamodeling score: Spearman's "
+    "correlation, over trainings on random halves, of a held-out output with what the account adds up to, mean over "
+    "outputs and seeds (95 % bootstrap interval over halves and inputs, mean over seeds). Leave-one-out r: Pearson's, "
+    "of effects with those of retraining, over examples."
 )
 _MOVEMENTS = "F-SI example by example, mean over seeds."
 _AUROC = "AUROC: the probability that an example of the group scores above one of the others; 0.5 is chance."
@@ -87,6 +93,15 @@ def _correlation(heading: str, kind: str, how: str) -> Column[Entry[list[Referen
     return spread(heading, f"{kind}_{how}", ".3f", lambda entry: [getattr(getattr(p, kind), how) for p in entry.part])
 
 
+def _interval_record(entry: Entry[list[Attribution]]) -> Record:
+    scores = [one.datamodeling for one in entry.part]
+    return {f"datamodeling_{end}": mean(getattr(one, end) for one in scores) for end in ("mean", "low", "high")}
+
+
+def _interval(entry: Entry[list[Attribution]]) -> str:
+    return "{:.3f} ({:.3f} to {:.3f})".format(*_interval_record(entry).values())
+
+
 def _ratio(heading: str, kind: str) -> Column[Entry[list[ReferenceAgreement]]]:
     """Median over examples, mean over seeds, and the range over all; nothing for runs that are older."""
 
@@ -146,6 +161,13 @@ REFERENCES: Sequence[Column[Entry[list[ReferenceAgreement]]]] = (
     _ratio("ratio, weights", "weight"),
     _ratio("ratio, predictions", "prediction"),
 )
+ATTRIBUTION: Sequence[Column[Entry[list[Attribution]]]] = (
+    *WHO,
+    word("account", "account", lambda entry: entry.name),
+    Column("datamodeling score", _interval, _interval_record),
+    spread("leave-one-out r", "leave_one_out", ".3f", lambda entry: [one.leave_one_out for one in entry.part]),
+    spread("AUROC, wrong labels", "auroc", ".3f", lambda entry: [one.auroc for one in entry.part]),
+)
 MOVEMENTS: Sequence[Column[Movement]] = (
     _ROW,
     word("from", "from", lambda moved: moved.before),
@@ -157,12 +179,14 @@ MOVEMENTS: Sequence[Column[Movement]] = (
 
 
 def tables_of(grid: Grid[InformationResult], movements: Sequence[Movement]) -> dict[str, Table]:
-    """By title: a row per run; per run and reference; per pair of erasers; per run and kind of example."""
+    """By title: a row per run; per run and reference, and account; per pair of erasers; per run and kind of example."""
     runs, references = entries(grid, lambda result: {"": result}), entries(grid, lambda result: result.references)
     groups = entries(grid, lambda result: result.groups)
+    judged = entries(grid, lambda result: result.attribution or {})
     return {
         "Runs": Table.of("sample-info-runs", RUNS, runs, f"{_SEEDS} docs/sample_info.md.", [RUN]),
         "Scores and references": Table.of("sample-info-references", REFERENCES, references, _REFERENCES, [RUN]),
+        "Accounts judged by retraining": Table.of("sample-info-attribution", ATTRIBUTION, judged, _ATTRIBUTION, [RUN]),
         "How scores move between erasers": Table.of("sample-info-movement", MOVEMENTS, movements, _MOVEMENTS),
         "Groups of examples": Table.of("sample-info-groups", GROUPS, groups, f"{_SEEDS} {_AUROC}", [RUN]),
     }

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 import erasure
+from erasure.classes import ClassSubset
 from erasure.datasets.arrays import Arrays
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
@@ -68,6 +69,24 @@ def test_keys_name_other_arrays_and_a_test_split(tmp_path: Path) -> None:
     assert raw.test is not None
     assert torch.equal(raw.test.images.flatten(1), torch.from_numpy(X[90:]))
     assert torch.equal(raw.test.labels, torch.from_numpy(Y[90:]))
+
+
+def test_vectors_are_numbered_or_named_by_a_file_and_runs_are_the_same(tmp_path: Path) -> None:
+    path, names = write(tmp_path / "a.npz", x=X, y=Y), tmp_path / "names.txt"
+    names.write_text("".join(f"word {i}\n" for i in range(120)))
+    index = torch.tensor([7, 119])
+    assert source(path).row_names(index) == ["row 7", "row 119"]
+    named = source(path, names=str(names))
+    named.load()
+    assert named.row_names(index) == ["word 7", "word 119"]
+    assert ClassSubset.of(named, [0, 2]).row_names(index) == ["word 7", "word 119"]
+    assert named.identity() == source(path).identity()
+    names.write_text("one\ntwo\n")
+    with pytest.raises(ValueError, match=r"names.txt has 2 lines, and a vector is at place 119 from 0"):
+        named.load()
+    names.write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ValueError, match=r"cannot be read as text"):
+        named.load()
 
 
 def test_identity_is_that_of_the_content_not_of_its_place(tmp_path: Path) -> None:

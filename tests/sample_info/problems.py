@@ -1,5 +1,6 @@
 """Small problems on which references are checked: linear ones, whose answers are known, and a miniature MLP."""
 
+import math
 from typing import Any
 
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor
 from models.mlp import MLP
 from models.tangent.jacobian import Weights
 from sample_info.changes import Changes
-from sample_info.references.retraining import GradientDescent, retrained_stacks
+from sample_info.references.retraining import GradientDescent
+from sample_info.references.truth import retrained_stacks
 
 
 def draws(*shape: int, seed: int) -> Tensor:
@@ -47,5 +49,6 @@ def retrained(
     """What leaving out each of `examples`, by default of all, changes."""
     n = len(descent.x)
     examples = torch.arange(n) if examples is None else examples
-    stacks = retrained_stacks(descent, x_test, examples, effective_n=n, memory_bytes=memory_bytes)
-    return Changes.of(n, *map(torch.cat, zip(*stacks, strict=True)))
+    stacks = [*retrained_stacks(descent, x_test, examples[:, None], effective_n=n, memory_bytes=memory_bytes)]
+    weight, prediction = (torch.cat([getattr(one, kind) for one in stacks]) for kind in ("weight", "prediction"))
+    return Changes(*(torch.full((n,), math.nan).double().index_put((examples,), p) for p in (weight, prediction)))

@@ -4,8 +4,10 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.axes import Axes
 from PIL import Image
 
 from conf import Options
@@ -15,7 +17,7 @@ from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info import problem
 from sample_info.__main__ import VERB, job_of
-from sample_info.changes import Changes
+from sample_info.changes import Effects
 from sample_info.examples import load
 from sample_info.kinds import decisions
 from sample_info.linearized.dynamics import LinearizedDynamics
@@ -142,6 +144,23 @@ def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
     assert "| digits · mlp | leace | qleace |" in table
 
 
+def test_vectors_have_names_where_images_are_shown(command, tmp_path: Path, monkeypatch) -> None:
+    x = torch.randn(80, 6, generator=torch.Generator().manual_seed(0))
+    x[:40, 0] += 2
+    np.savez(tmp_path / "a.npz", x=x.numpy(), y=[0] * 40 + [1] * 40)
+    (tmp_path / "names.txt").write_text("".join(f"word {i}\n" for i in range(80)))
+    options = ["dataset=arrays", f"dataset.path={tmp_path / 'a.npz'}", f"dataset.names={tmp_path / 'names.txt'}"]
+    shown: list[str] = []
+    monkeypatch.setattr(Axes, "imshow", lambda *_, **__: pytest.fail("drawn as an image"))
+    monkeypatch.setattr(Axes, "text", lambda *a, **_: shown.append(a[3]))
+    assert command(VERB, *SMALL, *options, "sample_info.classes=[0,1]", "logger.mode=disabled").code == 0
+    directory, result = the_run()
+    best, *_ = result["information"]["f_si_nats"]
+    assert shown == [f"word {i}" for i in [*best["most_informative"], *best["least_informative"]]]
+    with (directory / "scores.csv").open() as file:
+        assert all(row["name"] == f"word {row['index']}" for row in csv.DictReader(file))
+
+
 def test_wrong_labels_are_more_informative(command) -> None:
     options = [
         "model.width=256",
@@ -220,7 +239,8 @@ def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
 def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:
     """A reference that is the linearised network itself, in weight space, must correlate perfectly."""
 
-    def by_descent(problem, *_) -> Mapping[str, Changes]:
+    def by_descent(judged) -> Mapping[str, Effects]:
+        problem = judged.problem
         j = jacobian(problem.model, problem.weights, problem.x)[:, 0]
         j_held_out = jacobian(problem.model, problem.weights, problem.held_out)[:, 0]
         residual = (network_outputs(problem.model, problem.weights, problem.x) - problem.y)[:, 0]
@@ -230,7 +250,8 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         for _ in range(int(descent.steps)):
             w = w - descent.learning_rate / n * ((residual + w @ j.T) * masks @ j + descent.weight_decay * w)
         moved = w[0] - w[1:]
-        return {"descent": Changes(moved.square().sum(1), (moved @ j_held_out.T).square().mean(1))}
+        outputs = moved @ j_held_out.T
+        return {"descent": Effects(moved.square().sum(1), outputs.square().mean(1), outputs[:, :, None])}
 
     monkeypatch.setitem(registry.REFERENCES, "descent", by_descent)
     options = ["model.width=16", "sample_info.examples=20", "sample_info.training.steps=50", "logger.mode=disabled"]
@@ -263,6 +284,7 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         ("+sample_info={data: {adversarial: 0.5}, training: {steps: converged}}", "adversarial=0.5"),
         ("sample_info.sgd_batch_size=4", "positive sample_info.training.weight_decay"),
         ("sample_info.references.methods=[tracin]", "there is no tracin"),
+        ("sample_info.references.subsets=2", "sample_info.references.subsets=2: must be at least 3"),
         ("sample_info.references.influence_damping=[0]", "sample_info.references.influence_damping=[0"),
         ("sample_info.training.step=1", "did you mean training.steps"),
     ],

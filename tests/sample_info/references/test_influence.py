@@ -1,15 +1,18 @@
 """Influence functions against closed forms on a linear model, conjugate gradients on an MLP, and retraining."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from scipy.sparse.linalg import cg
 from torch import Tensor
 
+from harness.run import Run
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import Kernels, ntk
-from sample_info.changes import Changes
+from sample_info.changes import Effects
 from sample_info.linearized.resolvent import inverse
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem
@@ -33,7 +36,7 @@ def with_ones(x: Tensor) -> Tensor:
     return torch.cat([x, torch.ones(len(x), 1)], dim=1)
 
 
-def of_ridge(damping: float) -> Changes:
+def of_ridge(damping: float) -> Effects:
     x, residual, x_test = ridge()
     return influence(Kernels(x @ x.T, x_test @ x.T, ""), residual[:, None], damping)
 
@@ -84,7 +87,7 @@ def test_one_factorisation_is_conjugate_gradients_for_every_example(k: int, damp
 
 
 def test_the_verbs_damping_is_of_the_mean_loss_and_its_weights_those_where_training_ends(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A damping of the summed loss is next to none; one factorisation for every example, whatever it is."""
     model = MLP((1, 4, 4), 1, width=16, depth=1, activation="relu", parametrization="standard")
@@ -97,7 +100,7 @@ def test_the_verbs_damping_is_of_the_mean_loss_and_its_weights_those_where_train
     factored = []
     monkeypatch.setattr(registry, "inverse", lambda *options: factored.append(1) or inverse(*options))
     settings = ReferenceSettings(methods=["influence"], examples=None, influence_damping=[10.0, 0.01])
-    found = registry.by_influence(problem, settings, None)  # pyright: ignore[reportArgumentType]
+    found = registry.by_influence(registry.Judged(problem, settings, Run(tmp_path, "run")))
     assert [*found] == ["influence 10", "influence 0.01"]
     assert len(factored) == 2
     trained = problem.training.trained()

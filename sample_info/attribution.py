@@ -1,0 +1,110 @@
+"""How well effects foresee what the network truly does without random halves, and without single examples.
+
+The linear datamodeling score (Park et al. 2023): rank correlation, over trainings on random halves, of a held-out
+output with what an account of single examples adds up to. Truth is the network itself, trained again.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from erasure.store.storage import save_tensors
+from harness.result import Attribution, Interval
+from harness.run import Run
+from sample_info.changes import Effects, auroc, pearson, ranks
+from sample_info.linearized.network import LinearizedNetwork
+from sample_info.references.truth import halves, trained_without
+from sample_info.settings import ReferenceSettings
+
+OURS, SETS, TRUTH = "our scores, added up", "our sets, left out at once", "retraining"
+_RESAMPLES = 1000
+
+
+def attributions(
+    network: LinearizedNetwork,
+    accounts: Mapping[str, Effects],
+    wrong: Tensor | None,
+    settings: ReferenceSettings,
+    run: Run,
+) -> dict[str, Attribution]:
+    """How our effects added up, our prediction without a whole set, and every account but retraining do, by name.
+
+    Trains on `settings.subsets` halves, and keeps what that does as subsets-SEED.safetensors in the run's directory:
+    `left_out` [S, s], and `outputs`, f(x) - f_-S(x), [S, m, k].
+
+    Args:
+        network: ours.
+        accounts: of all n examples, with "retraining" where single ones were left out, NaN for the others.
+        wrong: which labels are wrong, [n]; None where all are right.
+        settings: how many halves.
+        run: keeps what is trained.
+    """
+    problem = network.problem
+    sets = halves(len(problem.x), settings.subsets)
+    truth = trained_without(problem, sets, "subsets", run).outputs
+    save_tensors(run.directory / f"subsets-{problem.seed}.safetensors", {"left_out": sets, "outputs": truth})
+    single = accounts[TRUTH].outputs if TRUTH in accounts else None
+    judged = {OURS: network.all_left_out(), **{name: one for name, one in accounts.items() if name != TRUTH}}
+    found = {
+        name: Attribution(
+            datamodeling=datamodeling_score(added_up(effects.outputs.cpu(), sets), truth),
+            leave_one_out=None if single is None else leave_one_out_correlation(effects.outputs.cpu(), single),
+            auroc=None if wrong is None else auroc(effects.prediction.cpu(), wrong.cpu()),
+        )
+        for name, effects in judged.items()
+    }
+    exact = (network.trained_held_out - network.without(sets)).cpu()
+    return {OURS: found.pop(OURS), SETS: Attribution(datamodeling=datamodeling_score(exact, truth)), **found}
+
+
+def added_up(outputs: Tensor, sets: Tensor) -> Tensor:
+    """What leaving out each of `sets` [S, s] does if effects [n, m, k] add up, [S, m, k]."""
+    members = torch.zeros(len(sets), len(outputs), dtype=outputs.dtype).scatter_(1, sets, 1)
+    return (members @ outputs.flatten(1)).view(-1, *outputs.shape[1:])
+
+
+def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
+    """Spearman's correlation over S sets of two accounts [S, m, k] of outputs, mean over the m held-out inputs.
+
+    With a 95 % bootstrap interval over sets and inputs alike, which is wider than need be rather than too narrow (Owen
+    2007); ranks are those among all sets.
+    """
+    a, b = (_centred_ranks(part.flatten(1)) for part in (predicted, truth))
+    s, (_, m, k) = len(a), truth.shape
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(size: int, times: int) -> Tensor:
+        """How often each is drawn, as shares, [times, size]."""
+        draws = torch.randint(size, (times, size), generator=generator)
+        shares = torch.zeros(times, size, dtype=torch.float64)
+        return shares.scatter_add_(1, draws, torch.full_like(shares, 1.0 / size))
+
+    def means(shares: Tensor) -> Tensor:
+        """Correlations under weights [b, S] of the sets, [b, m]."""
+        centre_a, centre_b = shares @ a, shares @ b
+        spread = (shares @ a.square() - centre_a.square()) * (shares @ b.square() - centre_b.square())
+        found = (shares @ (a * b) - centre_a * centre_b) / spread.clamp(min=1e-30).sqrt()
+        return found.view(-1, m, k).mean(-1)
+
+    mean = float(means(torch.full((1, s), 1.0 / s, dtype=torch.float64)).mean())
+    parts = [(means(part) * drawn(m, len(part))).sum(1) for part in drawn(s, _RESAMPLES).split(50)]
+    low, high = torch.cat(parts).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return Interval(mean=mean, low=low, high=high)
+
+
+def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
+    """Pearson's correlation of effects [n, m, k] over the examples that were left out in truth, mean over inputs.
+
+    The others are NaN there. None where nothing varies.
+    """
+    known = ~truth[:, 0, 0].isnan()
+    columns = zip(effects[known].flatten(1).T, truth[known].flatten(1).T, strict=True)
+    found = [value for a, b in columns if (value := pearson(a, b)) is not None]
+    return sum(found) / len(found) if found else None
+
+
+def _centred_ranks(values: Tensor) -> Tensor:
+    """Of every column [S, q], from -1/2 to 1/2; float64, 0 where all are alike."""
+    found = ranks(values)
+    return (found - found.mean(0)) / len(values)

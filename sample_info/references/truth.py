@@ -1,0 +1,110 @@
+"""What truly happens without some examples: the network trained again, many at once, kept as they end.
+
+Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK).
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from erasure.progress import Display
+from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
+from harness.run import Run
+from sample_info.changes import Effects
+from sample_info.problem import Problem
+from sample_info.references.retraining import GradientDescent
+from train.memory import keep_freed_memory
+
+log = logging.getLogger(__name__)
+
+
+def retrained_stacks(
+    descent: GradientDescent, x_test: Tensor, sets: Tensor, *, effective_n: int, memory_bytes: int
+) -> Iterator[Effects]:
+    """Train with all examples, then without each of `sets` [b, s], as many trainings at a time as memory holds.
+
+    Without a set the loss is divided by `effective_n`. Effects, on test inputs [m, ...], come a stack at a time, as it
+    ends; on the CPU.
+
+    Raises:
+        ValueError: examples that are not there, or less memory than one training needs.
+        DivergedError: the learning rate is too large.
+    """
+    keep_freed_memory()  # every step allocates the same activations again
+    n = len(descent.x)
+    if len(sets) and not 0 <= int(sets.min()) <= int(sets.max()) < n:
+        raise ValueError(f"examples from {int(sets.min())} to {int(sets.max())}: there are 0 to {n - 1}")
+    members = descent.members_at_once(memory_bytes)
+    reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
+    with Display("retraining") as display:
+
+        def progress(before: int, members: int) -> Callable[[int], None]:
+            whole, detail = descent.steps * (1 + len(sets)), f"{members} trainings at once"
+            return lambda step: display.update((before * descent.steps + members * step) / whole, detail)
+
+        everything = descent.train(torch.ones(1, n), progress(0, 1))
+        predicted = descent.predictions(everything, x_test)
+        for i, left_out in enumerate(sets.split(members)):
+            c, shown = torch.ones(len(left_out), n).scatter_(1, left_out, 0), progress(1 + i * members, len(left_out))
+            single = sets.shape[1] == 1  # then nearly all examples are shared
+            change = reduced.train(c, shown) if single else reduced.train_on(positions(c), shown)
+            moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
+            outputs = (predicted - descent.predictions(change, x_test)).double()
+            prediction = outputs.square().sum(-1).mean(-1)
+            yield Effects(torch.stack(moved).sum(0).cpu(), prediction.cpu(), outputs.cpu())
+
+
+def positions(kept: Tensor) -> Tensor:
+    """Where each row of `kept` [b, n] is not 0, [b, m]; rows have as many such places."""
+    return kept.nonzero()[:, 1].view(len(kept), -1)
+
+
+def trained_without(problem: Problem, sets: Tensor, name: str, run: Run) -> Effects:
+    """What leaving out each of `sets` [S, s] truly does; a resumed run trains those that are left, on the CPU the same.
+
+    Every stack is kept as checkpoint-NAME-SEED-FIRST.safetensors until the run is finished.
+    """
+    found = _kept(run.directory, f"checkpoint-{name}-{problem.seed}-*.safetensors")
+    n, done = len(problem.x), found[0].long() if found else torch.zeros(0, dtype=torch.int64)
+    left = (~torch.isin(torch.arange(len(sets)), done)).nonzero().squeeze(1)
+    if len(left):
+        log.info(
+            "training %d networks without %d of %d examples for seed %d", len(left), sets.shape[1], n, problem.seed
+        )
+        effective_n, begun = problem.descent.effective_n(n, sets.shape[1]), 0
+        options = {"effective_n": effective_n, "memory_bytes": int(problem.memory_bytes)}
+        for stack in retrained_stacks(problem.training, problem.held_out, sets[left], **options):
+            which = left[begun : begun + len(stack.weight)]
+            begun += len(which)
+            run.require_lease()
+            path = run.directory / f"checkpoint-{name}-{problem.seed}-{int(which[0])}.safetensors"
+            tensors = {"which": which, "weight": stack.weight, "prediction": stack.prediction, "outputs": stack.outputs}
+            save_tensors(path, tensors, {"run": run.id})
+        found = _kept(run.directory, f"checkpoint-{name}-{problem.seed}-*.safetensors")
+    which, *effects = found
+    order = which.argsort()
+    return Effects(*(part[order] for part in effects))
+
+
+def _kept(directory: Path, pattern: str) -> list[Tensor]:
+    """Which sets, and the three parts of their effects; nothing where none are kept, what is damaged left out."""
+    found: list[list[Tensor]] = []
+    for path in sorted(directory.glob(pattern)):
+        try:
+            tensors, _ = load_tensors(path)
+        except DamagedFileError as error:
+            log.warning("%s; trained again", error)
+            path.unlink()
+            continue
+        found.append([tensors[name] for name in ("which", "weight", "prediction", "outputs")])
+    return [torch.cat(parts) for parts in zip(*found, strict=True)]
+
+
+def halves(n: int, count: int) -> Tensor:
+    """Seeded random halves of n examples, [count, n // 2] positions: what is left out."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.stack([torch.randperm(n, generator=generator)[: n // 2] for _ in range(count)])

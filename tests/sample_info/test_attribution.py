@@ -1,0 +1,103 @@
+"""The field's metrics against plain definitions, and a small study through the real command line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import pearsonr, spearmanr
+from torch import Tensor
+
+from erasure.store.storage import load_tensors, read_json
+from models.tangent.jacobian import jacobian, network_outputs
+from models.tangent.ntk import ntk
+from sample_info.__main__ import VERB
+from sample_info.attribution import added_up, datamodeling_score, leave_one_out_correlation
+from sample_info.references.registry import cosine
+from sample_info.references.truth import GradientDescent, halves
+from sample_info.report.pairwise import read_pairwise
+from tests.sample_info.networks import small_mlp
+from tests.sample_info.problems import draws
+
+SMALL = ["model.width=128", "sample_info.examples=60", "sample_info.held_out=40", "sample_info.training.steps=300"]
+SMALL += ["logger.mode=disabled", "sample_info.references.subsets=30", "sample_info.references.examples=10"]
+
+
+def statistic(test: Any, a: Tensor, b: Tensor) -> float:
+    return float(test(a, b)[0])
+
+
+def test_the_datamodeling_score_is_spearmans_mean_and_its_interval_no_narrower_than_draws_differ() -> None:
+    def accounts(seed: int) -> tuple[Tensor, Tensor]:
+        truth = draws(40, 6, 2, seed=seed)
+        return truth + 0.5 * draws(40, 6, 2, seed=seed + 1), truth
+
+    predicted, truth = accounts(0)
+    found = datamodeling_score(predicted, truth)
+    each = [statistic(spearmanr, a, b) for a, b in zip(predicted.flatten(1).T, truth.flatten(1).T, strict=True)]
+    assert found.mean == pytest.approx(sum(each) / 12)
+    assert found.low < found.mean < found.high
+    others = torch.tensor([datamodeling_score(*accounts(seed)).mean for seed in range(10, 50, 2)])
+    assert 3.9 < (found.high - found.low) / float(others.std()) < 12  # 3.9 of a normal distribution: never too narrow
+    exact = datamodeling_score(truth.exp(), truth)
+    assert (exact.mean, exact.low) == pytest.approx((1, 1))
+    assert datamodeling_score(-truth, truth).mean == pytest.approx(-1)
+    assert datamodeling_score(torch.ones_like(truth), truth).mean == 0  # it says nothing
+    assert abs(datamodeling_score(draws(40, 6, 2, seed=99), truth).mean) < 0.2  # the control
+
+
+def test_effects_add_up_over_a_set_and_correlate_over_what_was_left_out() -> None:
+    outputs, sets = draws(8, 3, 2, seed=0), halves(8, 4)
+    for total, one in zip(added_up(outputs, sets), sets, strict=True):
+        torch.testing.assert_close(total, outputs[one].sum(0))
+    truth = outputs + draws(8, 3, 2, seed=1)
+    known = torch.tensor([0, 2, 3, 7])
+    some = torch.full_like(truth, torch.nan).index_put((known,), truth[known])
+    columns = zip(outputs[known].flatten(1).T, truth[known].flatten(1).T, strict=True)
+    expected = sum(statistic(pearsonr, a, b) for a, b in columns) / 6
+    assert leave_one_out_correlation(outputs, some) == pytest.approx(expected)
+    assert leave_one_out_correlation(torch.ones(8, 3, 2), some) is None
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_cosines_are_those_of_gradients(k: int) -> None:
+    net = small_mlp(k)
+    residual = network_outputs(net.model, net.weights, net.x) - net.y
+    found = cosine(ntk(net.model, net.weights, net.x, net.held_out), residual)
+    j, j_held_out = (jacobian(net.model, net.weights, x) for x in (net.x, net.held_out))
+    gradients = torch.einsum("nkp,nk->np", j, residual)
+    expected = -torch.einsum("np,mkp->nmk", gradients / gradients.norm(dim=1, keepdim=True), j_held_out)
+    torch.testing.assert_close(found.outputs, expected)
+    assert bool(found.weight.isnan().all())
+
+
+def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = ["sample_info.references.methods=[subsets,influence,cosine,retraining]", "sample_info.pairwise=true"]
+    outcome = command(VERB, *SMALL, *methods, "sample_info.data.label_noise=0.1")
+    assert outcome.code == 0, outcome.err
+    (path,) = Path("runs").glob("*/result.json")
+    found = {name: one for name, (one,) in read_json(path)["attribution"].items()}
+    ours, sets, *baselines = found
+    assert baselines == ["influence 10", "influence 1e-05", "gradient cosine"]
+    assert found[sets]["datamodeling"]["mean"] > 0.97
+    assert found[ours]["datamodeling"]["mean"] > 0.7
+    assert all(found[sets]["datamodeling"]["low"] > found[name]["datamodeling"]["high"] for name in baselines)
+    assert found[ours]["leave_one_out"] > 0.95
+    assert found[ours]["auroc"] == pytest.approx(read_json(path)["groups"]["wrong label"]["auroc"][0])
+    assert "leave_one_out" not in found[sets]
+    assert [*read_json(path)["references"]] == [
+        "influence 10", "influence 1e-05", "retraining",
+        "influence 10 with retraining", "influence 1e-05 with retraining",
+    ]  # fmt: skip
+    (table,) = Path("runs").glob("*/table.md")
+    assert f"| {sets} | 0.9" in table.read_text()
+    kept, _ = load_tensors(path.parent / "subsets-0.safetensors")
+    effects, _ = read_pairwise(path.parent, 0)  # anybody can compute it again from the files
+    again = datamodeling_score(added_up(effects.transpose(0, 1), kept["left_out"]), kept["outputs"])
+    assert again.mean == pytest.approx(found[ours]["datamodeling"]["mean"])
+
+    def fail(*_) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(GradientDescent, "train_on", fail)
+    assert command(VERB, *SMALL, *methods, "sample_info.data.label_noise=0.1").code == 0
