@@ -11,6 +11,7 @@ from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
+from erasure.hidden import erase, fit_layers
 from erasure.moments import ClassMoments
 from erasure.spectrum import OrderSpectrum, order_spectrum
 
@@ -28,5 +29,7 @@ __all__ = [
     "QleaceEraser",
     "RandomEditEraser",
     "RandomEraser",
+    "erase",
+    "fit_layers",
     "order_spectrum",
 ]

@@ -1,14 +1,17 @@
 """What every eraser is: a map of examples, fitted from class moments at least, that keeps shape and dtype."""
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from erasure.batches import by_rows, check_batch
+from erasure.batches import Array, by_rows, check_batch
 from erasure.moments import ClassMoments
+from erasure.store.storage import load_tensors, save_tensors
 
 
 class Eraser(ABC):
@@ -38,9 +41,12 @@ class Eraser(ABC):
         """Fit from class moments. Options are keyword-only."""
 
     @classmethod
-    def fit(cls, x: Tensor, z: Tensor, *, num_classes: int | None = None, **options: Any) -> Self:
-        """Fit on examples `x` [n, ...] with integer labels `z` [n]."""
-        return cls.fit_examples(x, z, ClassMoments.fit(x, z, num_classes=num_classes), **options)
+    def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
+        """Fit on examples `x` with labels `z`, in any of the forms that `ClassMoments.fit` takes."""
+        moments = ClassMoments.fit(x, z, num_classes=num_classes, dim=dim)
+        rows, labels = check_batch(x, z, moments.dim, moments.num_classes)
+        assert labels is not None
+        return cls.fit_examples(rows, labels, moments, **options)
 
     @classmethod
     def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
@@ -94,19 +100,30 @@ class Eraser(ABC):
                 "mean: Tensor and num_classes: int, as moments.mean and moments.num_classes"
             )
 
-    def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
-        """Erase `x` [n, ...] of a floating dtype; same shape, dtype and device. Computed in float64.
+    def __call__(self, x: Array, z: Any = None) -> Array:
+        """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
+
+        Computed in the eraser's own precision, float64 unless `to` has changed it. Gradients pass through.
+
+        Args:
+            x: whole examples [n, ...], or vectors [..., d], as hidden states [batch, tokens, d] or a single row [d].
+            z: labels, for erasers that use them; see `check_batch`.
 
         Raises:
             ValueError: wrong shape, integer or complex `x`, labels missing or out of range, or a subclass whose
                 map does not keep the shape.
         """
         self.require_fields()
-        if not x.is_floating_point():
+        rows, labels = check_batch(x, z, self.mean.numel(), self.num_classes)
+        if not rows.is_floating_point():
             raise ValueError(f"x has dtype {x.dtype}: erased values are not whole numbers, convert it to float first")
-        flat = check_batch(x, z, self.mean.numel(), self.num_classes)
-        if self.uses_labels and z is None:
+        if self.uses_labels and labels is None:
             raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z, too")
+        erased = self._erase(rows, labels).reshape(x.shape)
+        return erased if isinstance(x, Tensor) else erased.numpy()  # pyright: ignore[reportReturnType] as x is
+
+    def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
+        """Rows [n, d] that were checked."""
         labels = z.to(self.mean.device) if self.uses_labels and z is not None else None  # no others see them
 
         def moved(rows: slice) -> Tensor:
@@ -118,7 +135,57 @@ class Eraser(ABC):
                 )
             return result
 
-        return by_rows(moved, torch.empty_like(flat)).reshape(x.shape)
+        return by_rows(moved, torch.empty_like(flat))
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        """A copy whose tensors are on `device`, and of `dtype` where they are floating: what it then computes in."""
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
+            return value.to(device, dtype) if isinstance(value, Eraser) else value
+
+        other = copy.copy(self)
+        vars(other).update({name: moved(value) for name, value in vars(self).items()})
+        return other
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Its tensors, by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def save(self, path: Path | str) -> None:
+        """Write tensors and options to a safetensors file, with a checksum.
+
+        Raises:
+            ValueError: a transductive eraser, which has no map to keep.
+        """
+        if self.transductive:
+            raise ValueError(f"{type(self).__name__} has no map that could be kept: save what it erased")
+        options = {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
+        save_tensors(Path(path), self.state_dict(), {"eraser": type(self).__name__, "options": options})
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """What `save` has written: by `Eraser.load`, or by the class's own. Nothing but tensors and JSON is read.
+
+        Raises:
+            ValueError: a damaged file, no eraser's, or that of a class which is none of this one's (import it first).
+        """
+        tensors, metadata = load_tensors(Path(path))
+        name, known = metadata.get("eraser"), _family(cls)
+        if name not in known:
+            raise ValueError(f"{path} holds {name or 'nothing'}: {cls.__name__}.load reads {', '.join(sorted(known))}")
+        eraser = object.__new__(known[name])
+        vars(eraser).update(tensors)
+        vars(eraser).update((key, tuple(v) if isinstance(v, list) else v) for key, v in metadata["options"].items())
+        return eraser  # pyright: ignore[reportReturnType] it is one of the class's family
+
+    def __repr__(self) -> str:
+        told = {"d": self.mean.numel(), "k": self.num_classes, "erased_order": self.erased_order}
+        told |= {name: value for name, value in vars(self).items() if isinstance(value, int | float)}
+        told |= {"removed": removed} if (removed := getattr(self, "removed", None)) is not None else {}
+        told.pop("num_classes", None)
+        return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in told.items())})"
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:  # noqa: B027 most erasers have no range
         """Turn an admissible range given for x into that of scale · x + shift, both [d]."""
@@ -135,3 +202,8 @@ class Eraser(ABC):
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
+
+
+def _family(cls: type[Eraser]) -> dict[str, type[Eraser]]:
+    """The class and all that derive from it, by name."""
+    return {cls.__name__: cls} | {name: one for child in cls.__subclasses__() for name, one in _family(child).items()}

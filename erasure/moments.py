@@ -1,13 +1,16 @@
 """The one statistic behind every closed-form eraser: class counts, means and covariances."""
 
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from erasure.batches import check_batch
+from erasure.batches import Array, check_batch
 from erasure.exact import integer_moments
 from erasure.polar import gram
+from erasure.store.storage import load_tensors, save_tensors
 
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
@@ -19,72 +22,146 @@ class ClassMoments:
     cross-covariance are derived from the class moments, never recomputed from data.
 
     Args:
-        dim: number d of coordinates of a flattened example.
+        dim: number d of coordinates of a flattened example, or of a vector.
         num_classes: number k of classes.
         device: where the sums live, and where batches are brought to.
-
-    Attributes:
-        sizes: class counts n_j, where no device has to be waited for.
-        means: class means m_j, [k, d] float64; zero for a class without examples.
+        pooled: keep one covariance within all classes, in the place of one for each: all that LEACE and oracle LEACE
+            ask for, in a k-th of the memory.
+        precision: of products of examples, 4,096 at a time; float32 takes half the time where `pooled`, and costs
+            means and covariances their last digits (1e-7). Sums of products are float64 always.
 
     Raises:
-        ValueError: fewer than one coordinate or two classes.
+        ValueError: fewer than one coordinate or two classes, or another precision of class covariances.
     """
 
-    def __init__(self, dim: int, num_classes: int, *, device: torch.device | str | None = None) -> None:
+    def __init__(
+        self,
+        dim: int,
+        num_classes: int,
+        *,
+        device: torch.device | str | None = None,
+        pooled: bool = False,
+        precision: torch.dtype = torch.float64,
+    ) -> None:
         if dim < 1:
             raise ValueError(f"dim={dim}: an example needs at least one coordinate")
         if num_classes < 2:
             raise ValueError(f"num_classes={num_classes}: erasing class information needs at least 2 classes")
+        if precision not in ((torch.float32, torch.float64) if pooled else (torch.float64,)):
+            raise ValueError(f"precision={precision}: float64, or float32 of pooled moments")
         float64 = {"dtype": torch.float64, "device": device}
-        self.sizes = [0] * num_classes
-        self.means = torch.zeros(num_classes, dim, **float64)
-        self._scatters = torch.zeros(num_classes, dim, dim, **float64)  # Σ_i (x_i - m_j)(x_i - m_j)ᵀ
+        self.dim, self.num_classes, self.pooled, self.precision = dim, num_classes, pooled, precision
+        self._origin: Tensor | None = None  # of pooled products
+        self._sizes = [0] * num_classes
+        self._means = torch.zeros(num_classes, dim, **float64)
+        self._scatters = torch.zeros(1 if pooled else num_classes, dim, dim, **float64)  # Σ_i (x_i - m_j)(x_i - m_j)ᵀ
+        self._waiting: list[tuple[Tensor, Tensor]] = []  # small batches, until there is work for a matrix product
 
     @classmethod
     def fit(
-        cls, x: Tensor, z: Tensor, *, num_classes: int | None = None, device: torch.device | str | None = None
+        cls,
+        x: Array,
+        z: Any,
+        *,
+        num_classes: int | None = None,
+        dim: int | None = None,
+        device: torch.device | str | None = None,
+        pooled: bool = False,
     ) -> Self:
-        """Moments of one batch: `x` [n, ...] real, `z` [n] integer labels in 0..k-1 (k defaults to z.max() + 1)."""
+        """Moments of one batch, as of `update`.
+
+        `num_classes` is z.max() + 1 by default, `dim` the number of values per example: of hidden states
+        [batch, tokens, d] with a label per example say `dim=d`; a label per token says so itself.
+        """
+        values, labels = torch.as_tensor(x), torch.as_tensor(z)
         if num_classes is None:
-            num_classes = int(z.max()) + 1 if z.numel() else 0
-        return cls(x[:1].numel(), num_classes, device=device or x.device).update(x, z)
+            num_classes = int(labels.max()) + 1 if labels.numel() else 0
+            num_classes = max(2, num_classes) if labels.dtype == torch.bool else num_classes
+        if dim is None:
+            per_token = labels.ndim > 1 and labels.shape == values.shape[:-1]
+            dim = values.shape[-1] if per_token else values[:1].numel()
+        return cls(dim, num_classes, device=device or values.device, pooled=pooled).update(values, labels)
 
     @property
-    def dim(self) -> int:
-        return self.means.shape[1]
+    def sizes(self) -> list[int]:
+        """Class counts n_j, where no device has to be waited for."""
+        self._settle()
+        return self._sizes
 
     @property
-    def num_classes(self) -> int:
-        return self.means.shape[0]
+    def means(self) -> Tensor:
+        """Class means m_j, [k, d] float64; zero for a class without examples."""
+        self._settle()
+        return self._means
 
-    def update(self, x: Tensor, z: Tensor) -> Self:
-        """Add a batch: `x` [n, ...] of any real dtype, flattened to [n, d]; `z` [n] integer labels.
+    def update(self, x: Array, z: Any) -> Self:
+        """Add a batch: `x` of any real dtype, a tensor or an array of whole examples or of vectors, and their labels.
 
-        8-bit images are summed exactly, as integers, and faster; give them whole and `rescale` afterwards.
+        8-bit images are summed exactly, as integers, and faster; give them whole and `rescale` afterwards. Small
+        batches of others wait until there are enough of them.
+
+        Args:
+            x: [n, ...] with d values each, or [..., d].
+            z: integers in 0..k-1, booleans, or one-hot, for each example; see `erasure.batches.check_batch`.
 
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.
         """
-        x = check_batch(x, z, self.dim, self.num_classes)
-        z = z.to(self.means.device)
+        rows, labels = check_batch(x, z, self.dim, self.num_classes)
+        assert labels is not None
+        labels = labels.to(self._means.device)
+        if rows.dtype == torch.uint8:
+            for j in labels.unique().tolist():
+                members = (labels == j).nonzero().squeeze(1).to(rows.device)
+                self._add(j, len(members), *integer_moments(rows[members].to(self._means.device)))
+            return self
+        if not rows.sum(dtype=torch.float64).isfinite() and not rows.isfinite().all():
+            j = int(labels[~rows.isfinite().all(1).to(labels.device)][0])
+            raise ValueError(f"class {j} holds values that are not finite (NaN or infinity): clean the data first")
+        if waiting := len(rows) < _ROWS_AT_ONCE:
+            rows, labels = rows.clone(), labels.clone()
+        self._waiting.append((rows, labels))
+        if not waiting or sum(len(batch) for batch, _ in self._waiting) >= _ROWS_AT_ONCE:
+            self._settle()
+        return self
+
+    def _settle(self) -> None:
+        """Take in the batches that wait."""
+        if not self._waiting:
+            return
+        x, z = (torch.cat([batch[i] for batch in self._waiting]) for i in range(2))
+        self._waiting = []
+        if self.pooled:
+            for batch, labels in zip(x.split(_ROWS_AT_ONCE), z.split(_ROWS_AT_ONCE), strict=True):
+                self._add_pooled(batch.to(self._means.device), labels)
+            return
         for j in z.unique().tolist():
             members = (z == j).nonzero().squeeze(1).to(x.device)
-            if x.dtype == torch.uint8:
-                self._add(j, len(members), *integer_moments(x[members].to(self.means.device)))
-                continue
             for rows in members.split(_ROWS_AT_ONCE):
-                batch = x[rows].to(self.means)
-                if not batch.isfinite().all():
-                    raise ValueError(
-                        f"class {j} holds values that are not finite (NaN or infinity): clean the data first"
-                    )
+                batch = x[rows].to(self._means)
                 mean = batch.mean(0)
                 self._add(j, len(rows), mean, gram(batch - mean))
-        return self
+
+    def _add_pooled(self, x: Tensor, z: Tensor) -> None:
+        """`_add` for all classes of a batch at once, with one product, about a point near the data."""
+        if self._origin is None:
+            self._origin = x.mean(0, dtype=torch.float64).to(self.precision).double()
+        x = x.to(self.precision).sub(self._origin.to(self.precision))
+        found = z.bincount(minlength=self.num_classes).double()
+        hot = torch.nn.functional.one_hot(z, self.num_classes).to(x)
+        means = (hot.T @ x).double() / found.clamp(min=1)[:, None]
+        shift = (means + self._origin - self._means) * (found > 0)[:, None]
+        before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device)
+        share = found / (before + found).clamp(min=1)
+        self._scatters[0] += gram(x)
+        self._scatters[0].addmm_((shift * (before * share)[:, None]).T, shift)
+        self._scatters[0].addmm_((means * found[:, None]).T, means, alpha=-1)
+        self._means += shift * share[:, None]
+        self._sizes = [size + int(new) for size, new in zip(self._sizes, found.tolist(), strict=True)]
 
     def rescale(self, scale: Tensor | float, shift: Tensor | float = 0.0) -> Self:
         """Turn the moments of x into those of scale · x + shift, both [d] or numbers, in place."""
+        self._settle()
         scale, shift = (torch.as_tensor(one, dtype=torch.float64).to(self.means.device) for one in (scale, shift))
         scale = scale.expand(self.dim)
         self.means.mul_(scale).add_(shift)
@@ -93,26 +170,72 @@ class ClassMoments:
 
     def merge(self, other: "ClassMoments") -> Self:
         """Add the moments of other examples of the same classes, in place; the result is that of one pass."""
-        if (other.dim, other.num_classes) != (self.dim, self.num_classes):
-            raise ValueError(
-                f"cannot merge moments of {other.num_classes} classes in {other.dim} dimensions "
-                f"into moments of {self.num_classes} classes in {self.dim} dimensions"
-            )
+        if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
+            raise ValueError(f"cannot merge moments of {other._told} into moments of {self._told}")
+        self._settle()
+        other._settle()
+        if self.pooled:
+            self._scatters += other._scatters.to(self._scatters)
         for j, count in enumerate(other.sizes):
-            self._add(j, count, other.means[j].to(self.means), other._scatters[j].to(self.means))
+            self._add(
+                j, count, other.means[j].to(self.means), None if self.pooled else other._scatters[j].to(self.means)
+            )
         return self
 
-    def _add(self, j: int, count: int, mean: Tensor, scatter: Tensor) -> None:
+    def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
+        """Merge the moments of all processes of `torch.distributed`, in place: every process then has those of all."""
+        sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.means.device)
+        total, means = sizes.clone(), self.means * sizes[:, None]
+        for tensor in (total, means):
+            dist.all_reduce(tensor, group=group)
+        means /= total.clamp(min=1)[:, None]
+        shift = (self.means - means) * sizes.sqrt()[:, None]
+        if self.pooled:
+            self._scatters[0].addmm_(shift.T, shift)
+        else:
+            self._scatters.baddbmm_(shift[:, :, None], shift[:, None])
+        dist.all_reduce(self._scatters, group=group)
+        self._means, self._sizes = means, [int(size) for size in total.tolist()]
+        return self
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that there is, by name."""
+        return {"sizes": torch.tensor(self.sizes), "means": self.means, "scatters": self._scatters}
+
+    def save(self, path: Path | str) -> None:
+        """Write them to a safetensors file, with a checksum."""
+        save_tensors(Path(path), self.state_dict(), {"pooled": self.pooled})
+
+    @classmethod
+    def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
+        """What `save` has written. Raises ValueError for a damaged file."""
+        tensors, metadata = load_tensors(Path(path))
+        k, d = tensors["means"].shape
+        moments = cls(d, k, device=device, pooled=metadata["pooled"])
+        moments._sizes = tensors["sizes"].tolist()
+        moments._means, moments._scatters = tensors["means"].to(device), tensors["scatters"].to(device)
+        return moments
+
+    @property
+    def _told(self) -> str:
+        return f"{self.num_classes} classes in {self.dim} dimensions{' (pooled)' if self.pooled else ''}"
+
+    def __repr__(self) -> str:
+        return f"ClassMoments of {self._told}, n={self.n}"
+
+    def _add(self, j: int, count: int, mean: Tensor, scatter: Tensor | None) -> None:
         """Pairwise update of mean and scatter (Chan, Golub & LeVeque 1983)."""
         if count == 0:
             return
-        before = self.sizes[j]
+        before = self._sizes[j]
         after = before + count
-        shift = mean - self.means[j]
-        self._scatters[j] += scatter
-        self._scatters[j].addr_(shift, shift, alpha=before * count / after)
-        self.means[j] += shift * (count / after)
-        self.sizes[j] = after
+        shift = mean - self._means[j]
+        own = self._scatters[0 if self.pooled else j]
+        if scatter is not None:
+            own += scatter
+        own.addr_(shift, shift, alpha=before * count / after)
+        self._means[j] += shift * (count / after)
+        self._sizes[j] = after
 
     def require_examples(self, at_least: int = 2) -> None:
         """Raise ValueError, naming the classes, unless every class has `at_least` examples."""
@@ -146,19 +269,27 @@ class ClassMoments:
     @property
     def covariances(self) -> Tensor:
         """Class covariances Σ_j, [k, d, d]; zero for a class without examples."""
-        return self._scatters / self.counts.clamp(min=1)[:, None, None]
+        return self._of_classes / self.counts.clamp(min=1)[:, None, None]
 
     def covariance(self, j: int) -> Tensor:
         """Covariance Σ_j of one class, [d, d]."""
-        return self._scatters[j] / max(1, self.sizes[j])
+        return self._of_classes[j] / max(1, self.sizes[j])
 
     def multiply(self, j: int, u: Tensor) -> Tensor:
         """Σ_j u, [d] or [d, m], without a copy of Σ_j."""
-        return self._scatters[j] @ u / max(1, self.sizes[j])
+        return self._of_classes[j] @ u / max(1, self.sizes[j])
+
+    @property
+    def _of_classes(self) -> Tensor:
+        if self.pooled:
+            raise ValueError("pooled moments have no class covariances: collect them with pooled=False")
+        self._settle()
+        return self._scatters
 
     @property
     def within(self) -> Tensor:
         """Within-class covariance Σ_W = Σ λ_j Σ_j, [d, d]."""
+        self._settle()
         return self._scatters.sum(0) / self.n
 
     @property

@@ -8,7 +8,7 @@ from torch import Tensor
 from erasure.eraser import Eraser
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ProjectionEraser(Eraser):
     """An affine projection about the global mean, which it keeps. Never stored as a d × d matrix.
 

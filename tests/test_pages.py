@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 
+import erasure
 from erasure import ClassMoments
 
 ROOT = Path(__file__).parent.parent
@@ -43,3 +44,17 @@ def test_the_library_snippet_runs(page: str) -> None:
 
 def test_readme_is_read_in_three_minutes() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+def test_every_public_name_is_documented_and_on_the_apis_page() -> None:
+    page = (ROOT / "docs/api.md").read_text()
+    for name in erasure.__all__:
+        assert (getattr(erasure, name).__doc__ or "").strip(), name
+        assert f":: erasure.{name}\n" in page, name
+
+
+def test_the_hidden_states_snippet_runs() -> None:
+    snippet = next(block for block in blocks("docs/guide/library.md", "python") if "fit_layers" in block)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    model.blocks = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    exec(snippet, {"model": model, "x": torch.randn(30, 4), "z": torch.arange(30) % 3})

@@ -18,7 +18,7 @@ _ANGLES = 128  # from the best of which a step of Newton's method is taken
 _ROUNDING = 1e-14  # of a third moment, relative to that of the data's size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AlfCubicEraser(ProjectionEraser):
     """Approximate label-free erasure of order three: the same affine map for every class, so that nothing is injected.
 

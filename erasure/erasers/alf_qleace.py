@@ -15,7 +15,7 @@ from erasure.moments import ClassMoments
 from erasure.projection import ProjectionEraser
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AlfQleaceEraser(ProjectionEraser):
     """Approximate label-free quadratic LEACE (Quirke & Belrose 2025, section 2.3).
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from erasure.batches import check_batch
 from erasure.eraser import Eraser
 from erasure.interval import Interval
 from erasure.linalg import CovarianceFactor
@@ -16,7 +15,7 @@ from erasure.progress import Display
 from erasure.transport import align
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class GradientEraser(Eraser):
     """L-BFGS on images, class by class, through a sigmoid that keeps them in range (section 2.4 of the paper).
 
@@ -95,27 +94,13 @@ class GradientEraser(Eraser):
         self._aim_at(ClassMoments.fit(x, z))
         return self(x, z)
 
-    def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
-        """Optimise examples `x` [n, ...] with labels `z` [n] towards the targets; same shape and dtype.
-
-        Computed in the precision of `x`, at least float32.
-
-        Raises:
-            ValueError: labels missing, wrong shape or type, or values outside the range.
-        """
-        if z is None:
-            raise ValueError("GradientEraser optimises class by class: pass the labels z, too")
-        if not x.is_floating_point():
-            raise ValueError(f"x has dtype {x.dtype}: convert it to float first")
-        flat = check_batch(x, z, self.mean.numel(), self.num_classes)
-        self._require_in_range(flat)
-        return self._erase(flat, z).reshape(x.shape)
-
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         raise NotImplementedError("transductive: call the eraser on all examples at once")
 
-    def _erase(self, flat: Tensor, z: Tensor) -> Tensor:
-        """Examples [n, d] that were checked, class by class."""
+    def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
+        """Examples [n, d] optimised towards the targets, class by class, in their precision, at least float32."""
+        assert z is not None
+        self._require_in_range(flat)
         device = self.mean.device
         erased = torch.empty_like(flat)
         classes = z.unique().tolist()

@@ -21,7 +21,7 @@ _FLOOR = 1e-4
 _LARGEST_GAP = 1e-4  # of an order's energy; QLEACE leaves 8e-3 on the digits, 1,000 iterations 3e-6
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class GradientOrdersEraser(GradientEraser):
     """Class moments of orders 1 to N made equal by L-BFGS on images, from QLEACE's on, within their range.
 
@@ -102,7 +102,9 @@ class GradientOrdersEraser(GradientEraser):
         self.whitening, self.variances = vectors / damped.sqrt(), values / damped
         return self
 
-    def _erase(self, flat: Tensor, z: Tensor) -> Tensor:
+    def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
+        assert z is not None
+        self._require_in_range(flat)
         if not len(flat):
             return flat.clone()
         original = flat.to(device=self.mean.device, dtype=torch.promote_types(flat.dtype, torch.float32))

@@ -9,7 +9,7 @@ from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class IdentityEraser(Eraser):
     """x' = x. The control that every other eraser is compared with."""
 

@@ -10,7 +10,7 @@ from erasure.moments import ClassMoments
 from erasure.projection import ProjectionEraser
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LeaceEraser(ProjectionEraser):
     """Least-squares concept erasure (Belrose et al. 2023, Theorem 4.3): r(x) = x - W⁺UUᵀW (x - m̄).
 

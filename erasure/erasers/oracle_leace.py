@@ -9,7 +9,7 @@ from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OracleLeaceEraser(Eraser):
     """x - Σ_xz Σ_zz⁺ (z - E z) (Belrose et al. 2023, Theorem 5.1): the smallest edit, given the label.
 

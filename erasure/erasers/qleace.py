@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 _ROUNDS, _ROUNDS_OF_LIMITED_RANK = 100, 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class QleaceEraser(Eraser):
     """Quadratic LEACE (Quirke & Belrose 2025, Theorem 2.6): T_j(x) = A_j (x - m_j) + m̄, one map per class.
 

@@ -11,7 +11,7 @@ from erasure.moments import ClassMoments
 from erasure.projection import ProjectionEraser
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RandomEraser(ProjectionEraser):
     """Orthogonal projection about the mean onto a random subspace (the comparison in the paper's Figure 1)."""
 

@@ -23,7 +23,7 @@ _REFERENCES: dict[str, type[Eraser]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RandomEditEraser(Eraser):
     """x - Q D Qᵀ (x - m̄): random directions Q are removed until the edit is as large as another eraser's.
 

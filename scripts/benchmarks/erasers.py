@@ -9,6 +9,7 @@ square product of the same size measured first.
 
 import argparse
 import importlib.util
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,8 @@ from erasure import (
     GradientEraser,
     LeaceEraser,
     QleaceEraser,
+    erase,
+    fit_layers,
 )
 from erasure.certificate import certify
 from erasure.progress import console
@@ -117,6 +120,56 @@ def moments(bench: Bench) -> list[Row]:
         Row("moments", "ours, uint8", ours, flops / bench.single_rate, "exact integer sums"),
         Row("moments", "float64 products", plain, flops / bench.rate, note),
     ]
+
+
+def streaming(bench: Bench) -> list[Row]:
+    """Moments of 500 batches of 64 vectors of 1,024 dimensions: what a hook in a network gives."""
+    x, z = torch.randn(500, 64, 1024, device=bench.device), torch.randint(10, (500, 64), device=bench.device)
+
+    def ours(**options: Any) -> Cost:
+        def run() -> int:
+            moments = ClassMoments(1024, 10, device=bench.device, **options)
+            for batch, labels in zip(x, z, strict=True):
+                moments.update(batch, labels)
+            return moments.n
+
+        return bench.timed(run)[1]
+
+    def theirs() -> tuple[Cost, str]:
+        from concept_erasure import LeaceFitter  # pyright: ignore[reportMissingImports]
+
+        def run() -> None:
+            fitter = LeaceFitter(1024, 10, dtype=torch.float32, device=str(bench.device))
+            for batch, labels in zip(x, z, strict=True):
+                fitter.update(batch, torch.nn.functional.one_hot(labels, 10).to(batch))
+
+        return bench.timed(run)[1], "float32"
+
+    flops, work = x[..., 0].numel() * 1024**2, "500 batches of 64 x 1,024"  # half of a product: it is symmetric
+    single = {"pooled": True, "precision": torch.float32}
+    return [
+        Row(work, "ours, class covariances", ours(), flops / bench.rate, "float64"),
+        Row(work, "ours, pooled", ours(pooled=True), flops / bench.rate, "float64"),
+        Row(work, "ours, pooled", ours(**single), flops / bench.single_rate, "float32"),
+        bench.peer(work, "concept-erasure", "concept_erasure", theirs, slow=False),
+    ]
+
+
+def hook(bench: Bench) -> list[Row]:
+    """A ViT-tiny (random weights) whose twelve blocks are erased, beside itself."""
+    import timm
+
+    model = timm.create_model("vit_tiny_patch16_224").eval().to(bench.device)
+    images, z = torch.randn(32, 3, 224, 224, device=bench.device), torch.arange(32) % 10
+    blocks = [name for name, _ in model.named_modules() if re.fullmatch(r"blocks\.\d+", name)]
+    fitted = fit_layers(model, [(images, z)], blocks, num_classes=10)
+    with torch.no_grad():
+        _, plain = bench.timed(lambda: model(images))
+        with erase(model, fitted):
+            _, scrubbed = bench.timed(lambda: model(images))
+    work = "forward pass of 32 images, ViT-tiny"
+    note = f"{scrubbed.seconds / plain.seconds - 1:.1%} more"
+    return [Row(work, "as it is", plain), Row(work, "every block erased (LEACE)", scrubbed, note=note)]
 
 
 def leace(bench: Bench) -> list[Row]:
@@ -253,7 +306,8 @@ def _whole_gaps(x: Tensor, hot: Tensor, orders: int) -> Tensor:
 
 
 PARTS: dict[str, Callable[[Bench], list[Row]]] = {
-    each.__name__: each for each in (moments, leace, qleace, alf_qleace, gradient, apply, certificate, spectrum)
+    each.__name__: each
+    for each in (moments, streaming, hook, leace, qleace, alf_qleace, gradient, apply, certificate, spectrum)
 }
 
 

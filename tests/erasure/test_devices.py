@@ -53,6 +53,7 @@ def fitted(kind: type[Eraser], d: int, **options) -> tuple[Eraser, int]:
     """On the device, and how often that was waited for."""
     with Device() as device:
         moments = ClassMoments.fit(*(part.to(DEVICE) for part in examples(d)))
+        assert moments.n  # no batch waits
         device.waits.clear()
         return kind.from_moments(moments, **options), device.waits.total()
 

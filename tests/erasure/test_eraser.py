@@ -7,7 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure import ClassMoments, Eraser
+from erasure import (
+    AlfQleaceEraser,
+    ClassMoments,
+    Eraser,
+    GradientEraser,
+    LeaceEraser,
+    OracleLeaceEraser,
+    QleaceEraser,
+    RandomEditEraser,
+)
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 
@@ -110,3 +119,56 @@ def test_labels_reach_only_those_that_declare_them(digits) -> None:
     assert torch.equal(labelled.seen, z)
     with pytest.raises(ValueError, match="Labelled maps each class in its own way: pass the labels z"):
         labelled(x)
+
+
+KEPT = (LeaceEraser, OracleLeaceEraser, QleaceEraser, AlfQleaceEraser, RandomEditEraser)
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_an_eraser_outlives_its_process_and_moves(digits, kind: type[Eraser], tmp_path) -> None:
+    x, z = digits
+    eraser = kind.fit(x, z)
+    eraser.save(tmp_path / "eraser.safetensors")
+    for loaded in (Eraser.load(tmp_path / "eraser.safetensors"), kind.load(tmp_path / "eraser.safetensors")):
+        assert type(loaded) is kind
+        torch.testing.assert_close(loaded(x, z), eraser(x, z), rtol=0, atol=1e-13)  # strides may be others
+        assert loaded.state_dict().keys() == eraser.state_dict().keys()
+    single = eraser.to("cpu", torch.float32)
+    assert all(tensor.dtype == torch.float32 for tensor in single.state_dict().values())
+    assert not torch.equal(single(x, z), eraser(x, z))
+    torch.testing.assert_close(single(x.float(), z), eraser(x.float(), z), rtol=0, atol=2e-5)
+    assert repr(eraser).startswith(f"{kind.__name__}(d=64, k=10, erased_order={kind.erased_order}")
+    assert len(repr(eraser)) < 120
+
+
+def test_only_what_is_an_eraser_of_the_family_is_loaded(digits, tmp_path) -> None:
+    x, z = digits
+    LeaceEraser.fit(x, z).save(tmp_path / "eraser")
+    with pytest.raises(ValueError, match="eraser holds LeaceEraser: QleaceEraser.load reads QleaceEraser"):
+        QleaceEraser.load(tmp_path / "eraser")
+    ClassMoments.fit(x, z).save(tmp_path / "moments")
+    with pytest.raises(ValueError, match="moments holds nothing"):
+        Eraser.load(tmp_path / "moments")
+    with pytest.raises(ValueError, match="GradientEraser has no map that could be kept: save what it erased"):
+        GradientEraser.from_moments(ClassMoments.fit(x, z), weights=(1.0, 1.0, 1.0)).save(tmp_path / "no")
+
+
+@pytest.mark.parametrize("kind", [LeaceEraser, QleaceEraser])
+def test_it_erases_what_users_have(digits, kind: type[Eraser]) -> None:
+    x, z = digits
+    eraser = kind.fit(x, z)
+    expected = eraser(x, z)
+    array = eraser(x.numpy(), z.tolist())
+    assert array.dtype == x.numpy().dtype
+    assert torch.equal(torch.from_numpy(array), expected)
+    row = eraser(x[3].flatten(), z[3])
+    torch.testing.assert_close(row, expected[3].flatten(), rtol=0, atol=1e-13)
+    tokens = slice(0, 1790)
+    states, labels = x[tokens].view(179, 10, 64), z[tokens].view(179, 10)
+    torch.testing.assert_close(eraser(states, labels), expected[tokens].view_as(states), rtol=0, atol=1e-13)
+    for dtype in (torch.float16, torch.bfloat16):
+        assert eraser(x.to(dtype), z).dtype == dtype
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(eraser(x, z).square().sum(), x)
+    assert gradient.norm() > 0
+    x.requires_grad_(False)

@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.multiprocessing.spawn import spawn
 
 from erasure import ClassMoments
 
@@ -64,7 +66,8 @@ def test_integer_images_and_image_shapes_are_accepted() -> None:
         (torch.ones(4, 5), torch.tensor([0, 1, 3, 1]), "label 3 is out of range: labels run from 0 to 2"),
         (torch.ones(4, 5), torch.tensor([0, 1, -1, 1]), "label -1 is out of range"),
         (torch.ones(4, 6), torch.tensor([0, 1, 2, 1]), r"shape \(4, 6\): expected \[n, ...\] with 5 values"),
-        (torch.ones(5), torch.tensor([0, 1, 2, 1, 0]), r"shape \(5,\): expected \[n, ...\] with 5 values"),
+        (torch.ones(5), torch.tensor([0, 1, 2, 1, 0]), r"z has shape \(5,\): expected one label per example, \[\]"),
+        (torch.ones(4), torch.tensor([0, 1, 2, 1]), r"shape \(4,\): expected \[n, ...\] with 5 .*, or \[..., 5\]"),
         (torch.ones(4, 5), torch.tensor([0, 1, 2]), r"expected one label per example, \[4\]"),
         (torch.ones(4, 5), torch.tensor([0.0, 1, 2, 1]), "labels are integers"),
         (torch.full((4, 5), torch.nan), torch.tensor([0, 1, 2, 1]), "class 0 holds values that are not finite"),
@@ -90,3 +93,106 @@ def test_one_class_or_classes_without_examples_are_refused() -> None:
 def test_one_number_per_example_still_needs_a_dimension_of_its_own() -> None:
     with pytest.raises(ValueError, match=r"shape \(4,\): expected \[n, ...\] with 1 values"):
         ClassMoments(1, 2).update(torch.ones(4), torch.tensor([0, 1, 0, 1]))
+
+
+def hidden_states(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """[batch, tokens, d] and a label per token."""
+    x, z = random_data(seed)
+    return x.reshape(12, 5, 5), z.reshape(12, 5)
+
+
+def equal(one: ClassMoments, other: ClassMoments) -> None:
+    assert one.sizes == other.sizes
+    torch.testing.assert_close(one.means, other.means, rtol=1e-13, atol=1e-12)
+    torch.testing.assert_close(one.total, other.total, rtol=1e-12, atol=1e-11)
+
+
+def test_examples_and_labels_come_in_the_forms_that_users_have() -> None:
+    x, z = random_data(0)
+    expected = ClassMoments.fit(x, z)
+    one_hot = torch.nn.functional.one_hot(z)
+    for labels in (z.int(), z.tolist(), z.numpy(), one_hot, one_hot.bool(), one_hot.float().numpy()):
+        equal(ClassMoments.fit(x.numpy(), labels, num_classes=3), expected)
+    states, tokens = hidden_states()
+    equal(ClassMoments.fit(states, tokens), expected)
+    equal(ClassMoments(5, 3).update(states, one_hot.view(12, 5, 3)), expected)
+    shared = torch.arange(12) % 3  # a label per example, for all of its tokens
+    by_example = ClassMoments.fit(states, shared, dim=5)
+    equal(by_example, ClassMoments.fit(x, shared.repeat_interleave(5)))
+    assert ClassMoments.fit(x, z > 1).num_classes == 2
+    assert ClassMoments.fit(states, shared).dim == 25
+    rows = ClassMoments(5, 3)
+    for one, label in zip(x, z, strict=True):
+        rows.update(one, label)
+    equal(rows, expected)
+
+
+def test_labels_that_may_be_either_are_refused() -> None:
+    states, _ = hidden_states()
+    ambiguous = torch.nn.functional.one_hot(torch.arange(12) % 5, 5)
+    with pytest.raises(ValueError, match="may be labels or one-hot: pass one integer per example"):
+        ClassMoments(5, 5).update(states, ambiguous)
+
+
+def test_small_batches_that_wait_are_seen_in_every_number() -> None:
+    x, z = random_data(1)
+    for read in ("sizes", "means", "within", "covariances"):
+        moments = ClassMoments(5, 3)
+        batch = torch.empty(10, 5, dtype=torch.float64)
+        for a in range(0, 60, 10):
+            batch.copy_(x[a : a + 10])  # whose memory is used again
+            moments.update(batch, z[a : a + 10])
+        getattr(moments, read)
+        equal(moments, ClassMoments.fit(x, z))
+
+
+def test_pooled_moments_have_all_but_the_class_covariances(tmp_path) -> None:
+    x, z = random_data(2)
+    expected = ClassMoments.fit(x, z)
+    parts = [ClassMoments.fit(x[a:b], z[a:b], num_classes=3, pooled=True) for a, b in ((0, 7), (7, 31), (31, 60))]
+    merged = ClassMoments(5, 3, pooled=True)
+    for part in parts:
+        merged.merge(part)
+    equal(merged, expected)
+    equal(merged.rescale(2.0, 1.0), ClassMoments.fit(2 * x + 1, z))
+    assert merged.state_dict()["scatters"].shape == (1, 5, 5)
+    with pytest.raises(ValueError, match="pooled moments have no class covariances: collect them with pooled=False"):
+        merged.covariance(0)
+    with pytest.raises(ValueError, match=r"moments of 3 classes in 5 dimensions into .* \(pooled\)"):
+        merged.merge(expected)
+
+
+def test_products_of_float32_cost_covariances_their_last_digits_only() -> None:
+    x, z = random_data(5, n=5000)
+    expected = ClassMoments.fit(x.float(), z)
+    moments = ClassMoments(5, 3, pooled=True, precision=torch.float32).update(x.float(), z)
+    torch.testing.assert_close(moments.means, expected.means, rtol=2e-7, atol=0)
+    torch.testing.assert_close(moments.total, expected.total, rtol=1e-5, atol=1e-5)
+    assert not torch.equal(moments.within, expected.within)
+    with pytest.raises(ValueError, match="precision=torch.float32: float64, or float32 of pooled moments"):
+        ClassMoments(5, 3, precision=torch.float32)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_moments_outlive_their_process(pooled: bool, tmp_path) -> None:
+    x, z = random_data(3)
+    moments = ClassMoments.fit(x, z, pooled=pooled)
+    moments.save(tmp_path / "moments.safetensors")
+    equal(ClassMoments.load(tmp_path / "moments.safetensors"), moments)
+    equal(ClassMoments.load(tmp_path / "moments.safetensors").update(x, z), ClassMoments.fit(x, z).update(x, z))
+    assert repr(moments).startswith("ClassMoments of 3 classes in 5 dimensions")
+
+
+def reduced(rank: int, place: str, pooled: bool) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{place}/meeting", rank=rank, world_size=2)
+    x, z = random_data(4)
+    mine = slice(0, 25) if rank == 0 else slice(25, 60)
+    ClassMoments(5, 3, pooled=pooled).update(x[mine], z[mine]).all_reduce().save(f"{place}/{rank}")
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_every_process_gets_the_moments_of_all(pooled: bool, tmp_path) -> None:
+    spawn(reduced, (str(tmp_path), pooled), nprocs=2)
+    for rank in range(2):
+        equal(ClassMoments.load(tmp_path / str(rank)), ClassMoments.fit(*random_data(4)))

@@ -1,0 +1,110 @@
+"""Erasure inside a network: hidden states are erased as they are computed, layer by layer."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from erasure.eraser import Eraser
+from erasure.erasers.leace import LeaceEraser
+from erasure.moments import ClassMoments
+
+
+@contextmanager
+def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module]:
+    """Within it, what the named modules give is erased before the next ones see it.
+
+        with erase(model, {"layer4": eraser}):
+            logits = model(images)
+
+    Gradients pass through. An eraser computes in its own precision: `eraser.to(device, torch.float32)` keeps pace with
+    the network.
+
+    Args:
+        model: any network.
+        erasers: by name of module, as in `model.named_modules()`; each was fitted on that module's output (its first,
+            where it gives several), as whole examples [n, ...] or as vectors [..., d].
+
+    Raises:
+        ValueError: a name that no module has, or an eraser that asks for labels.
+    """
+    for name, eraser in erasers.items():
+        if eraser.uses_labels:
+            raise ValueError(f"{name}: {type(eraser).__name__} asks for labels, which a network does not pass on")
+    handles = [_module(model, name).register_forward_hook(_changing(eraser)) for name, eraser in erasers.items()]
+    try:
+        yield model
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def fit_layers(
+    model: nn.Module,
+    batches: Iterable[tuple[Any, Any]],
+    modules: Sequence[str],
+    *,
+    num_classes: int,
+    eraser: type[Eraser] = LeaceEraser,
+    **options: Any,
+) -> dict[str, Eraser]:
+    """An eraser for each of several modules, each fitted on what the ones before leave ("concept scrubbing").
+
+    The network runs once over all batches for every module (Belrose et al. 2023, section 6).
+
+    Args:
+        model: in evaluation mode, on the device of the batches.
+        batches: inputs and labels, a label per example or per token; gone over as often as there are modules.
+        modules: names, in the order in which the network runs them. What they give is taken as vectors where it is
+            [batch, tokens, d], as whole examples otherwise.
+        num_classes: k.
+        eraser: class, fitted from moments, without labels.
+        options: of the class.
+
+    Raises:
+        ValueError: as `erase`, or batches that can be gone over only once.
+    """
+    if iter(batches) is batches:
+        raise ValueError("batches end after the first module: pass a list or a DataLoader, not an iterator")
+    fitted: dict[str, Eraser] = {}
+    for name in modules:
+        moments: ClassMoments | None = None
+        seen: list[Tensor] = []
+        handle = _module(model, name).register_forward_hook(lambda _m, _i, out, seen=seen: seen.append(_first(out)))
+        try:
+            with erase(model, fitted), torch.no_grad():
+                for x, z in batches:
+                    model(x)
+                    states = seen.pop()
+                    if moments is None:
+                        dim = states.shape[-1] if states.ndim == 3 else states[:1].numel()
+                        pooled = issubclass(eraser, LeaceEraser)  # means are all it needs
+                        moments = ClassMoments(dim, num_classes, device=states.device, pooled=pooled)
+                    moments.update(states, z)
+        finally:
+            handle.remove()
+        if moments is None:
+            raise ValueError("no batch: nothing to fit erasers on")
+        fitted[name] = eraser.fit_moments(moments, **options).to(dtype=torch.float32)
+    return fitted
+
+
+def _module(model: nn.Module, name: str) -> nn.Module:
+    known = dict(model.named_modules())
+    if name not in known:
+        raise ValueError(f"the network has no module {name!r}; it has {', '.join(list(known)[1:8])} …")
+    return known[name]
+
+
+def _first(output: Any) -> Tensor:
+    return output if isinstance(output, Tensor) else output[0]
+
+
+def _changing(eraser: Eraser) -> Callable[[nn.Module, Any, Any], Any]:
+    def hook(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+        erased = eraser(_first(output))
+        return erased if isinstance(output, Tensor) else type(output)((erased, *output[1:]))
+
+    return hook

@@ -1,0 +1,106 @@
+"""Hidden states are erased where they arise: every later layer sees what is left, and the certificate holds at each."""
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from erasure import ClassMoments, Eraser, IdentityEraser, LeaceEraser, OracleLeaceEraser, erase, fit_layers
+
+BLOCKS = [f"blocks.{i}" for i in range(12)]
+
+
+def states_of(model: nn.Module, batches: list[tuple[Tensor, Tensor]], names: list[str]) -> dict[str, Tensor]:
+    """What the named modules give for all batches."""
+    found: dict[str, list[Tensor]] = {name: [] for name in names}
+
+    def kept(name: str) -> RemovableHandle:
+        return model.get_submodule(name).register_forward_hook(lambda *given: found[name].append(given[-1]))
+
+    handles = [kept(name) for name in names]
+    with torch.no_grad():
+        for x, _ in batches:
+            model(x)
+    for handle in handles:
+        handle.remove()
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def worst_gap(states: Tensor, z: Tensor) -> float:
+    moments = ClassMoments.fit(states, z, dim=states.shape[-1])
+    return float((moments.means - moments.mean).norm(dim=1).max() / moments.total.trace().sqrt())
+
+
+def test_a_transformer_is_scrubbed_layer_by_layer() -> None:
+    torch.manual_seed(0)
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, num_classes=3).eval()
+    z = torch.arange(60) % 3
+    x = torch.randn(60, 3, 32, 32) + z[:, None, None, None]
+    batches = [(x[:40], z[:40]), (x[40:], z[40:])]
+    assert min(worst_gap(states, z) for states in states_of(model, batches, BLOCKS).values()) > 0.1
+    fitted = fit_layers(model, batches, BLOCKS, num_classes=3)
+    assert list(fitted) == BLOCKS
+    before = model(x)
+    with erase(model, fitted) as scrubbed:
+        after = scrubbed(x)
+        gaps = {name: worst_gap(states, z) for name, states in states_of(model, batches, BLOCKS).items()}
+    assert max(gaps.values()) < 1e-4
+    assert not torch.allclose(after, before)
+    assert torch.equal(model(x), before)  # the hooks are gone
+
+
+class Two(nn.Module):
+    """Gives two things, of which the first is the states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, str]:
+        return self.layer(x), "cache"
+
+
+class Shift(IdentityEraser):
+    version = 1
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        return 2 * x
+
+
+def test_of_several_outputs_the_first_is_erased_and_gradients_pass() -> None:
+    two, x = Two(), torch.randn(3, 4)
+    model = nn.Sequential(two)
+    eraser = Shift(torch.zeros(4), 2)
+    (expected, _) = model(x)
+    with erase(model, {"0": eraser}):
+        states, cache = model(x)
+        states.sum().backward()
+    assert cache == "cache"
+    torch.testing.assert_close(states, 2 * expected)
+    assert two.layer.bias.grad is not None
+    assert torch.equal(two.layer.bias.grad, torch.full((4,), 6.0))
+
+
+@pytest.mark.parametrize(
+    ("erasers", "message"),
+    [
+        ({"blocks.99": LeaceEraser}, "the network has no module 'blocks.99'; it has 0"),
+        ({"0": OracleLeaceEraser}, "0: OracleLeaceEraser asks for labels, which a network does not pass on"),
+    ],
+)
+def test_what_cannot_be_hooked_is_said(erasers: dict[str, type[Eraser]], message: str) -> None:
+    x, z = torch.randn(20, 4), torch.arange(20) % 2
+    fitted = {name: kind.fit(x, z) for name, kind in erasers.items()}
+    with pytest.raises(ValueError, match=message), erase(nn.Sequential(nn.Linear(4, 4)), fitted):
+        pass
+
+
+def test_batches_must_be_there_again() -> None:
+    batches: Any = iter([(torch.randn(4, 4), torch.arange(4) % 2)])
+    with pytest.raises(ValueError, match="batches end after the first module: pass a list or a DataLoader"):
+        fit_layers(nn.Sequential(nn.Linear(4, 4)), batches, ["0"], num_classes=2)
+    with pytest.raises(ValueError, match="no batch"):
+        fit_layers(nn.Sequential(nn.Linear(4, 4)), [], ["0"], num_classes=2)
