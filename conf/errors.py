@@ -51,6 +51,8 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
         return _no_such_key(missing.group(1), verb, overrides)
     if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
         return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"
+    if several := re.search(r"Ambiguous value for argument '([^=']+=[^']*)'", text):
+        return f"{several.group(1)}: several values are a sweep: add -m, python -m {verb} -m {several.group(1)}"
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
         key, group = replaced.groups()
         return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"
@@ -75,6 +77,9 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
 def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
     group, _, name = key.partition(".")
     selected = chosen(verb, overrides)
+    places = [f"{one}.{key}" for one, choices in selected.items() if any(key in keys(one, c) for c in choices)]
+    if places and key not in ("name", "_target_") and not name:
+        return f"unknown key {key}: did you mean {' or '.join(places)}?"
     if not name or group not in selected:
         return unknown_key(group, [*selected, VARIABLES, *common_keys(verb)])
     for choice in selected[group]:

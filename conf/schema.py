@@ -323,8 +323,11 @@ def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str
     return f"{value}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
+_MEANT = {"none": "control", "identity": "control", "original": "control", "fast": "quick"}  # choices by other names
+
+
 def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
     """Say that there is no such key, which is nearest, and which there are."""
-    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    nearest = [_MEANT[key]] if _MEANT.get(key) in known else difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"unknown {what}{key}: {hint}" + (f"choose from {', '.join(sorted(known))}" if known else "it has none")
