@@ -1,7 +1,7 @@
-"""Inner products of Hermite tensors, K_p(x, y) = ⟨He_p(x), He_p(y)⟩, and their sums over pairs of examples.
+"""Hermite tensors of order three, and inner products of those of any order, K_p(x, y) = ⟨He_p(x), He_p(y)⟩.
 
-The tensors have r^p entries, but their inner products have a generating function (Mehler 1866):
-Σ_p t^p/p! K_p = (1 - t²)^(-r/2) exp((2t x·y - t²(|x|² + |y|²)) / (2(1 - t²))).
+The tensors have r^p entries: those of order three are few enough to be averaged. Inner products of any order have a
+generating function (Mehler 1866): Σ_p t^p/p! K_p = (1 - t²)^(-r/2) exp((2t x·y - t²(|x|² + |y|²)) / (2(1 - t²))).
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_TILE = 512  # rows and columns of the kernel at once: the recurrence's arrays stay in a core's cache
+_TILE = 512  # examples at once, or rows and columns of a kernel: what is made of them stays in a core's cache
 
 
 def hermite_kernels(x: Tensor, y: Tensor, orders: int) -> Iterator[Tensor]:
@@ -92,3 +92,25 @@ def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, 
                     inwards.add_(kernel, alpha=by_square[p])
             moved += along @ there + inwards.sum(1)[:, None] * here
     return value, slope
+
+
+def third_mean(x: Tensor) -> Tensor:
+    """The mean of He_3(x) = x ⊗ x ⊗ x less x ⊗ I in its three orders, of examples [n, r]: [r, r, r]."""
+    r = x.shape[1]
+    total = x.new_zeros(r, r * r)
+    for part in x.split(_TILE):
+        total.addmm_(part.T, _pairs(part))
+    contracted = x.mean(0)[:, None, None] * torch.eye(r, dtype=x.dtype, device=x.device)
+    return (total / len(x)).view(r, r, r) - contracted - contracted.permute(1, 0, 2) - contracted.permute(1, 2, 0)
+
+
+def third_slope(x: Tensor, symmetric: Tensor) -> Tensor:
+    """The gradient of ⟨T, He_3(x)⟩ by each example [n, r], of a symmetric T [r, r, r]: 3 (T(x, x, ·) - Σ_a T_aa·)."""
+    by_pair = symmetric.flatten(0, 1)
+    constant = symmetric.diagonal().sum(1)
+    return torch.cat([torch.addmm(constant, _pairs(part), by_pair, beta=-1) for part in x.split(_TILE)]).mul_(3)
+
+
+def _pairs(x: Tensor) -> Tensor:
+    """x ⊗ x of each row [n, r], [n, r²]."""
+    return (x[:, :, None] * x[:, None]).flatten(1)

@@ -28,10 +28,10 @@ from tests.erasure.test_mixture import mixture
 from tests.models.every_model import EVERY
 
 VERSIONS = {
-    "AlfCubicEraser": 1,
+    "AlfCubicEraser": 2,
     "AlfQleaceEraser": 1,
     "GradientEraser": 1,
-    "GradientOrdersEraser": 1,
+    "GradientOrdersEraser": 2,
     "IdentityEraser": 1,
     "LeaceEraser": 1,
     "OracleLeaceEraser": 1,
@@ -59,7 +59,7 @@ VERSIONS = {
     "TimmByName": 1,
 }
 ERASERS: dict[str, float] = {
-    "alf_cubic": 13.847173,
+    "alf_cubic": 13.8481585,
     "alf_qleace": -0.482683359,
     "control": 87.2875299,
     "gradient": -26.5697523,

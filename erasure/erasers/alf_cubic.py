@@ -10,6 +10,7 @@ from torch import Tensor
 from erasure.batches import by_rows
 from erasure.erasers.alf_qleace import AlfQleaceEraser, require_limits
 from erasure.moments import ClassMoments
+from erasure.progress import Display
 from erasure.projection import ProjectionEraser
 
 _ROWS_AT_ONCE = 8192
@@ -25,7 +26,7 @@ class AlfCubicEraser(ProjectionEraser):
     After ALF-QLEACE, repeat: of the differences D_j = T_j - T̄ between the third central moments
     T_j(u, v, w) = E[⟨u, x - m_j⟩ ⟨v, x - m_j⟩ ⟨w, x - m_j⟩ | j] and their average over classes, take the one of the
     largest spectral norm, and project out the direction in which it is reached: the norm of a symmetric tensor is the
-    maximum of |D_j(u, u, u)| over unit vectors u (Banach 1938). Power iteration from several starts finds it, or, as
+    maximum of |D_j(u, u, u)| over unit vectors u (Banach 1938). Ascent from several starts finds it, or, as
     the problem is NP-hard (Hillar & Lim 2013), a local maximum.
 
     Attributes:
@@ -34,7 +35,7 @@ class AlfCubicEraser(ProjectionEraser):
     """
 
     norms3: tuple[float, ...]
-    version = 1
+    version = 2
     erased_order = 1
 
     @classmethod
@@ -62,7 +63,7 @@ class AlfCubicEraser(ProjectionEraser):
             moments: theirs; at least two examples per class.
             num_directions: most directions to remove after ALF-QLEACE, with its own defaults; None for no limit.
             target: stop once the worst norm has fallen by this fraction; None to go on to `num_directions`.
-            starts: of the power iteration for each class: the best direction so far, and random ones.
+            starts: of the ascent for each class: the best direction so far, and random ones.
             seed: of those.
 
         Raises:
@@ -70,7 +71,7 @@ class AlfCubicEraser(ProjectionEraser):
         """
         require_limits(moments.dim, num_directions, target)
         if starts < 1:
-            raise ValueError(f"eraser.starts={starts}: the power iteration needs at least 1")
+            raise ValueError(f"eraser.starts={starts}: each class's ascent needs at least 1")
         second = AlfQleaceEraser.from_moments(moments)
         device, flat = second.mean.device, x.flatten(1)
         y = by_rows(lambda rows: second(flat[rows]) - second.mean.to(flat), torch.empty_like(flat))
@@ -79,10 +80,15 @@ class AlfCubicEraser(ProjectionEraser):
         left = moments.dim - second.removed
         limit = left if num_directions is None else min(left, num_directions)
         rounding = _ROUNDING * float(moments.total.trace()) ** 1.5
-        while len(norms) <= limit and norms[-1] > max(rounding, 0.0 if target is None else (1 - target) * norms[0]):
-            search.remove_worst()
-            found = search.worst()
-            norms = [*(max(norm, found) for norm in norms), found]
+        end = max(rounding, 0.0 if target is None else (1 - target) * norms[0])
+        with Display("ALF-cubic") as display:
+            while len(norms) <= limit and norms[-1] > end:
+                search.remove_worst()
+                found = search.worst()
+                norms = [*(max(norm, found) for norm in norms), found]
+                fallen = math.log(max(end, norms[-1]) / norms[0]) / math.log(end / norms[0])
+                left_of_it = f"{norms[-1] / norms[0]:.2g} of the worst norm"
+                display.update(max(fallen, len(norms) / (limit + 1)), f"{len(norms) - 1} directions: {left_of_it}")
         left, right = second.without(search.removed)
         return cls(mean=second.mean, num_classes=second.num_classes, left=left, right=right, norms3=tuple(norms))
 
@@ -169,27 +175,34 @@ def climb(third: ThirdMoments, classes: Tensor, u: Tensor, removed: Tensor) -> t
 
     They stay orthogonal to orthonormal columns `removed` [d, r], if they were.
 
-    Every step goes to the best point of the great circle through u and its gradient g = D_j(u, u, ·). All points that
-    higher-order power iteration with any shift α may choose, (g + α u) / ‖g + α u‖ (Kolda & Mayo 2011), lie on it, so
-    that no shift has to be chosen and no step is worse.
+    Every step goes to the best point of a great circle through u, at first that of its gradient g = D_j(u, u, ·), on
+    which all points lie that higher-order power iteration may choose with any shift α, (g + α u) / ‖g + α u‖ (Kolda &
+    Mayo 2011); then of g and the last step's direction, as in conjugate gradients (Polak & Ribière 1969): a fourth of
+    the steps. No shift has to be chosen, and no step is worse. What has arrived takes no further part.
     """
-    a, values = third.products(u), u.new_zeros(u.shape[1])
+    reached, values, rising = u.clone(), u.new_zeros(u.shape[1]), torch.arange(u.shape[1], device=u.device)
+    a, before, direction, tiny = third.products(u), torch.ones_like(u), torch.zeros_like(u), torch.finfo(u.dtype).tiny
     for _ in range(_MOST_STEPS):
-        gradient = third.gradients(a, classes)
-        v = gradient - removed @ (removed.T @ gradient)
-        v = v - u * (u * v).sum(0)
-        v = v / v.norm(dim=0).clamp(min=torch.finfo(v.dtype).tiny)
+        gradient = third.gradients(a, classes[rising])
+        value = (u * gradient).sum(0)
+        gradient = (gradient - removed @ (removed.T @ gradient) - u * value) * torch.where(value < 0, -1.0, 1.0)
+        beta = (gradient * (gradient - before)).sum(0) / before.square().sum(0).clamp(min=tiny)
+        before, direction = gradient, gradient + (direction - u * (u * direction).sum(0)) * beta.clamp(min=0)
+        v = direction / direction.norm(dim=0).clamp(min=tiny)
         b = third.products(v)
-        plane = third.on_plane(a, b, classes)
+        plane = third.on_plane(a, b, classes[rising])
         angle = best_angle(plane)
         cosine, sine = angle.cos(), angle.sin()
         u, a = u * cosine + v * sine, a * cosine + b * sine
-        length = u.norm(dim=0).clamp(min=torch.finfo(u.dtype).tiny)  # zero where no direction is left
+        length = u.norm(dim=0).clamp(min=tiny)  # zero where no direction is left
         u, a = u / length, a / length
-        values = on_circle(plane, angle).abs()
-        if bool((values - plane[0].abs()).amax() <= _TOLERANCE * values.amax()):
+        reached[:, rising], values[rising] = u, on_circle(plane, angle).abs()
+        going = (values[rising] - plane[0].abs() > _TOLERANCE * values.amax()).nonzero().squeeze(1)
+        if not len(going):
             break
-    return u, values
+        rising, a = rising[going], a[:, going]
+        u, before, direction = u[:, going], before[:, going], direction[:, going]
+    return reached, values
 
 
 def on_circle(plane: Tensor, angle: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from erasure.certificate import BrokenGuaranteeError
 from erasure.erasers.gradient import GradientEraser
 from erasure.erasers.qleace import QleaceEraser
-from erasure.hermite import kernel_sum
+from erasure.hermite import kernel_sum, third_mean, third_slope
 from erasure.moments import ClassMoments
 from erasure.progress import Display
 from erasure.spectrum import order_spectrum
@@ -32,8 +32,8 @@ class GradientOrdersEraser(GradientEraser):
             + w_order Σ_{p=3..N} Σ_j λ_j ‖E[He_p(y) | j] - E He_p(y)‖² / E‖He_p‖²
 
     where m_j and Σ_j are those of y in all its r directions (small variances are damped), He_p the Hermite tensors of
-    order p of y's leading directions (docs/orders.md), and E‖He_p‖² what it is for normal data. Neither tensors nor
-    n × n matrices are formed: kernels are summed in tiles, at a cost of n² an evaluation.
+    order p of y's leading directions (docs/orders.md), and E‖He_p‖² what it is for normal data. Order three costs
+    n r³ an evaluation; from order four on no tensors are formed, nor n × n matrices: kernels are summed in tiles, n².
 
     Of the training split the classes move towards each other. Other splits are moved to the erased training split's
     E He_p(y) instead, once `keep_reference` was given that.
@@ -58,7 +58,7 @@ class GradientOrdersEraser(GradientEraser):
     whitening: Tensor = field(init=False, repr=False)  # y = (x - m̄) whitening, [d, d], largest variance first
     variances: Tensor = field(init=False, repr=False)  # of y where covariances are Σ*, [d]: 1 but for the damping
     reference: Tensor | None = field(default=None, init=False, repr=False)  # erased training split: leading y, [m, r]
-    version = 1
+    version = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,22 +132,28 @@ class _Loss:
         self.size = float(eraser.variances.sum())
         r = min(eraser.directions, len(eraser.mean))
         normal = [math.comb(r + p - 1, p) for p in range(1, eraser.order + 1)]  # E k_p(y, y)
-        self.weights = [eraser.order_weight / energy if p > 2 else 0.0 for p, energy in enumerate(normal, start=1)]
+        self.by_third = eraser.order_weight / normal[2] / math.factorial(3)
+        self.weights = [eraser.order_weight / energy if p > 3 else 0.0 for p, energy in enumerate(normal, start=1)]
         self.reference = None if eraser.reference is None else eraser.reference.to(original)
         self.constant = 0.0
         if self.reference is not None:
-            squared, _ = kernel_sum(self.reference, self.reference, self.weights)
-            self.constant = len(original) * float(squared) / len(self.reference) ** 2
+            self.third = third_mean(self.reference)
+            if eraser.order > 3:
+                squared, _ = kernel_sum(self.reference, self.reference, self.weights)
+                self.constant = len(original) * float(squared) / len(self.reference) ** 2
 
     def __call__(self, x: Tensor) -> tuple[float, Tensor]:
         by_edit = self.eraser.weights[2] / self.eraser.scales[0]
         edit = x - self.original
         y = (x - self.mean) @ self.whitening
-        between, slope = self._between(y[:, : self.eraser.directions].contiguous())
-        lower, slope_y = self._lower(y)
-        slope_y[:, : slope.shape[1]] += slope
-        value = by_edit * edit.double().square().sum() + lower + between
-        return float(value) + self.constant, torch.addmm(edit, slope_y, self.whitening.T, beta=2 * by_edit)
+        value, slope = self._lower(y)
+        value += by_edit * edit.double().square().sum()
+        leading = y[:, : self.eraser.directions].contiguous()
+        for of_order in (self._third, self._higher)[: self.eraser.order - 2]:
+            more, by_leading = of_order(leading)
+            value += more
+            slope[:, : leading.shape[1]] += by_leading
+        return float(value) + self.constant, torch.addmm(edit, slope, self.whitening.T, beta=2 * by_edit)
 
     def _lower(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Orders one and two, in all directions [n, d]."""
@@ -163,8 +169,23 @@ class _Loss:
             slope[rows] = (centred @ excess).mul_(4 * by_covariance).add_(mean, alpha=2 * by_mean)
         return value, slope
 
-    def _between(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Orders from three on, in the leading directions [n, r]: ‖μ_j - μ‖² with μ of all, or of the reference."""
+    def _third(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Order three in the leading directions [n, r]: ‖μ_j - μ‖² with μ of all, or of the reference."""
+        value, slope = y.new_zeros((), dtype=torch.float64), torch.empty_like(y)
+        means = [third_mean(y[rows]) for rows in self.members]
+        sizes = [len(rows) for rows in self.members]
+        if self.reference is None:  # whose own gradient adds up to zero
+            centre = sum(mean * (size / len(y)) for mean, size in zip(means, sizes, strict=True))
+        else:
+            centre = self.third
+        for rows, mean in zip(self.members, means, strict=True):
+            excess = mean - centre
+            value += len(rows) * self.by_third * excess.double().square().sum()
+            slope[rows] = third_slope(y[rows], excess).mul_(2 * self.by_third)
+        return value, slope
+
+    def _higher(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Orders from four on, likewise, by their kernels."""
         around = y if self.reference is None else self.reference
         value, slope = kernel_sum(y, around, self.weights)
         # of all examples: Σ_j λ_j ‖μ_j - μ‖² = Σ_j λ_j ‖μ_j‖² - ‖μ‖²

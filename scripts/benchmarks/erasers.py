@@ -27,6 +27,7 @@ from erasure import (
     fit_layers,
 )
 from erasure.certificate import certify
+from erasure.hermite import kernel_sum, third_mean, third_slope
 from erasure.progress import console
 from erasure.spectrum import Whitening, order_spectrum
 from scripts.benchmarks.benchmark import (
@@ -292,6 +293,26 @@ def spectrum(bench: Bench) -> list[Row]:
     ]
 
 
+def third(bench: Bench) -> list[Row]:
+    """An evaluation of the order-3 term of `gradient_orders`: third tensors beside kernels of all pairs."""
+    n, r = min(SPECTRUM, len(bench.x)), 30
+    y = torch.randn(n, r, device=bench.device)
+    classes = [y[bench.z[:n] == j] for j in range(bench.k)]
+
+    def tensors() -> Tensor:
+        return torch.cat([third_slope(own, third_mean(own)) for own in classes])
+
+    def kernels() -> Tensor:
+        weights = [0.0, 0.0, 1.0]
+        return kernel_sum(y, y, weights)[1] - torch.cat([kernel_sum(own, own, weights)[1] for own in classes])
+
+    work = f"order 3, {n:,} x {r}"
+    return [
+        Row(work, "third tensors", bench.timed(tensors)[1], 4 * n * r**3 / bench.single_rate, "n r³"),
+        Row(work, "kernels of pairs", bench.timed(kernels)[1], note="n²"),
+    ]
+
+
 def _whole_gaps(x: Tensor, hot: Tensor, orders: int) -> Tensor:
     """Gaps [orders] from n x n kernels p k_p = Σ_m m L_m k_(p-m), L_m = x·y or r/m - (|x|² + |y|²)/2 by turns."""
     r = x.shape[1]
@@ -307,7 +328,7 @@ def _whole_gaps(x: Tensor, hot: Tensor, orders: int) -> Tensor:
 
 PARTS: dict[str, Callable[[Bench], list[Row]]] = {
     each.__name__: each
-    for each in (moments, streaming, hook, leace, qleace, alf_qleace, gradient, apply, certificate, spectrum)
+    for each in (moments, streaming, hook, leace, qleace, alf_qleace, gradient, apply, certificate, spectrum, third)
 }
 
 

@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--out", type=Path, default=Path("orders"), help="OUT.png and OUT.md")
     options = own.parse_args(arguments)
     found = [run.result for run in read_runs(options.runs).finished]
-    runs = {(_name(r), r.named("model")): r for r in found if isinstance(r, MdlResult)}
+    blocks = [r for r in found if isinstance(r, MdlResult) and r.config["mdl"].get("code", "blocks") == "blocks"]
+    runs = {(_name(r), r.named("model")): r for r in blocks if r.final.train_loss_bits}  # a kernel has none
     if not runs:
         own.error(f"{options.runs[0]}: no finished run of python -m mdl; launch +experiment=orders first")
     table = tabulated(runs)

@@ -141,7 +141,7 @@ def test_limits_and_where_nothing_is_left() -> None:
     torch.testing.assert_close(everything(x), x.mean(0).expand_as(x), rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match="eraser.num_directions and eraser.target are both null"):
         AlfCubicEraser.fit(x, z, target=None)
-    with pytest.raises(ValueError, match="eraser.starts=0: the power iteration needs at least 1"):
+    with pytest.raises(ValueError, match="eraser.starts=0: each class's ascent needs at least 1"):
         AlfCubicEraser.fit(x, z, starts=0)
     with pytest.raises(ValueError, match=r"AlfCubicEraser needs examples .* call AlfCubicEraser.fit\(x, z\)"):
         AlfCubicEraser.fit_moments(ClassMoments.fit(x, z))

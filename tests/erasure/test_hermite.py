@@ -8,7 +8,7 @@ import torch
 from scipy.special import eval_hermitenorm
 from torch import Tensor
 
-from erasure.hermite import hermite_kernels, kernel_sum
+from erasure.hermite import hermite_kernels, kernel_sum, third_mean, third_slope
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -32,6 +32,14 @@ def test_kernels_are_inner_products_of_hermite_tensors(r: int) -> None:
     for p, kernel in enumerate(hermite_kernels(x, y, 5), start=1):
         explicit = hermite_tensor(x, p) @ hermite_tensor(y, p).T / math.factorial(p)
         assert torch.allclose(kernel, explicit, rtol=1e-10, atol=1e-10 * float(explicit.abs().max())), p
+
+
+def test_the_third_tensors_inner_products_are_kernels_and_its_gradient_autograds() -> None:
+    x, y = normal(700, 3).requires_grad_(), normal(5, 3, seed=1)
+    mine, theirs = third_mean(x), third_mean(y)
+    assert (mine * theirs).sum().item() == pytest.approx(6 * hermite_kernels_of(x, y, 3)[2].mean().item(), rel=1e-11)
+    ((mine * theirs).sum() * len(x)).backward()
+    torch.testing.assert_close(third_slope(x.detach(), theirs), x.grad, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("orders", [3, 5])
