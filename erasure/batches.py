@@ -34,10 +34,10 @@ def check_batch(x: Tensor | np.ndarray, z: Any, dim: int, num_classes: int) -> t
         ValueError: naming the value, what is allowed and what to change.
     """
     x = torch.as_tensor(x)
-    if x.ndim >= 2 and (x[:1].numel() == dim or not len(x)):
-        leading = x.shape[:1]
-    elif x.ndim >= 1 and x.shape[-1] == dim:
+    if x.ndim >= 1 and x.shape[-1] == dim:
         leading = x.shape[:-1]
+    elif x.ndim >= 2 and (x[:1].numel() == dim or not len(x)):
+        leading = x.shape[:1]
     else:
         raise ValueError(
             f"x has shape {tuple(x.shape)}: expected [n, ...] with {dim} values per example, or [..., {dim}]"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from erasure.batches import Array, by_rows, check_batch
+from erasure.interval import Interval
 from erasure.moments import ClassMoments
 from erasure.store.storage import load_tensors, save_tensors
 
@@ -103,7 +104,8 @@ class Eraser(ABC):
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
 
-        Computed in the eraser's own precision, float64 unless `to` has changed it. Gradients pass through.
+        Computed in the eraser's own precision, float64 unless `to` has changed it (erasers that optimise examples: in
+        the examples', at least float32). Gradients pass through a map.
 
         Args:
             x: whole examples [n, ...], or vectors [..., d], as hidden states [batch, tokens, d] or a single row [d].
@@ -143,6 +145,8 @@ class Eraser(ABC):
         def moved(value: Any) -> Any:
             if isinstance(value, Tensor):
                 return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
+            if isinstance(value, Interval):
+                return Interval(moved(value.low), moved(value.high))
             return value.to(device, dtype) if isinstance(value, Eraser) else value
 
         other = copy.copy(self)

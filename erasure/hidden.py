@@ -31,8 +31,7 @@ def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module
         ValueError: a name that no module has, or an eraser that asks for labels.
     """
     for name, eraser in erasers.items():
-        if eraser.uses_labels:
-            raise ValueError(f"{name}: {type(eraser).__name__} asks for labels, which a network does not pass on")
+        _require_unlabelled(name, type(eraser))
     handles = [_module(model, name).register_forward_hook(_changing(eraser)) for name, eraser in erasers.items()]
     try:
         yield model
@@ -64,31 +63,49 @@ def fit_layers(
         options: of the class.
 
     Raises:
-        ValueError: as `erase`, or batches that can be gone over only once.
+        ValueError: as `erase`, batches that can be gone over only once, or a module that does not run once in a pass.
     """
     if iter(batches) is batches:
         raise ValueError("batches end after the first module: pass a list or a DataLoader, not an iterator")
+    for name in modules:
+        _module(model, name)
+        _require_unlabelled(name, eraser)
     fitted: dict[str, Eraser] = {}
     for name in modules:
-        moments: ClassMoments | None = None
-        seen: list[Tensor] = []
-        handle = _module(model, name).register_forward_hook(lambda _m, _i, out, seen=seen: seen.append(_first(out)))
-        try:
-            with erase(model, fitted), torch.no_grad():
-                for x, z in batches:
-                    model(x)
-                    states = seen.pop()
-                    if moments is None:
-                        dim = states.shape[-1] if states.ndim == 3 else states[:1].numel()
-                        pooled = issubclass(eraser, LeaceEraser)  # means are all it needs
-                        moments = ClassMoments(dim, num_classes, device=states.device, pooled=pooled)
-                    moments.update(states, z)
-        finally:
-            handle.remove()
-        if moments is None:
-            raise ValueError("no batch: nothing to fit erasers on")
+        with erase(model, fitted):
+            moments = _moments(model, batches, name, num_classes, pooled=issubclass(eraser, LeaceEraser))
         fitted[name] = eraser.fit_moments(moments, **options).to(dtype=torch.float32)
     return fitted
+
+
+@torch.no_grad()
+def _moments(
+    model: nn.Module, batches: Iterable[tuple[Any, Any]], name: str, num_classes: int, *, pooled: bool
+) -> ClassMoments:
+    """Of what a module gives for all batches."""
+    moments: ClassMoments | None = None
+    seen: list[Tensor] = []
+    handle = _module(model, name).register_forward_hook(lambda _module, _inputs, output: seen.append(_first(output)))
+    try:
+        for x, z in batches:
+            model(x)
+            if len(seen) != 1:
+                raise ValueError(f"{name} runs {len(seen)} times in a pass: only what runs once can be erased")
+            states = seen.pop()
+            if moments is None:
+                dim = states.shape[-1] if states.ndim == 3 else states[:1].numel()
+                moments = ClassMoments(dim, num_classes, device=states.device, pooled=pooled)
+            moments.update(states, z)
+    finally:
+        handle.remove()
+    if moments is None:
+        raise ValueError("no batch: nothing to fit erasers on")
+    return moments
+
+
+def _require_unlabelled(name: str, eraser: type[Eraser]) -> None:
+    if eraser.uses_labels:
+        raise ValueError(f"{name}: {eraser.__name__} asks for labels, which a network does not pass on")
 
 
 def _module(model: nn.Module, name: str) -> nn.Module:
@@ -105,6 +122,9 @@ def _first(output: Any) -> Tensor:
 def _changing(eraser: Eraser) -> Callable[[nn.Module, Any, Any], Any]:
     def hook(_module: nn.Module, _inputs: Any, output: Any) -> Any:
         erased = eraser(_first(output))
-        return erased if isinstance(output, Tensor) else type(output)((erased, *output[1:]))
+        if isinstance(output, Tensor):
+            return erased
+        several = (erased, *output[1:])
+        return output._make(several) if hasattr(output, "_make") else type(output)(several)
 
     return hook

@@ -56,6 +56,7 @@ class ClassMoments:
         self._means = torch.zeros(num_classes, dim, **float64)
         self._scatters = torch.zeros(1 if pooled else num_classes, dim, dim, **float64)  # Σ_i (x_i - m_j)(x_i - m_j)ᵀ
         self._waiting: list[tuple[Tensor, Tensor]] = []  # small batches, until there is work for a matrix product
+        self._waiting_rows = 0
 
     @classmethod
     def fit(
@@ -74,7 +75,9 @@ class ClassMoments:
         [batch, tokens, d] with a label per example say `dim=d`; a label per token says so itself.
         """
         values, labels = torch.as_tensor(x), torch.as_tensor(z)
-        if num_classes is None:
+        if num_classes is None and labels.ndim > 1 and labels.shape != values.shape[: labels.ndim]:
+            num_classes = labels.shape[-1]  # one-hot
+        elif num_classes is None:
             num_classes = int(labels.max()) + 1 if labels.numel() else 0
             num_classes = max(2, num_classes) if labels.dtype == torch.bool else num_classes
         if dim is None:
@@ -118,10 +121,14 @@ class ClassMoments:
         if not rows.sum(dtype=torch.float64).isfinite() and not rows.isfinite().all():
             j = int(labels[~rows.isfinite().all(1).to(labels.device)][0])
             raise ValueError(f"class {j} holds values that are not finite (NaN or infinity): clean the data first")
-        if waiting := len(rows) < _ROWS_AT_ONCE:
+        rows = rows.detach()
+        if self._waiting and (rows.dtype, rows.device) != (self._waiting[0][0].dtype, self._waiting[0][0].device):
+            self._settle()
+        if len(rows) < _ROWS_AT_ONCE:
             rows, labels = rows.clone(), labels.clone()
         self._waiting.append((rows, labels))
-        if not waiting or sum(len(batch) for batch, _ in self._waiting) >= _ROWS_AT_ONCE:
+        self._waiting_rows += len(rows)
+        if self._waiting_rows >= _ROWS_AT_ONCE:
             self._settle()
         return self
 
@@ -129,8 +136,8 @@ class ClassMoments:
         """Take in the batches that wait."""
         if not self._waiting:
             return
-        x, z = (torch.cat([batch[i] for batch in self._waiting]) for i in range(2))
-        self._waiting = []
+        x, z = self._waiting[0] if len(self._waiting) == 1 else map(torch.cat, zip(*self._waiting, strict=True))
+        self._waiting, self._waiting_rows = [], 0
         if self.pooled:
             for batch, labels in zip(x.split(_ROWS_AT_ONCE), z.split(_ROWS_AT_ONCE), strict=True):
                 self._add_pooled(batch.to(self._means.device), labels)
@@ -200,18 +207,26 @@ class ClassMoments:
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that there is, by name."""
-        return {"sizes": torch.tensor(self.sizes), "means": self.means, "scatters": self._scatters}
+        origin = {} if self._origin is None else {"origin": self._origin}
+        return {"sizes": torch.tensor(self.sizes), "means": self.means, "scatters": self._scatters} | origin
 
     def save(self, path: Path | str) -> None:
         """Write them to a safetensors file, with a checksum."""
-        save_tensors(Path(path), self.state_dict(), {"pooled": self.pooled})
+        options = {"pooled": self.pooled, "precision": str(self.precision).removeprefix("torch.")}
+        save_tensors(Path(path), self.state_dict(), {"moments": options})
 
     @classmethod
     def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
-        """What `save` has written. Raises ValueError for a damaged file."""
+        """What `save` has written. Raises ValueError for a damaged file, or one that holds something else."""
         tensors, metadata = load_tensors(Path(path))
-        k, d = tensors["means"].shape
-        moments = cls(d, k, device=device, pooled=metadata["pooled"])
+        if "moments" not in metadata:
+            raise ValueError(
+                f"{path} holds {metadata.get('eraser', 'no class moments')}: give a file of ClassMoments.save"
+            )
+        options, (k, d) = metadata["moments"], tensors["means"].shape
+        moments = cls(d, k, device=device, pooled=options["pooled"], precision=getattr(torch, options["precision"]))
+        if "origin" in tensors:
+            moments._origin = tensors["origin"].to(device)
         moments._sizes = tensors["sizes"].tolist()
         moments._means, moments._scatters = tensors["means"].to(device), tensors["scatters"].to(device)
         return moments

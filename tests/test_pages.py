@@ -57,4 +57,10 @@ def test_the_hidden_states_snippet_runs() -> None:
     snippet = next(block for block in blocks("docs/guide/library.md", "python") if "fit_layers" in block)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4))
     model.blocks = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
-    exec(snippet, {"model": model, "x": torch.randn(30, 4), "z": torch.arange(30) % 3})
+    names: dict[str, Any] = {"model": model, "x": torch.randn(30, 4), "z": torch.arange(30) % 3}
+    exec(snippet, names)
+    with erasure.erase(model, names["erasers"]):
+        for part in (model.blocks[:1], model.blocks):
+            states = part(model[0](names["x"]))
+            means = torch.stack([states[names["z"] == j].mean(0) for j in range(3)])
+            assert (means - means.mean(0)).abs().max() < 1e-5

@@ -52,7 +52,7 @@ class AttributionBench(Bench):
         _, scores = timed(lambda: self.scores(kernels, self.memory_bytes), self.device)
         with TemporaryDirectory() as directory:
             dynamics, pairwise = timed(lambda: self.pairwise(kernels, Path(directory)), self.device)
-        n, m, k, count = self.n, self.m, self.k, 100
+        n, m, k, count = self.n, self.m, self.k, _SETS
         generator = torch.Generator().manual_seed(2)
         sets = torch.stack([torch.randperm(n, generator=generator)[: n // 2] for _ in range(count)]).to(self.device)
         with measured(self.device) as ours:

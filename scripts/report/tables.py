@@ -46,11 +46,12 @@ def tables_of(block: Block, chosen: Sequence[str] | None = None) -> Iterator[Tab
             caption = f"Prequential codelength on {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
             whole = (*also, *CODES.values())
             yield Table.pivoted(f"{block.name}-bits", "model", codes, places, caption, whole)
-        caption = f"{block.dataset}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
-        columns = (PAPER, PAPER_DELTA, TABLE_16)
-        yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)
-        if compared := _paper_options(block):
-            yield compared
+        if chosen is None or "paper" in chosen:
+            caption = f"{block.dataset}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
+            columns = (PAPER, PAPER_DELTA, TABLE_16)
+            yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)
+            if compared := _paper_options(block):
+                yield compared
     if finals:
         caption = f"Trained on all of {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
         whole = (RUNS, *FINALS.values())

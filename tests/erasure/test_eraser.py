@@ -23,7 +23,7 @@ from erasure.store.cache import Cache
 
 @dataclass
 class Whole(Eraser):
-    """As README says."""
+    """As docs/guide/extending.md says."""
 
     mean: Tensor
     num_classes: int
@@ -76,7 +76,7 @@ class WithoutMap(Eraser):
         return cls()
 
 
-def test_a_subclass_written_as_readme_says_erases(digits) -> None:
+def test_a_subclass_written_as_the_guide_says_erases(digits) -> None:
     x, z = digits
     erased = Whole.fit(x, z, shrink=0.0)(x)
     torch.testing.assert_close(erased, x.mean(0).expand_as(x))

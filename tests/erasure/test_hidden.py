@@ -98,6 +98,40 @@ def test_what_cannot_be_hooked_is_said(erasers: dict[str, type[Eraser]], message
         pass
 
 
+class Shared(nn.Module):
+    """One layer that runs twice, and one that never does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.idle = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(self.layer(x))
+
+
+@pytest.mark.parametrize(("name", "times"), [("layer", 2), ("idle", 0)])
+def test_a_module_that_does_not_run_once_is_refused(name: str, times: int) -> None:
+    batches = [(torch.randn(8, 4), torch.arange(8) % 2)]
+    with pytest.raises(ValueError, match=f"{name} runs {times} times in a pass: only what runs once"):
+        fit_layers(Shared(), batches, [name], num_classes=2)
+
+
+def test_what_cannot_work_is_said_before_the_data_are_gone_over() -> None:
+    model, gone = nn.Sequential(nn.Linear(4, 4)), []
+
+    class Batches(list[Any]):
+        def __iter__(self) -> Any:
+            gone.append(True)
+            return super().__iter__()
+
+    batches = Batches([(torch.randn(8, 4), torch.arange(8) % 2)])
+    for names, kind in ((["0", "1"], LeaceEraser), (["0"], OracleLeaceEraser)):
+        gone.clear()
+        with pytest.raises(ValueError, match="no module|asks for labels"):
+            fit_layers(model, batches, names, num_classes=2, eraser=kind)
+        assert len(gone) <= 1  # to see whether they can be gone over again
+
+
 def test_batches_must_be_there_again() -> None:
     batches: Any = iter([(torch.randn(4, 4), torch.arange(4) % 2)])
     with pytest.raises(ValueError, match="batches end after the first module: pass a list or a DataLoader"):

@@ -1,6 +1,7 @@
 """Class moments: exact, mergeable, and clear about bad input."""
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.multiprocessing.spawn import spawn
 
-from erasure import ClassMoments
+from erasure import ClassMoments, LeaceEraser
 
 
 def random_data(seed: int, n: int = 60, d: int = 5, k: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -112,7 +113,7 @@ def test_examples_and_labels_come_in_the_forms_that_users_have() -> None:
     expected = ClassMoments.fit(x, z)
     one_hot = torch.nn.functional.one_hot(z)
     for labels in (z.int(), z.tolist(), z.numpy(), one_hot, one_hot.bool(), one_hot.float().numpy()):
-        equal(ClassMoments.fit(x.numpy(), labels, num_classes=3), expected)
+        equal(ClassMoments.fit(x.numpy(), labels), expected)
     states, tokens = hidden_states()
     equal(ClassMoments.fit(states, tokens), expected)
     equal(ClassMoments(5, 3).update(states, one_hot.view(12, 5, 3)), expected)
@@ -120,6 +121,11 @@ def test_examples_and_labels_come_in_the_forms_that_users_have() -> None:
     by_example = ClassMoments.fit(states, shared, dim=5)
     equal(by_example, ClassMoments.fit(x, shared.repeat_interleave(5)))
     assert ClassMoments.fit(x, z > 1).num_classes == 2
+    equal(
+        ClassMoments.fit(states[:, :1], tokens[:, :1], num_classes=3), ClassMoments.fit(x[::5], z[::5], num_classes=3)
+    )
+    whole = ClassMoments(5, 3).update(torch.full((1, 5), 2**24 + 1), [0]).update(torch.ones(1, 5), [1])
+    assert float(whole.means[0, 0]) == 2**24 + 1  # which float32 has not
     assert ClassMoments.fit(states, shared).dim == 25
     rows = ClassMoments(5, 3)
     for one, label in zip(x, z, strict=True):
@@ -136,14 +142,22 @@ def test_labels_that_may_be_either_are_refused() -> None:
 
 def test_small_batches_that_wait_are_seen_in_every_number() -> None:
     x, z = random_data(1)
-    for read in ("sizes", "means", "within", "covariances"):
+    reads: list[Callable[[ClassMoments], torch.Tensor]] = [
+        lambda m: m.counts, lambda m: m.means, lambda m: m.mean, lambda m: m.within, lambda m: m.total,
+        lambda m: m.cross, lambda m: m.covariances, lambda m: m.covariance(1), lambda m: m.multiply(1, x[0]),
+        lambda m: m.state_dict()["scatters"], lambda m: m.rescale(2.0).within,
+        lambda m: ClassMoments(5, 3).merge(m).within, lambda m: m.merge(ClassMoments(5, 3)).within,
+    ]  # fmt: skip
+    for read in reads:  # each as the first
         moments = ClassMoments(5, 3)
         batch = torch.empty(10, 5, dtype=torch.float64)
         for a in range(0, 60, 10):
             batch.copy_(x[a : a + 10])  # whose memory is used again
-            moments.update(batch, z[a : a + 10])
-        getattr(moments, read)
-        equal(moments, ClassMoments.fit(x, z))
+            moments.update(batch.requires_grad_(), z[a : a + 10])
+            batch = batch.detach()
+        found = read(moments)
+        assert not found.requires_grad
+        torch.testing.assert_close(found, read(ClassMoments.fit(x, z)), rtol=1e-12, atol=1e-11)
 
 
 def test_pooled_moments_have_all_but_the_class_covariances(tmp_path) -> None:
@@ -181,6 +195,9 @@ def test_moments_outlive_their_process(pooled: bool, tmp_path) -> None:
     equal(ClassMoments.load(tmp_path / "moments.safetensors"), moments)
     equal(ClassMoments.load(tmp_path / "moments.safetensors").update(x, z), ClassMoments.fit(x, z).update(x, z))
     assert repr(moments).startswith("ClassMoments of 3 classes in 5 dimensions")
+    LeaceEraser.fit(x, z).save(tmp_path / "eraser")
+    with pytest.raises(ValueError, match="eraser holds LeaceEraser: give a file of ClassMoments.save"):
+        ClassMoments.load(tmp_path / "eraser")
 
 
 def reduced(rank: int, place: str, pooled: bool) -> None:

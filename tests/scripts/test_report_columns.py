@@ -37,7 +37,11 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
     full = next(csv.DictReader((out / "tables" / "mdl-digits-bits.csv").open()))
     assert float(full["area_bits_mean"]) > 0
     asked = ["--columns", "accuracy"]
-    assert "-bits" not in shown()[0]
+    assert not re.search("-bits|-paper-unit", shown()[0])
+    asked = ["--columns", "paper"]
+    markdown, _ = shown()
+    assert "-paper-unit" in markdown
+    assert "-bits" not in markdown
     asked = ["--columns", "all"]
     markdown, page = shown()
     assert "sample complexity" in markdown
