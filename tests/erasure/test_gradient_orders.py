@@ -127,7 +127,7 @@ def test_the_pipeline_gives_it_the_training_split_first(digits_source: Source, t
     class Watched(GradientOrdersEraser):
         version = 1
 
-        def _erase(self, flat: Tensor, z: Tensor) -> Tensor:
+        def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
             seen.append((len(flat), None if self.reference is None else self.reference.shape))
             return super()._erase(flat, z)
 
