@@ -166,7 +166,7 @@ class Eraser(ABC):
         if self.transductive:
             raise ValueError(f"{type(self).__name__} has no map that could be kept: save what it erased")
         options = {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
-        save_tensors(Path(path), self.state_dict(), {"eraser": type(self).__name__, "options": options})
+        save_tensors(Path(path), self.state_dict(), {"eraser": _name(type(self)), "options": options})
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -210,4 +210,9 @@ class Eraser(ABC):
 
 def _family(cls: type[Eraser]) -> dict[str, type[Eraser]]:
     """The class and all that derive from it, by name."""
-    return {cls.__name__: cls} | {name: one for child in cls.__subclasses__() for name, one in _family(child).items()}
+    return {_name(cls): cls} | {name: one for child in cls.__subclasses__() for name, one in _family(child).items()}
+
+
+def _name(cls: type[Eraser]) -> str:
+    """Its module's, too: an eraser of one's own may be called as one of ours."""
+    return f"{cls.__module__}.{cls.__qualname__}"

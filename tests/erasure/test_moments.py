@@ -196,20 +196,20 @@ def test_moments_outlive_their_process(pooled: bool, tmp_path) -> None:
     equal(ClassMoments.load(tmp_path / "moments.safetensors").update(x, z), ClassMoments.fit(x, z).update(x, z))
     assert repr(moments).startswith("ClassMoments of 3 classes in 5 dimensions")
     LeaceEraser.fit(x, z).save(tmp_path / "eraser")
-    with pytest.raises(ValueError, match="eraser holds LeaceEraser: give a file of ClassMoments.save"):
+    with pytest.raises(ValueError, match=r"eraser holds erasure\S+LeaceEraser: give a file of ClassMoments.save"):
         ClassMoments.load(tmp_path / "eraser")
 
 
-def reduced(rank: int, place: str, pooled: bool) -> None:
+def reduced(rank: int, place: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{place}/meeting", rank=rank, world_size=2)
     x, z = random_data(4)
     mine = slice(0, 25) if rank == 0 else slice(25, 60)
-    ClassMoments(5, 3, pooled=pooled).update(x[mine], z[mine]).all_reduce().save(f"{place}/{rank}")
+    for pooled in (False, True):
+        ClassMoments(5, 3, pooled=pooled).update(x[mine], z[mine]).all_reduce().save(f"{place}/{rank}-{pooled}")
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_every_process_gets_the_moments_of_all(pooled: bool, tmp_path) -> None:
-    spawn(reduced, (str(tmp_path), pooled), nprocs=2)
-    for rank in range(2):
-        equal(ClassMoments.load(tmp_path / str(rank)), ClassMoments.fit(*random_data(4)))
+def test_every_process_gets_the_moments_of_all(tmp_path) -> None:
+    spawn(reduced, (str(tmp_path),), nprocs=2)
+    for kept in ("0-False", "1-False", "0-True", "1-True"):
+        equal(ClassMoments.load(tmp_path / kept), ClassMoments.fit(*random_data(4)))

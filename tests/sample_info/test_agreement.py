@@ -46,5 +46,5 @@ def test_auroc_is_the_probability_of_a_higher_score() -> None:
 
 
 def test_unknown_references_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"there is no tracin; choose from influence"):
+    with pytest.raises(ValueError, match=r"there is no tracin; choose from cosine, influence"):
         require_known(["tracin"])
