@@ -77,9 +77,10 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
 def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
     group, _, name = key.partition(".")
     selected = chosen(verb, overrides)
-    places = [f"{one}.{key}" for one, choices in selected.items() if any(key in keys(one, c) for c in choices)]
-    if places and key not in ("name", "_target_") and not name:
-        return f"unknown key {key}: did you mean {' or '.join(places)}?"
+    if not name and key not in ("name", "_target_"):
+        places = [f"{one}.{key}" for one, choices in selected.items() if any(key in keys(one, c) for c in choices)]
+        if places:
+            return f"unknown key {key}: did you mean {' or '.join(places)}?"
     if not name or group not in selected:
         return unknown_key(group, [*selected, VARIABLES, *common_keys(verb)])
     for choice in selected[group]:

@@ -177,8 +177,8 @@ def climb(third: ThirdMoments, classes: Tensor, u: Tensor, removed: Tensor) -> t
 
     Every step goes to the best point of a great circle through u, at first that of its gradient g = D_j(u, u, ·), on
     which all points lie that higher-order power iteration may choose with any shift α, (g + α u) / ‖g + α u‖ (Kolda &
-    Mayo 2011); then of g and the last step's direction, as in conjugate gradients (Polak & Ribière 1969): a fourth of
-    the steps. No shift has to be chosen, and no step is worse. What has arrived takes no further part.
+    Mayo 2011); then of g and the last step's direction, as in conjugate gradients (Polak & Ribière 1969): a third of
+    the steps on the digits. No shift has to be chosen, and no step is worse. What has arrived takes no further part.
     """
     reached, values, rising = u.clone(), u.new_zeros(u.shape[1]), torch.arange(u.shape[1], device=u.device)
     a, before, direction, tiny = third.products(u), torch.ones_like(u), torch.zeros_like(u), torch.finfo(u.dtype).tiny

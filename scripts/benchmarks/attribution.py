@@ -21,6 +21,7 @@ from models.tangent.ntk import Kernels
 from sample_info.changes import loss_effects
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references.registry import influence
+from sample_info.references.truth import halves
 from sample_info.report.pairwise import save_block
 from scripts.benchmarks.benchmark import Cost, Row, finish, measured, memory_rate, timed
 from scripts.benchmarks.sample_info import Bench, chosen, relative_error, worst_error
@@ -53,8 +54,7 @@ class AttributionBench(Bench):
         with TemporaryDirectory() as directory:
             dynamics, pairwise = timed(lambda: self.pairwise(kernels, Path(directory)), self.device)
         n, m, k, count = self.n, self.m, self.k, _SETS
-        generator = torch.Generator().manual_seed(2)
-        sets = torch.stack([torch.randperm(n, generator=generator)[: n // 2] for _ in range(count)]).to(self.device)
+        sets = halves(n, count).to(self.device)
         with measured(self.device) as ours:
             found = torch.cat([dynamics.differences(part) for part in sets.split(50)], 1)
             moved = kernels.held_out @ found

@@ -119,6 +119,19 @@ def test_the_digits_norms_fall_to_the_target_and_never_rise(digits: tuple[Tensor
     assert float(values.max()) <= norms[-1] * (1 + 1e-4)
 
 
+def test_a_climb_remembers_where_it_came_from(digits: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """22 steps a climb on the digits; along the gradient alone it is 74."""
+    steps, gradients = [], ThirdMoments.gradients
+
+    def counted(third: ThirdMoments, a: Tensor, classes: Tensor) -> Tensor:
+        steps.append(1)
+        return gradients(third, a, classes)
+
+    monkeypatch.setattr(ThirdMoments, "gradients", counted)
+    norms = AlfCubicEraser.fit(*digits, num_directions=4, target=None).norms3
+    assert len(steps) < 40 * len(norms)
+
+
 def test_one_map_serves_all_classes_and_is_a_projection() -> None:
     x, z, _ = planted(n=100)
     eraser = AlfCubicEraser.fit(x, z, num_directions=2, target=None)
