@@ -27,14 +27,11 @@ class Interruption:
 
         Raises:
             KeyboardInterrupt: Ctrl-C.
-            SystemExit: the others, with the shell's exit code, 128 + number; unless another handler returns or
-                the signal was ignored.
+            SystemExit: the others, with the shell's exit code, 128 + number; unless another handler returns.
         """
         number, self.pending = self.pending, None
         assert number is not None
         before = self._before.get(number, signal.SIG_DFL)
-        if before is signal.SIG_IGN:
-            return
         if callable(before):  # Python's own for Ctrl-C; submitit's, which queues the job again
             before(number, None)
         else:
@@ -52,7 +49,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def interruptible(*, at_once: bool = False) -> Iterator[Interruption]:
-    """Within it signals only set `pending`. Elsewhere than in the main thread they are left as they are.
+    """Within it signals only set `pending`; ignored ones, and those outside the main thread, are left as they are.
 
     A signal that nobody delivered within the block is delivered at its end.
 
@@ -64,7 +61,7 @@ def interruptible(*, at_once: bool = False) -> Iterator[Interruption]:
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return
-    for number in SIGNALS:
+    for number in (number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN):
         interruption._before[number] = signal.signal(number, interruption._note)
     try:
         yield interruption

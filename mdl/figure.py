@@ -15,21 +15,30 @@ from harness.trained import stuck
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def draw(grid: Grid[MdlResult], path: Path) -> Path:
-    """Draw the comparison to `path`: a learning-curve panel per row, and bars of the differences to control."""
-    rows = list(grid.rows)
-    has_bars = any(grid.control(row) is not None and len(grid.cells[row]) > 1 for row in rows)
-    count = len(rows) + has_bars
-    with figure_at(path, *panel_size(count)) as figure:
-        axes = panels(figure, count)
-        for row, ax in zip(rows, axes, strict=False):
-            _learning_curves(ax, grid.cells[row], grid.columns, row)
-        if has_bars:
-            _differences(axes[-1], grid)
-        shared_legend(figure, axes[: len(rows)])
+    """Draw the comparison to `path`."""
+    with figure_at(path, *panel_size(_panel_count(grid))) as figure:
+        draw_in(figure, grid)
     return path
+
+
+def draw_in(figure: "Figure", grid: Grid[MdlResult]) -> None:
+    """A learning-curve panel per row, and bars of the differences to control."""
+    count = _panel_count(grid)
+    axes = panels(figure, count)
+    for row, ax in zip(grid.rows, axes, strict=False):
+        _learning_curves(ax, grid.cells[row], grid.columns, row)
+    if count > len(grid.rows):
+        _differences(axes[-1], grid)
+    shared_legend(figure, axes[: len(grid.rows)])
+
+
+def _panel_count(grid: Grid[MdlResult]) -> int:
+    has_bars = any(grid.control(row) is not None and len(grid.cells[row]) > 1 for row in grid.rows)
+    return len(grid.rows) + has_bars
 
 
 def _learning_curves(ax: "Axes", runs: Mapping[str, MdlResult], columns: Sequence[str], title: str) -> None:
@@ -81,7 +90,7 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
             )  # fmt: skip
             above = difference.mean >= 0
             ax.annotate(
-                f"{difference.mean:+.2f} ± {error:.2f}", (difference.mean + (error if above else -error), y),
+                f"{difference.mean:+.3f} ± {error:.3f}", (difference.mean + (error if above else -error), y),
                 xytext=(6 if above else -6, 0), textcoords="offset points", ha="left" if above else "right",
                 va="center", fontsize=9, color="#333333",
             )  # fmt: skip

@@ -1,5 +1,6 @@
 """Code on the pages does what they say."""
 
+import csv
 import re
 import textwrap
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 
 import erasure
 from erasure import ClassMoments
+from scripts.report.__main__ import main as report
 
 ROOT = Path(__file__).parent.parent
 EXTENDING = "docs/guide/extending.md"
@@ -40,6 +42,17 @@ def test_the_library_snippet_runs(page: str) -> None:
     exec(snippet, names)
     means = torch.stack([names["x_erased"][names["z"] == j].mean(0) for j in range(3)])
     assert (means - means.mean(0)).abs().max() < 1e-6
+
+
+def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> None:
+    assert report([str(ROOT / "docs/study"), "--out", str(tmp_path)]) == 0
+    page, tables = (ROOT / "docs/study.md").read_text(), tmp_path / "tables"
+    for name in ("paper-unit", "bits"):
+        for row in csv.DictReader((tables / f"mdl-image_folder-normalize-zscore-{name}.csv").open()):
+            column = {"paper-unit": "paper_units", "bits": "bits_per_label"}[name]
+            mean, std = (float(row[f"{column}_{part}"]) for part in ("mean", "std"))
+            assert f"| {mean:.3f} ± {std:.3f} |" in page, row["eraser"]
+    assert list((tmp_path / "figures").glob("*learning-curves.png"))
 
 
 def test_readme_is_read_in_three_minutes() -> None:

@@ -12,11 +12,13 @@ from matplotlib.ticker import NullFormatter
 
 from conf import Options
 from conf.groups import keys as read_keys
-from harness.compare import Spread
+from harness.compare import Grid, Spread
 from harness.labels import labels
 from harness.panels import loss_lines, panel_size, panels
+from harness.result import MdlResult
 from harness.style import chance_line, epoch_axis, shared_legend, wrapped
 from harness.trained import Coded
+from mdl.figure import draw_in
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing, Note, at_most
 from scripts.report.groups import Block, Row
 from scripts.report.read import KNOWN
@@ -36,6 +38,11 @@ def block_drawings(blocks: Sequence[Block], colours: Colours, note: Note) -> lis
         Drawing(f"{b.name}-codelengths", _labels(b.rows[MAX_ROWS:]), functools.partial(_overview, b, colours))
         for b in coded
     ]
+    curves = [
+        Drawing(f"{b.name}-learning-curves", _labels(rows[MAX_PANELS - 1 :]), functools.partial(_learning_curves, rows))
+        for b in coded
+        if (rows := [row for row in b.rows if row.run])
+    ]
     scalings = [
         Drawing(f"{b.name}-over-{o}", list(panels)[MAX_PANELS:], functools.partial(_scaling, panels, o, colours, b))
         for b in coded
@@ -47,7 +54,8 @@ def block_drawings(blocks: Sequence[Block], colours: Colours, note: Note) -> lis
         for b in blocks
         for m, r in _with_curves(b).items()
     ]
-    drawings = [drawing for kind in (overviews, scalings, losses) for drawing in at_most(MAX_FIGURES, kind, note)]
+    kinds = (overviews, curves, scalings, losses)
+    drawings = [drawing for kind in kinds for drawing in at_most(MAX_FIGURES, kind, note)]
     for block in blocks:
         _note_gaps(block, note)
     return drawings
@@ -138,11 +146,21 @@ def _overview(block: Block, colours: Colours) -> Figure:
     right.set_yticks(range(len(rows)), names)
     right.set_ylim(len(rows) - 0.5, -0.5)
     axes[0].set(xlabel="codelength ± std\n(bits per label)")
-    axes[0].set_xlim(left=0)
+    axes[0].set_xlim(0, 1.03 * axes[0].get_xlim()[1])
     right.set(xlabel="increase over control ± s.e.\n(bits per label)")
     for ax in axes:
         ax.grid(axis="y", visible=False)
     shared_legend(figure, list(axes))
+    return figure
+
+
+def _learning_curves(rows: Sequence[Row]) -> Figure:
+    """As a sweep draws them, of what has finished."""
+    rows = rows[: MAX_PANELS - 1]
+    cells = {row.label: {e.eraser: e.result for e in row.run if isinstance(e.result, MdlResult)} for row in rows}
+    columns = list(dict.fromkeys(eraser for own in cells.values() for eraser in own))
+    figure = Figure(figsize=panel_size(len(rows) + 1), layout="constrained")
+    draw_in(figure, Grid(list(cells), columns, cells))
     return figure
 
 

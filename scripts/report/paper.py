@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from conf import Options
@@ -73,9 +74,14 @@ def paper_number(config: Options, result: Result | None = None) -> PaperNumber |
         result: of all its seeds; without it, training sizes and seeds are not compared.
     """
     entry = _ENTRIES.get(config["model"]["name"], {}).get(config["eraser"]["name"])
-    if entry is None or config["dataset"]["name"] != "cifar10" or "mdl" not in config:
+    if entry is None or not _is_cifar10(config["dataset"]) or "mdl" not in config:
         return None
     return PaperNumber(*entry, compared=(*_options(config), *(_sizes(result) if isinstance(result, MdlResult) else ())))
+
+
+def _is_cifar10(dataset: Options) -> bool:
+    """Also as a folder of images that is called so; the note then names what differs."""
+    return dataset["name"] == "cifar10" or Path(dataset.get("root") or "").name == "cifar10"
 
 
 def beside_paper(entry: Beside) -> PaperNumber | None:
@@ -110,9 +116,9 @@ def _options(config: Options) -> Iterator[Compared]:
 
 def _says(config: Options) -> Options:
     """What the paper says, by option: sections 3 and 4, the captions of figures 4 and 16."""
-    says = {"dataset.name": "cifar10", "dataset.normalize": "zscore", "dataset.flip": True}
-    for part in ("dataset", "model", "eraser"):
-        shipped = keys(part, config[part]["name"])
+    says: dict[str, Any] = {"dataset.normalize": "zscore", "dataset.flip": True}
+    for part, name in (("dataset", "cifar10"), *((part, config[part]["name"]) for part in ("model", "eraser"))):
+        shipped = keys(part, name)
         says |= {f"{part}.{key}": shipped[key] for key in ("name", "_target_")}
     base = keys("model", config["model"]["name"])
     says |= {f"model.{key}": base[key] for key in ("width", "depth", "activation", "parametrization") if key in base}
