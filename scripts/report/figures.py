@@ -54,7 +54,7 @@ def block_drawings(blocks: Sequence[Block], colours: Colours, note: Note) -> lis
         for b in blocks
         for m, r in _with_curves(b).items()
     ]
-    kinds = (overviews, curves, scalings, losses)
+    kinds = (overviews, scalings, curves, losses)
     drawings = [drawing for kind in kinds for drawing in at_most(MAX_FIGURES, kind, note)]
     for block in blocks:
         _note_gaps(block, note)
