@@ -67,12 +67,12 @@ class Lease:
         """Make sure, before writing what the lease protects, that nobody has taken it over.
 
         Raises:
-            LeaseLostError: somebody has; names them.
+            LeaseLostError: somebody has, whom it names, or the file is gone.
         """
         try:
             content = self.path.read_text(errors="replace")
         except FileNotFoundError:
-            content = ""
+            raise LeaseLostError(f"{self.path} was deleted or moved while it was held; stepping aside") from None
         except OSError:  # the file server's trouble says nothing about the holder
             return
         if _parse(content).get("token") != self._token:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.lease import Lease, heartbeat
+from erasure.store.lease import Lease, LeaseLostError, heartbeat
 
 # One server imports torch once and forks every process that these tests start.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -369,3 +369,12 @@ def test_who_waits_long_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureF
     with second:
         pass
     assert caplog.text.count(f"waiting for {tmp_path / 'lock'}, held by process {os.getpid()}") == 1
+
+
+def test_a_lease_whose_file_is_gone_is_not_said_to_be_anothers(tmp_path: Path) -> None:
+    lease = Lease(tmp_path / "lock")
+    lease.acquire()
+    (tmp_path / "lock").unlink()
+    with pytest.raises(LeaseLostError, match="was deleted or moved while it was held"):
+        lease.require()
+    lease.release()
