@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from erasure.linalg import CovarianceFactor
 from erasure.polar import orthonormalise, polar_factor, rough_polar_factor
+from erasure.transport_gradients import DifferentiableDistance, DifferentiableMap
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,8 @@ class NotConvergedError(RuntimeError):
 def transport_map(source: Tensor, target: Tensor) -> Tensor:
     """The optimal linear map A between centred Gaussians: A Σ_source Aᵀ = Σ_target with least E‖Ax - x‖².
 
-    The covariance of A x equals the target to rounding, however ill-conditioned the source (Lemma 2.5).
+    The covariance of A x equals the target to rounding, however ill-conditioned the source (Lemma 2.5). Differentiable
+    where the source has full rank; the backward pass raises ValueError elsewhere.
 
     Args:
         source: [..., d, d] covariances.
@@ -45,13 +48,14 @@ def transport_map(source: Tensor, target: Tensor) -> Tensor:
         root = b.matrix
         return _map(a, root, polar_factor(a.multiply_transposed(root)))
 
-    return _pairwise(one, source, target)
+    return _pairwise(one, DifferentiableMap, source, target)
 
 
 def bures_distance(first: Tensor, second: Tensor) -> Tensor:
     """2-Wasserstein distance between centred Gaussians (Bures distance), [...] for covariances [..., d, d].
 
-    Not squared. Accurate for near-equal covariances: no difference of traces is taken.
+    Not squared. Accurate for near-equal covariances: no difference of traces is taken. Differentiable where both have
+    full rank; the backward pass raises ValueError elsewhere.
     """
 
     def one(a: CovarianceFactor, b: CovarianceFactor) -> Tensor:
@@ -63,7 +67,7 @@ def bures_distance(first: Tensor, second: Tensor) -> Tensor:
         parts = [a.multiply(rotation) - root, a.multiply(missed)] if a.rank > b.rank else [a.multiply(rotation) - root]
         return torch.stack([part.square().sum() for part in parts]).sum().sqrt()
 
-    return _pairwise(one, first, second)
+    return _pairwise(one, DifferentiableDistance, first, second)
 
 
 @dataclass(frozen=True)
@@ -228,10 +232,13 @@ def _map(source: CovarianceFactor, root: Tensor, rotation: Tensor) -> Tensor:
     return source.solve_transposed(rotation @ root.T).T
 
 
-def _pairwise(one, first: Tensor, second: Tensor) -> Tensor:
-    """Apply a function of two factors to all pairs of a broadcast batch."""
+def _pairwise(one, gradient: type[Function], first: Tensor, second: Tensor) -> Tensor:
+    """Apply a function of two factors, which has this gradient, to all pairs of a broadcast batch."""
     first, second = torch.broadcast_tensors(first.double(), second.double())
     batch, d = first.shape[:-2], first.shape[-1]
-    pairs = zip(first.reshape(-1, d, d), second.reshape(-1, d, d), strict=True)
-    results = [one(CovarianceFactor(a), CovarianceFactor(b)) for a, b in pairs]
+    pairs = list(zip(first.reshape(-1, d, d), second.reshape(-1, d, d), strict=True))
+    with torch.no_grad():
+        results = [one(CovarianceFactor(a), CovarianceFactor(b)) for a, b in pairs]
+    if first.requires_grad or second.requires_grad:
+        results = [gradient.apply(a, b, found) for (a, b), found in zip(pairs, results, strict=True)]
     return torch.stack(results).reshape(batch + results[0].shape)
