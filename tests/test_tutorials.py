@@ -1,0 +1,43 @@
+"""Tutorials say what happens: their code is run, page by page, and prints what stands beneath it."""
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [page for page in sorted((ROOT / "docs/tutorials").glob("*.md")) if page.stem != "index"]
+
+
+def ran_python(code: str, names: dict[str, Any]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, names)
+    return printed.getvalue()
+
+
+def ran_shell(code: str) -> str:
+    binary = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{binary}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    ended = subprocess.run(["bash", "-ec", code], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_stands_on_the_page_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    printed, checked = "", 0
+    for language, code in re.findall(r"^```(python|bash|text)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        if language == "text":
+            assert set(code.splitlines()) <= set(printed.splitlines()), printed
+            checked += 1
+        else:
+            printed = ran_python(code, names) if language == "python" else ran_shell(code)
+    assert checked
