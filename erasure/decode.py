@@ -1,5 +1,6 @@
 """From an encoded image to an array of pixels, and from many to one tensor."""
 
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -25,32 +26,41 @@ _AFTER_SCAN = {0xC4, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)}  # 
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 
 class _RefusedError(ValueError):
     """A whole image whose values have no clear meaning as 8-bit grey or colour."""
 
 
-def decode(file: str | Path | bytes, where: str, *, size: int | None, channels: int) -> np.ndarray:
+def decode(
+    file: str | Path | bytes, where: str, *, size: int | None, channels: int, transparent: list[str] | None = None
+) -> np.ndarray:
     """Pixels [H, W, C] of one image file, uint8, turned as its EXIF orientation says.
 
-    Of 16 bits the upper 8 are kept; palettes, CMYK and YCbCr become colours; an alpha channel that hides nothing is
-    dropped.
+    Of 16 bits the upper 8 are kept; palettes, CMYK and YCbCr become colours; what is transparent is put on white.
 
     Args:
         file: path, or the file's content.
         where: what to call it in messages.
         size: side in pixels to resize to; None to keep.
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
+        transparent: takes `where` of an image that was put on white, for `say_transparent`.
 
     Raises:
-        ValueError: no image, or one that is damaged or cut short; transparent pixels; values of no known range.
+        ValueError: no image, or one that is damaged or cut short; values of no known range.
     """
     try:
         encoded = file if isinstance(file, bytes) else Path(file).read_bytes()
         _require_whole(encoded)
         with Image.open(BytesIO(encoded)) as image:
             image.load()
-            converted = _eight_bits(image).convert("RGB" if channels == 3 else "L")
+            seen = _eight_bits(image)
+            if seen.mode == "RGBA":
+                seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
+                if transparent is not None:
+                    transparent.append(where)
+            converted = seen.convert("RGB" if channels == 3 else "L")
         if size is not None:
             converted = converted.resize((size, size), Image.Resampling.BILINEAR)
         array = np.asarray(converted)
@@ -92,7 +102,7 @@ def _require_whole_scans(encoded: bytes) -> None:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """An image of 8 bits per value whose pixels are all seen."""
+    """An image of 8 bits per value; RGBA if pixels are transparent, and only then."""
     sixteen = image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG")  # Pillow before 11.3
     if not sixteen and image.mode not in _MODES:
         raise _RefusedError(f"has values of mode {image.mode}, whose range is not known: save it with 8 or 16 bits")
@@ -102,9 +112,14 @@ def _eight_bits(image: Image.Image) -> Image.Image:
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # as Pillow reads 16-bit colours
     if image.has_transparency_data:
         image = image.convert("RGBA")
-        if image.getchannel("A").getextrema()[0] != 255:
-            raise _RefusedError("has transparent pixels: put it on a background")
+        return image.convert("RGB") if image.getchannel("A").getextrema()[0] == 255 else image
     return image
+
+
+def say_transparent(images: list[str]) -> None:
+    """One line about images that were put on white, of a whole dataset."""
+    if images:
+        log.warning("%d images have transparent pixels, which were put on white: %s is one", len(images), min(images))
 
 
 def decode_all(items: Iterable[T], read: Callable[[T], np.ndarray], name: Callable[[int], str]) -> Tensor:

@@ -143,12 +143,11 @@ class Logger:
             import wandb
 
             artifact = wandb.Artifact(f"result-{self._name}", type="result")
-            with _files_in(self._directory / "wandb"):
-                with artifact.new_file("result.json") as file:
-                    json.dump(as_json(result), file, indent=2)
-                for name, (columns, rows) in _flat_tables(result).items():
-                    artifact.add(wandb.Table(columns=columns, data=rows), name)
-                run.log_artifact(artifact)
+            with artifact.new_file("result.json") as file:
+                json.dump(as_json(result), file, indent=2)
+            for name, (columns, rows) in _flat_tables(result).items():
+                artifact.add(wandb.Table(columns=columns, data=rows), name)
+            run.log_artifact(artifact)
 
         self._do(send)
 
@@ -157,7 +156,8 @@ class Logger:
         if self._wandb_run is None:
             return
         try:
-            work(self._wandb_run)
+            with _files_in(Path(self._wandb_run.dir).parent):
+                work(self._wandb_run)
         except Exception as error:  # its service may be killed before us
             import wandb
 
@@ -179,7 +179,10 @@ class Logger:
 
 @contextlib.contextmanager
 def _files_in(folder: Path) -> Iterator[None]:
-    """Let W&B keep an artifact's files until they are uploaded here, not in a home that other machines lack."""
+    """Let W&B keep an artifact's files until they are uploaded here, not in a home that other machines lack.
+
+    In the folder of its own run, they go when that goes (`wandb sync --clean`).
+    """
     before = os.environ.get("WANDB_DATA_DIR")
     os.environ["WANDB_DATA_DIR"] = str(folder)
     try:

@@ -115,7 +115,9 @@ class HuggingFace(Source):
         def name(i: int) -> str:
             return f"image {i} of {self._named(split)}"
 
-        images = decode.decode_all(cells(), lambda cell: self._decode(cell[1], cell[0]), name)
+        transparent: list[str] = []
+        images = decode.decode_all(cells(), lambda cell: self._decode(cell[1], cell[0], transparent), name)
+        decode.say_transparent(transparent)
         names = getattr(features.get(self.label_column), "names", None)
         return images, labels, None if names is None else tuple(names)
 
@@ -148,12 +150,12 @@ class HuggingFace(Source):
                 "check the files, dataset.config, dataset.train_split and dataset.test_split (null: there is none)"
             ) from error
 
-    def _decode(self, cell: Any, where: str) -> np.ndarray:
+    def _decode(self, cell: Any, where: str, transparent: list[str]) -> np.ndarray:
         encoded, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, dict) else (None, None)
         file = path if encoded is None else encoded
         if file is None:
             raise ValueError(f"{where} is empty: drop the row, or set dataset.image_column")
-        return decode.decode(file, where, size=self.size, channels=self.channels)
+        return decode.decode(file, where, size=self.size, channels=self.channels, transparent=transparent)
 
 
 def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:

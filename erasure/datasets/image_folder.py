@@ -62,13 +62,21 @@ class ImageFolder(Source):
                 f"dataset.root={self.root}: no folder {folder}; "
                 f"expected images in {self.root}/train/<class>/*.png or *.jpg"
             )
-        return sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
+        images = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
+        classes = {path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
+        if empty := sorted(classes - {path.parent for path in images}):
+            raise ValueError(f"class folder {empty[0]} has no *.png or *.jpg: put images there, or remove it")
+        return images
 
     def _read(self, paths: list[Path], classes: list[str]) -> LabelledImages:
+        transparent: list[str] = []
         images = decode.decode_all(
             paths,
-            lambda path: decode.decode(path, str(path), size=self.size, channels=self.channels),
+            lambda path: decode.decode(
+                path, str(path), size=self.size, channels=self.channels, transparent=transparent
+            ),
             name=lambda i: str(paths[i]),
         )
+        decode.say_transparent(transparent)
         label = {name: j for j, name in enumerate(classes)}
         return LabelledImages(images, torch.tensor([label[path.parent.name] for path in paths]))

@@ -99,6 +99,9 @@ def test_one_class_or_unknown_test_classes_are_refused(tmp_path: Path) -> None:
         folder(tmp_path).load()
     for path in (tmp_path / "train" / "cat").iterdir():
         path.unlink()
+    with pytest.raises(ValueError, match=r"class folder .*train/cat has no \*\.png or \*\.jpg: put images there"):
+        folder(tmp_path).load()
+    (tmp_path / "train" / "cat").rmdir()
     with pytest.raises(ValueError, match="found 1 class with images in train/, need at least 2"):
         folder(tmp_path).load()
 
@@ -178,6 +181,24 @@ def transparent() -> Image.Image:
     return image
 
 
+def test_transparent_pixels_are_put_on_white() -> None:
+    share = GREYS[:, :, None] / 255
+    expected = share * COLOURS + (1 - share) * 255
+    assert np.abs(decoded(transparent()) - expected).max() <= 1
+    one = int(GREYS[0, 0])
+    marked = decoded(Image.fromarray(GREYS), 1, transparency=one)[:, :, 0]
+    assert np.array_equal(marked, np.where(one == GREYS, 255, GREYS))
+
+
+def test_what_was_put_on_white_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_images(tmp_path, "train", 3)
+    for name in ("000", "002"):
+        transparent().resize((8, 8)).save(tmp_path / "train" / "dog" / f"{name}.png")
+    folder(tmp_path).load()
+    (line,) = caplog.messages
+    assert line == (f"2 images have transparent pixels, which were put on white: {tmp_path}/train/dog/000.png is one")
+
+
 def tiff(dtype: type) -> bytes:
     return encoded(Image.fromarray(GREYS.astype(dtype)), "TIFF")
 
@@ -188,8 +209,6 @@ CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (encoded(transparent()), "a has transparent pixels: put it on a background"),
-        (encoded(Image.fromarray(GREYS), transparency=int(GREYS[0, 0])), "a has transparent pixels"),
         (tiff(np.float32), "a has values of mode F, whose range is not known"),
         (tiff(np.int32), "a has values of mode I, whose range is not known"),
         (encoded(Image.fromarray(COLOURS), "JPEG")[:-2], r"a cannot be read as an image \(it ends early\)"),

@@ -185,4 +185,12 @@ def test_image_and_result_tables_are_logged(tmp_path: Path) -> None:
     assert artifact.name == "result-mdl-x"
     paths = [entry.path for entry in artifact.manifest.contents]
     assert {"result.json", "per_seed.table.json", "learning_curve.table.json"} <= set(paths)
-    assert all(Path(entry.local_path).is_relative_to(tmp_path) for entry in artifact.manifest.contents)
+    assert all(Path(entry.local_path).is_relative_to(path.parent) for entry in artifact.manifest.contents)
+    assert not (tmp_path / "wandb" / "artifacts").exists()  # else it outlives the run that is cleaned up
+
+
+def test_a_tables_files_stay_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "home"))
+    with logger(tmp_path / "run") as logged:
+        logged.table("scores", ["index"], [[0], [1]])
+    assert not (tmp_path / "home").exists()
