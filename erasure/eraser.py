@@ -18,6 +18,8 @@ from erasure.store.storage import load_tensors, save_tensors
 class Eraser(ABC):
     """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
 
+    Which there are, and whose theorems they rest on: docs/methods/index.md.
+
     Attributes:
         uses_labels: the map depends on the label z, which must then be given, on held-out data too.
         erased_order: highest order of class moments that are equal afterwards on the data the eraser

@@ -14,7 +14,7 @@ from erasure.moments import ClassMoments
 
 @contextmanager
 def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module]:
-    """Within it, what the named modules give is erased before the next ones see it.
+    """Within it, what the named modules give is erased before the next ones see it (Belrose et al. 2023, section 6).
 
         with erase(model, {"layer4": eraser}):
             logits = model(images)

@@ -18,6 +18,8 @@ _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 class ClassMoments:
     """Class counts, means and covariances, accumulated in float64 from batches and mergeable across shards.
 
+    Merged by the pairwise update of Chan, Golub & LeVeque 1983.
+
     Covariances are population covariances (divided by n_j, not n_j - 1). Within-class, total and
     cross-covariance are derived from the class moments, never recomputed from data.
 

@@ -20,7 +20,7 @@ _ROUNDS = 12
 
 @dataclass(frozen=True)
 class OrderSpectrum:
-    """Class information in the leading directions of a sample, order by order (row p - 1 is order p).
+    """Class information in the leading directions of a sample, order by order (row p - 1 is order p; docs/orders.md).
 
     Attributes:
         directions: r, of largest variance, whitened.
@@ -109,7 +109,7 @@ def order_spectrum(
     most: int = 10_000,
     seed: int = 0,
 ) -> list[OrderSpectrum]:
-    """Spectra of one sample, one for each number of directions that the data has.
+    """Spectra of one sample, one for each number of directions that the data has (docs/orders.md).
 
     Where an eraser has made an order equal on this very sample, shuffled labels are no null for that order: the
     unbiased share is then -(k - 1)/n or so, far below what shuffling gives. Ask on a split that it was not fitted on.

@@ -1,6 +1,7 @@
 """Code on the pages does what they say."""
 
 import csv
+import inspect
 import re
 import textwrap
 from pathlib import Path
@@ -59,11 +60,20 @@ def test_readme_is_read_in_three_minutes() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= 900
 
 
-def test_every_public_name_is_documented_and_on_the_apis_page() -> None:
-    page = (ROOT / "docs/api.md").read_text()
-    for name in erasure.__all__:
-        assert (getattr(erasure, name).__doc__ or "").strip(), name
-        assert f":: erasure.{name}\n" in page, name
+@pytest.mark.parametrize("name", erasure.__all__)
+def test_every_public_name_says_shapes_errors_and_source_and_is_on_the_apis_page(name: str) -> None:
+    public = getattr(erasure, name)
+    own = inspect.getdoc(public) or ""
+    methods = [member for key, member in inspect.getmembers(public, inspect.isroutine) if not key.startswith("_")]
+    documented = {method: inspect.getdoc(method) or "" for method in methods if method.__module__.startswith("erasure")}
+    assert [method.__qualname__ for method, text in documented.items() if not text] == []
+    whole = "\n".join([own, *documented.values()])
+    assert re.search(r"\[[^\]]*\b[ndkm]\b[^\]]*\]", whole), "no shape: [n, d], say"
+    assert "aises" in whole or name == "OrderSpectrum", "no error: only results raise none"
+    sources = re.findall(r"\b(?:19|20)\d\d\b|docs/[\w/]+\.md", own)
+    assert sources, "no source: authors and year, or the page that has them"
+    assert [page for page in sources if page.endswith(".md") and not (ROOT / page).exists()] == []
+    assert f":: erasure.{name}\n" in (ROOT / "docs/api.md").read_text()
 
 
 def test_the_hidden_states_snippet_runs() -> None:

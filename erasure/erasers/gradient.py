@@ -17,7 +17,7 @@ from erasure.transport import align
 
 @dataclass(kw_only=True, repr=False)
 class GradientEraser(Eraser):
-    """L-BFGS on images, class by class, through a sigmoid that keeps them in range (section 2.4 of the paper).
+    """L-BFGS on images, class by class, by a sigmoid that keeps them in range (Quirke & Belrose 2025, section 2.4).
 
     Where no range is given, values are optimised as they are.
 

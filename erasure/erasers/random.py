@@ -13,7 +13,7 @@ from erasure.projection import ProjectionEraser
 
 @dataclass(frozen=True, repr=False)
 class RandomEraser(ProjectionEraser):
-    """Orthogonal projection about the mean onto a random subspace (the comparison in the paper's Figure 1)."""
+    """Orthogonal projection about the mean onto a random subspace (Quirke & Belrose 2025, Figure 1)."""
 
     version = 1
 

@@ -28,7 +28,7 @@ class RandomEditEraser(Eraser):
     """x - Q D Qᵀ (x - m̄): random directions Q are removed until the edit is as large as another eraser's.
 
     A random projection of equal rank is no control for the size of an edit: class means lie in directions of much
-    variance, so that LEACE's few dimensions hold more of it than as many random ones.
+    variance, so that LEACE's few dimensions hold more of it than as many random ones (docs/methods/random.md).
 
     Attributes:
         directions: Q, [d, r] with orthonormal columns.
