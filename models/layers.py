@@ -74,3 +74,32 @@ class Conv2d(nn.Module):
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor, groups: int = 1) -> Tensor:
         x = x.movedim(-3, -1).contiguous().movedim(-1, -3)  # channels last: convolves and pools faster
         return F.conv2d(x, weight, bias, self.stride, self.padding, groups=groups)
+
+
+class GroupNorm(nn.Module):
+    """Each image normalised by itself, in groups of its channels, then scaled and shifted (Wu & He 2018, equation 7).
+
+    Scale and shift are [C] or, for a stack of members, [S, C].
+
+    Args:
+        groups: of neighbouring channels that share mean and variance; divides `channels`.
+        channels: C.
+    """
+
+    def __init__(self, groups: int, channels: int) -> None:
+        super().__init__()
+        self.groups = groups
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Scale 1, shift 0."""
+        self.weight.fill_(1.0)
+        self.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images [B, C, H, W] or, for a stack, [S, B, C, H, W]; the same shape."""
+        if self.weight.ndim == 1:
+            return F.group_norm(x, self.groups, self.weight, self.bias)
+        weight, bias = (p[:, None, :, None, None] for p in (self.weight, self.bias))
+        return F.group_norm(x.flatten(0, 1), self.groups).view_as(x) * weight + bias

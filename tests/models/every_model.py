@@ -11,6 +11,7 @@ from models.linear import LinearClassifier
 from models.mlp import MLP
 from models.mup import Parametrization
 from models.quadratic import QuadraticClassifier
+from models.resnet import ResNet
 from models.scaled import ScaledClassifier
 from models.swinv2 import SwinV2
 from models.timm_by_name import TimmByName
@@ -31,6 +32,7 @@ SCALED: Mapping[str, Callable[..., ScaledClassifier]] = {
     "mlp-swiglu": lambda shape=SMALL, **size: MLP(shape, 10, **_filled(size, 32), activation="swiglu"),
     "lenet": lambda shape=SMALL, **size: LeNet(shape, 10, **_filled(size, 64)),
     "cnn": lambda shape=SMALL, **size: CNN(shape, 10, **_filled(size, 4)),
+    "resnet": lambda shape=SMALL, **size: ResNet(shape, 10, **_filled(size, 8)),
     "convnextv2": lambda shape=SMALL, **size: ConvNeXtV2(shape, 10, **_filled(size, 8), drop_path=0.1),
     "swinv2": lambda shape=SMALL, **size: SwinV2(shape, 10, **_filled(size, 20), drop_path=0.2),
 }

@@ -19,6 +19,7 @@ CASES = {
     "mlp:activation=swiglu": [256, 512, 1024, 2048],
     "mlp:depth=4": [256, 512, 1024, 2048],
     "lenet": [256, 512, 1024, 2048],
+    "resnet:depth=1": [16, 32, 64, 128],
     "convnextv2:depth=1": [10, 20, 30, 40],
     "swinv2:depth=1": [20, 40, 60, 80],
 }
