@@ -2,6 +2,7 @@
 
 import math
 import pkgutil
+import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any
@@ -29,6 +30,7 @@ MANDATORY = {
     "image_folder": ["dataset.root=/nowhere"],
     "hf": ["dataset.path=/nowhere"],
     "pretrained": ["experiment.trained=/nowhere"],
+    "transfer": ["experiment.trained=/nowhere"],
 }
 
 
@@ -95,6 +97,18 @@ def test_every_experiment_composes_with_every_value_that_it_sweeps_over(experime
     for i in range(max(map(len, swept))):
         overrides = [*MANDATORY.get(experiment, []), *(values[i % len(values)] for values in swept)]
         composed(verb, f"+experiment={experiment}", *overrides)
+
+
+@pytest.mark.parametrize("experiment", choices("experiment"))
+def test_what_an_experiment_chooses_is_what_runs(experiment: str) -> None:
+    """A verb's own choice of a model outranks one in an experiment's defaults."""
+    text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
+    verb, _ = launched(text.splitlines())
+    chosen = re.findall(r"^  - override /(\w+): (\w+)$", text, re.MULTILINE)
+    config = composed(verb, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
+    for group, choice in chosen:
+        fresh = composed(verb, f"{group}={choice}", *MANDATORY.get(choice, []))[group]
+        assert config[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
