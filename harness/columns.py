@@ -1,6 +1,6 @@
 """What tables say of trained runs beside their controls: every column, defined once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from harness.beside import Beside, Values, calibrated_bits, code_bits, code_paper, final_bits
@@ -8,7 +8,7 @@ from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, d
 from harness.excess import area_bits, excess_bits, sample_complexity, surplus_bits
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.result import MdlResult, TrainedResult
-from harness.table import Column, Record, spread, word
+from harness.table import Column, Record, number, spread, word
 from harness.trained import Coded, TrainedOnce, stuck
 
 MARKS = f"Mean ± standard deviation over seeds. {DIFFERENCES} {PLATEAU_CAPTION}"
@@ -78,17 +78,12 @@ def _drop(entry: Beside) -> Record:
     return {"sharp_drop_bits": drop and mean(drop.bits), "sharp_drop_epoch": drop and drop.mean_epoch}
 
 
-def _gaps(split: str) -> Callable[[TrainedResult], str]:
-    def text(result: TrainedResult) -> str:
-        certificate = result.certificate[split]
-        return f"{certificate.mean_gap:.0e}, {certificate.covariance_gap:.0e}"
-
-    return text
+def _certified(split: str, name: str) -> Callable[[Beside], float | None]:
+    return lambda entry: entry.result and getattr(entry.result.certificate[split], name)
 
 
-def _certificate(entry: Beside) -> Record:
-    keys, found = ("mean_gap", "covariance_gap", "edit_size", "out_of_range"), entry.result
-    return {key: getattr(found.certificate["train"], key) if found else None for key in keys}
+def _edit(entry: Beside) -> Record:
+    return {name: _certified("train", name)(entry) for name in ("edit_size", "out_of_range")}
 
 
 def _coded_bits(of: Callable[[MdlResult], Sequence[float]]) -> Callable[[Beside], Sequence[float]]:
@@ -110,20 +105,18 @@ def _complexity(entry: Beside) -> int | str | None:
     return f"> {entry.result.train_size}" if len(reached) < len(needed) else max(reached)
 
 
-def _orders(result: TrainedResult) -> str:
-    found = result.certificate["test"]
-    pairs = zip(found.order_shares or (), found.order_errors or (), strict=True)
-    return ", ".join(
-        f"{100 * share:.2g}" if share > 2 * error else f"< {100 * max(share, 0) + 200 * error:.1g}"
-        for share, error in pairs
-    )
+def _order(p: int, meaning: str = "") -> Column[Beside]:
+    def record(entry: Beside) -> Record:
+        found = entry.result.certificate["test"].numbers() if entry.result else {}
+        return {f"test_{name}_{p}": found.get(f"{name}_{p}") for name in ("order_shares", "order_errors")}
 
+    def text(entry: Beside) -> str:
+        share, error = record(entry).values()
+        if share is None or error is None:
+            return ""
+        return f"{100 * share:.2g}" if share > 2 * error else f"< {100 * max(share, 0) + 200 * error:.1g}"
 
-def _order_record(entry: Beside) -> Record:
-    found = entry.result.certificate["test"].numbers() if entry.result else {}
-    return {
-        f"test_{name}_{p}": found.get(f"{name}_{p}") for name in ("order_shares", "order_errors") for p in range(1, 5)
-    }
+    return Column(f"order {p} left (%)", text, record, meaning)
 
 
 def _epochs(result: TrainedResult) -> str:
@@ -231,20 +224,34 @@ FALL = Column[Beside](
     "began",
 )
 STUCK = Column[Beside](PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones")
-GAPS = Column[Beside](
-    "gaps left",
-    known(_gaps("train")),
-    _certificate,
-    "between class means, and between class covariances, relative, on the training split: no promise goes further",
+GAPS: Mapping[str, Column[Beside]] = {
+    "mean_gap": number(
+        "gap of means", "mean_gap", ".1g", _certified("train", "mean_gap"),
+        "between classes, relative, as that of covariances on the training split: no promise goes further",
+    ),
+    "covariance_gap": number("gap of covariances", "covariance_gap", ".1g", _certified("train", "covariance_gap")),
+    "test_mean_gap": number(
+        "gap of means, test", "test_mean_gap", ".1g", _certified("test", "mean_gap"),
+        "the same on the test split, under the same map",
+    ),
+    "test_covariance_gap": number(
+        "gap of covariances, test", "test_covariance_gap", ".1g", _certified("test", "covariance_gap")
+    ),
+}  # fmt: skip
+EDIT = Column[Beside](
+    "edit (%)",
+    known(lambda result: f"{100 * result.certificate['train'].edit_size:.3g}"),
+    _edit,
+    "share of the variance of the training images that erasing them takes",
 )
-TEST_GAPS = Column[Beside]("on the test split", known(_gaps("test")), meaning="the same, under the same map")
-ORDERS = Column[Beside](
-    "orders left (%)",
-    known(_orders),
-    _order_record,
-    "share of the energy of orders 1, 2, 3 and 4 that lies between classes, on the test split; < where it is within "
-    "two standard errors of none (docs/orders.md)",
-)
+ORDERS: Mapping[str, Column[Beside]] = {
+    "order_1": _order(
+        1,
+        "share of the order's energy that lies between classes, on the test split, and so of orders 2 to 4; < where it "
+        "is within two standard errors of none (docs/orders.md)",
+    ),
+    **{f"order_{p}": _order(p) for p in (2, 3, 4)},
+}
 COST = Column[Beside](
     "parameters",
     known(lambda result: f"{result.parameters:,}"),
@@ -275,9 +282,9 @@ FINALS = {
     "entropy": ENTROPY,
     "epochs": EPOCHS,
     "plateau": STUCK,
-    "gaps": GAPS,
-    "test_gaps": TEST_GAPS,
-    "orders": ORDERS,
+    **GAPS,
+    "edit": EDIT,
+    **ORDERS,
     "parameters": COST,
 }
 BY_NAME = {**CODES, "paper": PAPER, **FINALS}

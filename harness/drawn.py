@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from erasure.store.storage import fingerprint, replacing
-from harness import style
+from harness import labels, style
 from harness.result import Result, as_json
 
 
@@ -17,14 +17,17 @@ def drawn_once(draw: functools.partial[Any], path: Path, results: Sequence[Resul
 
     Args:
         draw: draws to the path it is given; the text of its module stands for what it draws.
-        path: of the figure; others of other sweeps are kept beside its folder, in `.figures`.
+        path: of the figure, with a PDF beside it; those of other sweeps are kept beside its folder, in `.figures`.
     """
-    code = [inspect.getsource(module) for module in (inspect.getmodule(draw.func), style) if module]
-    kept = path.parent.parent / ".figures" / f"{fingerprint([as_json(results), code])}{path.suffix}"
-    if kept.exists():
-        shutil.copyfile(kept, path)
+    code = [inspect.getsource(module) for module in (inspect.getmodule(draw.func), style, labels) if module]
+    kept = path.parent.parent / ".figures" / fingerprint([as_json(results), code])
+    pairs = [(path.with_suffix(kind), kept.with_name(f"{kept.name}{kind}")) for kind in (path.suffix, ".pdf")]
+    if all(copy.exists() for _, copy in pairs):
+        for drawn, copy in pairs:
+            shutil.copyfile(copy, drawn)
         return path
     draw(path)
-    with replacing(kept) as temporary:
-        shutil.copyfile(path, temporary)
+    for drawn, copy in pairs:
+        with replacing(copy) as temporary:
+            shutil.copyfile(drawn, temporary)
     return path

@@ -239,10 +239,12 @@ def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> R
         logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
         share = work.compute(bench, run, logger)
         own = {f.name: getattr(share, f.name) for f in fields(share)}
-        timing = replace(own.pop("timing", Timing()), seconds=round(time.time() - started, 3), started=started)
+        seconds = round(time.time() - started, 3)
+        timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
         about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
         about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}
         result = result_of({**about, **bench.described, **own, "timing": timing})
+        logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
         logger.result(result)
         run.finish(result)
     return result

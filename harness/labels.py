@@ -10,9 +10,23 @@ from conf import Options
 from conf.groups import choices, keys
 from conf.verbs import identifying
 
+NAMES = {  # of what is usually written otherwise than its file is called
+    "leace": "LEACE", "oracle_leace": "oracle LEACE", "qleace": "QLEACE", "alf_qleace": "ALF-QLEACE",
+    "alf_cubic": "ALF-cubic", "gradient_orders": "gradient, orders", "random_edit": "random, equal edit",
+    "mlp": "MLP", "wide_mlp": "wide MLP", "lenet": "LeNet", "cnn": "CNN", "convnextv2": "ConvNeXt V2",
+    "swinv2": "Swin V2", "empirical_ntk": "empirical NTK", "cifar10": "CIFAR-10", "cifarnet": "CIFARNet",
+    "mnist": "MNIST", "svhn": "SVHN", "mnist_svhn": "MNIST + SVHN", "digits_cifar10": "digits + CIFAR-10",
+    "image_folder": "image folder",
+}  # fmt: skip
+_FIRST = re.compile(r"(?:^|(?<= · ))\w+")  # word of each part of a label
 _PLAIN = re.compile(r"^(model|eraser|sample_info|setting)\.")  # sections that an option's name says
 
 _keys = functools.cache(keys)
+
+
+def spelled(label: str) -> str:
+    """A label as people write its names: "mnist · mlp (width=64)" is "MNIST · MLP (width=64)"."""
+    return _FIRST.sub(lambda found: NAMES.get(found[0], found[0]), label)
 
 
 def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[str]:

@@ -36,12 +36,14 @@ def mean_curve(curves: Sequence[LossCurve], which: Which = "validation_bits") ->
     return points[0][0][:shortest], bits.mean(0), bits.std(0, ddof=1) if len(bits) > 1 else np.zeros(shortest)
 
 
-def loss_lines(ax: "Axes", curves: Sequence[LossCurve], which: Which, colour: str, label: str, style: str) -> None:
+def loss_lines(
+    ax: "Axes", curves: Sequence[LossCurve], which: Which, colour: str, width: float, label: str, style: str
+) -> None:
     """Each seed a thin line, their mean a thick one."""
     for curve in curves[: len(curves) if len(curves) > 1 else 0]:
         ax.plot(*_known(curve, which), style, color=colour, linewidth=0.7, alpha=0.45)
     epochs, middle, _ = mean_curve(curves, which)
-    ax.plot(epochs, middle, style, color=colour, linewidth=1.9, label=label)
+    ax.plot(epochs, middle, style, color=colour, linewidth=width, label=label)
 
 
 def _known(curve: LossCurve, which: Which) -> tuple[Array, Array]:

@@ -1,12 +1,15 @@
 """How figures look: one colour per eraser everywhere, safe for colour-blind readers."""
 
 import contextlib
+import logging
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+from harness.labels import spelled
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.artist import Artist
@@ -34,14 +37,14 @@ STYLE: Any = {  # matplotlib rc parameters
     "grid.color": "#e6e6e6",
     "axes.axisbelow": True,
     "legend.frameon": False,
-    "savefig.dpi": 200,
     "savefig.bbox": "tight",
+    "pdf.fonttype": 42,  # fonts that publishers accept
 }
 
 
 @contextlib.contextmanager
 def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
-    """A figure of so many inches in this style, written to `path` at the end of the block; its folder is made."""
+    """A figure of so many inches in this style, at the block's end in `path` and, to print, a PDF beside it."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -49,7 +52,15 @@ def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        save(figure, path)
+
+
+def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200) -> Path:
+    """Write it to `path` and, to print, to a PDF beside it."""
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # which lists every glyph that it keeps
+    for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
+        figure.savefig(each, dpi=dpi)
+    return path
 
 
 def colour(column: str, columns: Sequence[str]) -> str:
@@ -60,6 +71,11 @@ def colour(column: str, columns: Sequence[str]) -> str:
         return ERASER_COLOURS[name]
     others = [c for c in columns if c.split(" ")[0] not in ERASER_COLOURS or firsts[c.split(" ")[0]] != c]
     return _SPARE[others.index(column) % len(_SPARE)]
+
+
+def line_width(column: str, columns: Sequence[str]) -> float:
+    """In points: the first columns' lines are the widest, and seen beneath those that coincide with them."""
+    return max(1.2, 3.2 - 0.5 * list(columns).index(column))
 
 
 def chance_line(ax: "Axes", bits: float, label: str) -> None:
@@ -73,8 +89,8 @@ def chance_line(ax: "Axes", bits: float, label: str) -> None:
 
 
 def wrapped(text: str, inches: float) -> str:
-    """Text broken into lines that fit, at the fonts' usual size."""
-    return textwrap.fill(text, max(12, int(11 * inches)), break_on_hyphens=False)
+    """A label as it is spelled, broken into lines that fit at the fonts' usual size."""
+    return textwrap.fill(spelled(text), max(12, int(11 * inches)), break_on_hyphens=False)
 
 
 def epoch_axis(ax: "Axes", last: float) -> None:

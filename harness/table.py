@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from erasure.progress import console
 from erasure.store.storage import write_text
 from harness.compare import Spread
+from harness.labels import spelled
 
 T = TypeVar("T")
 Record = Mapping[str, Any]  # columns of a CSV file: numbers unrounded, units in the names
@@ -45,8 +46,8 @@ class Column(Generic[T]):
 
 
 def word(heading: str, name: str, text: Callable[[T], str]) -> Column[T]:
-    """A column to filter by, `name` in CSV."""
-    return Column(heading, text, lambda entry: {name: text(entry)}, menu=True)
+    """A column to filter by, `name` in CSV, where it is as the command line has it."""
+    return Column(heading, lambda entry: spelled(text(entry)), lambda entry: {name: text(entry)}, menu=True)
 
 
 def number(heading: str, name: str, form: str, value: Callable[[T], float | None], meaning: str = "") -> Column[T]:
@@ -140,10 +141,10 @@ class Table:
             for i, column in enumerate(columns):
                 texts = [column.text(entries[row, place]) if (row, place) in entries else "" for place in places]
                 if i == 0 or any(texts):
-                    lines.append([f"  {column.heading}" if i else row, *texts])
+                    lines.append([f"  {column.heading}" if i else spelled(row), *texts])
         heading = f"{what}, {columns[0].heading}"
         records = records_of([*also, *columns], [*entries.values()])
-        return cls(name, caption_of(columns, caption), [heading, *places], lines, records)
+        return cls(name, caption_of(columns, caption), [heading, *map(spelled, places)], lines, records)
 
     def show(self, title: str = "") -> None:
         """Print it on stdout."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.compare import Grid, paired_difference
+from harness.labels import spelled
 from harness.panels import panel_size, panels
 from harness.result import MdlResult
-from harness.style import chance_line, colour, figure_at, shared_legend, wrapped
+from harness.style import chance_line, colour, figure_at, line_width, shared_legend, wrapped
 from harness.trained import stuck
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
@@ -53,7 +54,8 @@ def _learning_curves(ax: "Axes", runs: Mapping[str, MdlResult], columns: Sequenc
         middle = losses.mean(1)
         spread = losses.std(1, ddof=1) if losses.shape[1] > 1 else np.zeros_like(middle)
         line = colour(column, columns)
-        ax.plot(sizes, middle, color=line, marker="o", markersize=4, linewidth=1.8, label=column)
+        width = line_width(column, columns)
+        ax.plot(sizes, middle, color=line, marker="o", markersize=2 + width, linewidth=width, label=column)
         ax.fill_between(sizes, np.maximum(middle - spread, 0), middle + spread, color=line, alpha=0.18, linewidth=0)
         ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / 5))][::-1]
     chance = math.log2(next(iter(runs.values())).num_classes)
@@ -62,7 +64,11 @@ def _learning_curves(ax: "Axes", runs: Mapping[str, MdlResult], columns: Sequenc
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
-    marks = [f"‡ {c}: {count} trainings never left the plateau" for c, r in runs.items() if (count := stuck(r.curve))]
+    marks = [
+        f"‡ {spelled(c)}: {count} trainings never left the plateau"
+        for c, r in runs.items()
+        if (count := stuck(r.curve))
+    ]
     ax.set(
         title="\n".join([wrapped(title, 4.0), *marks]),
         xlabel="training examples",
@@ -76,14 +82,15 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
 
     columns = [c for c in grid.columns if not c.startswith("control")]
     height = 0.8 / max(2, len(columns))
-    for j, column in enumerate(columns):
-        for i, row in enumerate(grid.rows):
-            run, control = grid.cells[row].get(column), grid.control(row)
-            if run is None or control is None:
-                continue
+    for i, row in enumerate(grid.rows):
+        if (control := grid.control(row)) is None:
+            continue
+        own = [column for column in columns if column in grid.cells[row]]
+        for j, column in enumerate(own):
+            run = grid.cells[row][column]
             difference = paired_difference(run.mdl.bits_per_sample, control.mdl.bits_per_sample)
             error = difference.standard_error or 0.0
-            y = i + (j - (len(columns) - 1) / 2) * height
+            y = i + (j - (len(own) - 1) / 2) * height
             ax.barh(
                 y, difference.mean, height * 0.85, xerr=error or None, color=colour(column, grid.columns),
                 capsize=3, ecolor="#333333",

@@ -17,6 +17,7 @@ from harness.columns import (
     COMPLEXITY,
     COST,
     DELTA,
+    EDIT,
     ERASER,
     EXCESS,
     FALL,
@@ -30,18 +31,17 @@ from harness.columns import (
     RUNS,
     STUCK,
     SURPLUS,
-    TEST_GAPS,
 )
 from harness.compare import Grid, Spread
 from harness.result import MdlResult
 from harness.table import Table
 
-_COLUMNS = (CODE, DELTA, CALIBRATED, EXCESS, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, GAPS, TEST_GAPS, ORDERS)
+_COLUMNS = (CODE, DELTA, CALIBRATED, EXCESS, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, *GAPS.values(), *ORDERS.values())
 
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:
     """The comparison of one setting."""
-    also = (ROW, ERASER, RUNS, PAPER, COST, SURPLUS, COMPLEXITY, AREA)
+    also = (ROW, ERASER, RUNS, PAPER, COST, EDIT, SURPLUS, COMPLEXITY, AREA)
     return Table.pivoted(setting, "dataset · model", _COLUMNS, beside_controls(grid), MARKS, also=also)
 
 

@@ -12,7 +12,7 @@ table: run it again when more runs have finished.
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ from wandb_workspaces import expr
 
 from erasure.store.storage import write_text
 from harness.beside import beside_controls
-from harness.columns import BELOW, CODE, DELTA, GAP, ROW
+from harness.columns import BELOW, CALIBRATED, CODE, COST, DELTA, EXCESS, GAP, ROW
 from harness.columns import ERASER as BY_ERASER
 from harness.compare import Grid, by_setting
+from harness.labels import spelled
 from harness.result import MdlResult
 from harness.table import Table
 from scripts.options import parser
@@ -60,14 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build(results: Sequence[MdlResult], entity: str, project: str, group: str | None) -> tuple[ws.Workspace, wr.Report]:
     """Workspace and report about finished runs of `python -m mdl`."""
+    orders = range(1, 1 + max(len(result.certificate["test"].order_shares or ()) for result in results))
+    panels = {name: own for name, own in _panels(orders) if own}
     models = list(dict.fromkeys(result.named("model") for result in results))
     tables = {title: table for place in by_setting(results).items() for title, table in differences(*place)}
+    written: dict[str, list[Any]] = {title: [wr.MarkdownPanel(table)] for title, table in tables.items()}
     wanted = [expr.Metric("Group") == group] if group else []
     workspace = ws.Workspace(
         entity=entity,
         project=project,
         name=f"{_TITLE}: {group}" if group else _TITLE,
-        sections=[ws.Section(name=name, is_open=True, panels=panels) for name, panels in _panels(tables)],
+        sections=[ws.Section(name=name, is_open=True, panels=own) for name, own in (panels | written).items()],
         settings=ws.WorkspaceSettings(max_runs=100),
         runset_settings=ws.RunsetSettings(
             filters=expr.And(*wanted) if wanted else "",
@@ -80,17 +84,24 @@ def build(results: Sequence[MdlResult], entity: str, project: str, group: str | 
         runs = wr.Runset(
             name=model, filters=expr.And(*wanted, expr.Config(MODEL) == model), groupby=[f"config.{ERASER}"]
         )
-        blocks += [wr.H1(model), wr.PanelGrid(runsets=[runs], panels=[p for _, panels in _panels({}) for p in panels])]
+        blocks += [
+            wr.H1(spelled(model)),
+            wr.PanelGrid(runsets=[runs], panels=[p for own in panels.values() for p in own]),
+        ]
     for title, table in tables.items():
         blocks += [wr.H1(title), wr.MarkdownBlock(table)]
     return workspace, wr.Report(entity=entity, project=project, title=workspace.name, width="fluid", blocks=blocks)
 
 
-def _panels(tables: Mapping[str, str]) -> Iterator[tuple[str, list[Any]]]:
-    """Titles of sections, and their panels."""
+def _panels(orders: range) -> Iterator[tuple[str, list[Any]]]:
+    """Titles of sections, and their panels; `orders` are those that runs have measured."""
     yield (
         "Codelength by eraser and architecture",
-        [_bars("bits per label", "bits_per_sample"), _bars("paper's unit", "paper")],
+        [
+            _bars("bits per label", "bits_per_sample"),
+            _bars("their standard deviation over a run's seeds", "bits_per_sample_std"),
+            _bars("paper's unit", "paper"),
+        ],
     )
     yield (
         "Curves",
@@ -111,11 +122,13 @@ def _panels(tables: Mapping[str, str]) -> Iterator[tuple[str, list[Any]]]:
         [
             wr.MediaBrowser(title="erased test images", media_keys=["examples/test"]),
             _bars("gap between class covariances", "certificate/train/covariance_gap", prefix=""),
-            _bars("between classes at order 3", "certificate/test/order_shares_3", prefix=""),
         ],
     )
-    for title, table in tables.items():
-        yield title, [wr.MarkdownPanel(table)]
+    yield (
+        "What is left of each order, test split",
+        [_bars(f"share of order {p} between classes", f"certificate/test/order_shares_{p}", prefix="") for p in orders],
+    )
+    yield "Cost", [_bars("seconds", "seconds"), _bars("parameters", "parameters")]
 
 
 def _bars(title: str, name: str, prefix: str = "result/") -> wr.BarPlot:
@@ -144,9 +157,13 @@ def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
 
 def differences(setting: str, grid: Grid[MdlResult]) -> Iterator[tuple[str, str]]:
     """Of one setting two Markdown tables by title: codelength against the control, and the runs that end below it."""
+    shown = (ROW, BY_ERASER, CODE, DELTA, CALIBRATED, EXCESS, COST)
     entries = [entry for entry in beside_controls(grid).values() if entry.result]
     below = [entry for entry in entries if entry.loss is not None and entry.loss.size is not None]
-    yield f"Differences to control, {setting}", Table.of("", (ROW, BY_ERASER, CODE, DELTA), entries).markdown()
+    yield (
+        f"Differences to control, {setting}",
+        Table.of("", shown, entries).markdown(),
+    )
     crossed = Table.of("", (ROW, BY_ERASER, GAP, BELOW), below).markdown()
     yield f"Backfiring, {setting}", crossed if below else "No erased run ends below its control."
 

@@ -17,19 +17,11 @@ from conf.compose import composed
 from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
+from harness.labels import spelled
 from mdl.__main__ import VERB
 from scripts.options import parser
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
-_NAMES = {
-    "control": "original",
-    "leace": "LEACE",
-    "oracle_leace": "oracle LEACE",
-    "alf_qleace": "ALF-QLEACE",
-    "qleace": "QLEACE",
-    "random": "random projection",
-    "random_edit": "random, equal edit",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +72,7 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
     for name, dataset in erased.items():
         edit = dataset.certificate[split].edit_size
         caption = f"\nedit {edit:.0%} of variance" if edit else ""
-        rows[_NAMES.get(name, name) + caption] = Shown(dataset.pixels(dataset.splits[split].images[shown]))
+        rows[spelled(name) + caption] = Shown(dataset.pixels(dataset.splits[split].images[shown]))
     headed = Shown(next(iter(rows.values())).pixels, [first.class_names[int(labels[i])] for i in shown])
     draw_rows(rows | {next(iter(rows)): headed}, path)
 

@@ -15,6 +15,7 @@ import torch
 from conf.errors import exit_code
 from erasure.spectrum import OrderSpectrum, order_spectrum
 from erasure.store.storage import write_text
+from harness.labels import spelled
 from harness.style import colour, figure_at
 from harness.table import Table
 from scripts.options import parser
@@ -81,7 +82,7 @@ def tabulated(spectra: Spectra, orders: int, cells: Callable[[OrderSpectrum], li
     """A row for each eraser, split and number of directions; a cell for each order."""
     headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
     rows = [
-        [eraser, split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *cells(s)]
+        [spelled(eraser), split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *cells(s)]
         for (eraser, split), found in spectra.items()
         for s in found
     ]
@@ -106,7 +107,9 @@ def draw(spectra: Spectra, path: Path) -> None:
         panels = figure.subplots(len(splits), wide, squeeze=False, sharex=True, sharey=True)
         for (eraser, split), found in spectra.items():
             for ax, s in zip(panels[splits.index(split)], found, strict=False):
-                _curve(ax, s, eraser, colour(eraser, erasers), (erasers.index(eraser) - len(erasers) / 2) * 0.05)
+                _curve(
+                    ax, s, spelled(eraser), colour(eraser, erasers), (erasers.index(eraser) - len(erasers) / 2) * 0.05
+                )
                 ax.set(title=f"{split}, {s.directions} directions", yscale="log")
                 ax.set_xticks(range(1, len(s.shares) + 1))
         for ax in panels[-1]:

@@ -8,6 +8,7 @@ from harness.columns import (
     ACCURACY,
     BELOW,
     COST,
+    EDIT,
     END_LOSS,
     ENTROPY,
     EPOCHS,
@@ -24,9 +25,10 @@ from harness.columns import (
     TRAINING_LOSS,
 )  # fmt: skip
 from harness.compare import Grid
+from harness.labels import spelled
 from harness.panels import loss_lines, panel_size, panels
 from harness.result import TrainResult
-from harness.style import chance_line, colour, epoch_axis, figure_at, shared_legend, wrapped
+from harness.style import chance_line, colour, epoch_axis, figure_at, line_width, shared_legend, wrapped
 from harness.table import Table
 from harness.trained import stuck
 
@@ -36,7 +38,7 @@ _COLUMNS = (ROW, ERASER, LOSS, ACCURACY, TRAINING_LOSS, END_LOSS, ENTROPY, EPOCH
 def table_of(grid: Grid, setting: str) -> Table:
     """A line per run of one setting."""
     entries = [entry for entry in beside_controls(grid).values() if entry.result]
-    return Table.of(setting, _COLUMNS, entries, MARKS, also=(RUNS, GAPS, ORDERS, COST))
+    return Table.of(setting, _COLUMNS, entries, MARKS, also=(RUNS, *GAPS.values(), EDIT, *ORDERS.values(), COST))
 
 
 def draw(grid: Grid[TrainResult], path: Path) -> Path:
@@ -47,10 +49,15 @@ def draw(grid: Grid[TrainResult], path: Path) -> Path:
             runs = {column: grid.cells[row][column] for column in grid.columns if column in grid.cells[row]}
             for column, result in runs.items():
                 curves, line = [*Cell([Found.finished(result)]).curves.values()], colour(column, grid.columns)
-                loss_lines(ax, curves, "validation_bits", line, f"{column}, validation", "-")
-                loss_lines(ax, curves, "train_bits", line, f"{column}, {_training(result)}", ":")
+                width = line_width(column, grid.columns)
+                loss_lines(ax, curves, "validation_bits", line, width, f"{column}, validation", "-")
+                loss_lines(ax, curves, "train_bits", line, width, f"{column}, {_training(result)}", ":")
             chance_line(ax, next(iter(runs.values())).label_entropy_bits, "label entropy")
-            marks = [f"‡ {c}: {count} seeds never left the plateau" for c, r in runs.items() if (count := stuck([r]))]
+            marks = [
+                f"‡ {spelled(c)}: {count} seeds never left the plateau"
+                for c, r in runs.items()
+                if (count := stuck([r]))
+            ]
             ax.set(title="\n".join([wrapped(row, 4.0), *marks]), xlabel="epoch", ylabel="loss (bits per label)")
             epoch_axis(ax, max(max(result.epochs) for result in runs.values()))
         shared_legend(figure, axes)

@@ -14,7 +14,9 @@ from matplotlib.figure import Figure, SubFigure
 from torch import Tensor
 
 from conf import Options
+from harness import style
 from harness.compare import Grid
+from harness.labels import spelled
 from harness.result import InformationResult, SummaryCurves
 from harness.style import STYLE, colour, shared_legend
 from sample_info.examples import Examples
@@ -37,8 +39,7 @@ _PALETTE = [
 def save(make: Callable[[], Figure], path: Path, dpi: int | None = None) -> Path:
     """Draw a figure in our style to a file."""
     with mpl.rc_context(STYLE):
-        make().savefig(path, dpi=dpi or "figure")
-    return path
+        return style.save(make(), path, dpi or "figure")
 
 
 def comparison_figures(
@@ -77,7 +78,7 @@ def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
 def title_of(examples: Examples) -> str:
     """What a run's figures are about."""
     names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-    return " · ".join([*names, f"{len(examples.x):,} examples"])
+    return spelled(" · ".join([*names, f"{len(examples.x):,} examples"]))
 
 
 def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
@@ -157,7 +158,7 @@ def _draw_summaries(ax: Axes, panel: Panel) -> None:
         ax.plot(removed, means, label=label, color=line, marker=marker, markersize=4)
         ax.fill_between(removed, means - stds, means + stds, color=line, alpha=0.15, linewidth=0)
     ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-    ax.set_title("\n".join([panel.title, *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
+    ax.set_title("\n".join([spelled(panel.title), *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
     ax.set_xlabel("training examples removed (%)")
     ax.set_ylabel(f"test accuracy (%)\n{whose(panel.summaries, panel.config)}", fontsize=10)
 
@@ -178,7 +179,8 @@ def _draw_movement(ax: Axes, movement: Movement, line: str) -> None:
     ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
     ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
     rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
-    ax.set(title=movement.row + rank, xlabel=f"F-SI, {movement.before} (nats)", ylabel=f"F-SI, {movement.after}")
+    before, after = spelled(movement.before), spelled(movement.after)
+    ax.set(title=spelled(movement.row) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
     ax.set_xscale("log")
     ax.set_yscale("log")
 
@@ -200,7 +202,7 @@ def agreement_figure(found: Sequence[Agreement]) -> Figure:
     axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=sizes)[:, 0]
     for ax, one in zip(axes, found, strict=True):
         _draw_matrix(ax, one)
-        ax.set_title(one.eraser, fontsize=10)
+        ax.set_title(spelled(one.eraser), fontsize=10)
     figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
     return figure
 
@@ -214,5 +216,5 @@ def _draw_matrix(ax: Axes, found: Agreement) -> None:
             colour = "white" if abs(value) > 0.6 else "black"
             ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
     ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
-    ax.set_yticks(range(n), [f"{name}  {i + 1}" for i, name in enumerate(found.names)])
+    ax.set_yticks(range(n), [f"{spelled(name)}  {i + 1}" for i, name in enumerate(found.names)])
     ax.grid(visible=False)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from conf import Options
 from erasure.store.storage import write_text
 from harness.compare import Grid, Spread
+from harness.labels import spelled
 from harness.result import Attribution, Group, InformationResult, ReferenceAgreement, ScoreSummary, SummaryCurves
 from harness.table import Column, Record, Table, number, spread, word
 from sample_info.report.comparison import Agreement, Movement
@@ -195,10 +196,10 @@ def tables_of(grid: Grid[InformationResult], movements: Sequence[Movement]) -> d
 def agreement_matrix(found: Agreement) -> Table:
     """A row per run: its number, its name, its correlation with every run."""
     rows = [
-        [str(i + 1), name, *("" if value is None else f"{value:.2f}" for value in row)]
+        [str(i + 1), spelled(name), *("" if value is None else f"{value:.2f}" for value in row)]
         for i, (name, row) in enumerate(zip(found.names, found.correlation, strict=True))
     ]
-    headings = ["", found.eraser, *(str(j + 1) for j in range(len(found.names)))]
+    headings = ["", spelled(found.eraser), *(str(j + 1) for j in range(len(found.names)))]
     return Table("sample-info-agreement", AGREEMENT, headings, rows)
 
 
@@ -220,7 +221,9 @@ def all_tables(
     """Those that there is something for: `tables_of`, matrices of agreement, each run's summaries."""
     found = [*tables_of(grid, movements).values(), *map(agreement_matrix, agreements)]
     summaries = [
-        replace(summaries_table(result), title=f"{row} · {eraser}: summaries, accuracy {accuracy_of(result)}")
+        replace(
+            summaries_table(result), title=f"{spelled(f'{row} · {eraser}')}: summaries, accuracy {accuracy_of(result)}"
+        )
         for row, eraser, result in summarised(grid)
     ]
     if summaries:

@@ -98,19 +98,19 @@ def build(
         drawings = [*block_drawings(blocks, colours, note), *information_drawings(information, colours, note)]
         figures = draw_figures(drawings, out, note, _shown(display, "figure", 0.6, 0.3))
         copies = bring_figures(information, out, note)
-        figures += copies.values()
         if cache_dir is not None:
             configs = [run.config for run in reading.finished]
             figures += draw_grids(configs, cache_dir, out, note, _shown(display, "grid", 0.9, 0.05))
             figures += draw_examples(costs, cache_dir, out, note)
         display.update(0.95, "page")
         remarks = [*reading.problems, *left_out]
-        page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies, chosen)
+        drawn = [figure for figure in figures if figure.suffix == ".png"]
+        page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies, drawn, chosen)
     for line in left_out:
         print(line)
     _tell(reading)
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
-    print(f"figures: {len(figures)} files in {out / 'figures'}")
+    print(f"figures: {len(figures) + len(copies)} files in {out / 'figures'}")
     if cache_dir is None:
         print("images under each eraser: add --grids, where the datasets are")
     return 0

@@ -11,7 +11,7 @@ from erasure.store.storage import replacing
 from harness.style import STYLE
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
-_SAVING = {"pdf.fonttype": 42, "savefig.bbox": None}  # fonts that publishers accept; no second look for the margins
+_SAVING = {"savefig.bbox": None}  # no second look for the margins
 Colours = Mapping[str, str]
 Note = Callable[[str], object]  # takes a line on what is left out
 

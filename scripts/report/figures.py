@@ -16,7 +16,7 @@ from harness.compare import Grid, Spread
 from harness.labels import labels
 from harness.panels import loss_lines, panel_size, panels
 from harness.result import MdlResult
-from harness.style import chance_line, epoch_axis, shared_legend, wrapped
+from harness.style import chance_line, epoch_axis, line_width, shared_legend, wrapped
 from harness.trained import Coded
 from mdl.figure import draw_in
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing, Note, at_most
@@ -250,7 +250,8 @@ def _loss_figure(rows: Sequence[Row], colours: Colours) -> Figure:
     for ax, row in zip(axes, rows, strict=True):
         for entry in row.run:
             label, style = (f"{entry.eraser} ({entry.lacks})", "--") if entry.lacks else (entry.eraser, "-")
-            loss_lines(ax, [*entry.cell.curves.values()], "validation_bits", colours[entry.eraser], label, style)
+            curves, width = [*entry.cell.curves.values()], line_width(entry.eraser, list(colours))
+            loss_lines(ax, curves, "validation_bits", colours[entry.eraser], width, label, style)
         chance_line(ax, math.log2(next(e.result.num_classes for e in row.run if e.result)), "uniform code")
         ax.set_title(wrapped(row.label, 4.0), fontsize=10)
         ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")

@@ -8,6 +8,13 @@ const make = (tag, properties = {}, ...children) => {
   return element;
 };
 const state = { chosen: [], table: null };
+const address = new URLSearchParams(location.hash.slice(1)); // keeps what is chosen, filtered, searched and sorted
+
+function remember(key, values) {
+  address.delete(key);
+  values.filter((value) => value).forEach((value) => address.append(key, value));
+  history.replaceState(null, "", `#${address}`);
+}
 
 // ---- a sheet: a table with menus, an order, and as many rows as are asked for
 
@@ -41,7 +48,9 @@ function cellOf(text, column) {
 
 // columns: heading, word (sorted as text), menu, one (no "all" in the menu), hidden (menu only); lead: a first cell of each row
 function sheet({ title = "Results", caption, columns, rows, figures = [], noun = "", id = "" }, lead = null) {
-  const at = { sort: null, down: false, shown: PAGE };
+  const kept = (key) => (id && address.get(key)) || "", keep = (key, value) => id && remember(key, [value]);
+  const sorted = columns.findIndex(({ heading }) => heading === kept("sort").replace(/^-/, ""));
+  const at = { sort: sorted < 0 ? null : sorted, down: kept("sort").startsWith("-"), shown: PAGE };
   const numbered = rows.map((cells, i) => ({ cells, i, figure: figures[i] }));
   const shown = columns.map((column, place) => ({ column, place })).filter(({ column }) => !column.hidden);
   const menus = columns.flatMap((column, place) => column.menu ? menuOf(column, place, numbered, id) : []);
@@ -51,7 +60,12 @@ function sheet({ title = "Results", caption, columns, rows, figures = [], noun =
   count.setAttribute("role", "status");
   const heads = shown.map(({ column, place }) => {
     const button = make("button", { type: "button", textContent: column.heading });
-    button.addEventListener("click", () => { at.down = at.sort === place && !at.down; at.sort = place; show(); });
+    button.addEventListener("click", () => {
+      at.down = at.sort === place && !at.down;
+      at.sort = place;
+      keep("sort", (at.down ? "-" : "") + column.heading);
+      show();
+    });
     return make("th", { scope: "col" }, button);
   });
   const rowOf = (row) => {
@@ -61,7 +75,9 @@ function sheet({ title = "Results", caption, columns, rows, figures = [], noun =
     return line;
   };
   const show = () => {
-    let kept = numbered.filter(({ cells }) => menus.every(({ place, menu }) => !menu.value || cells[place] === menu.value));
+    const words = search.value.toLowerCase().split(/\s+/), has = (line) => words.every((word) => line.includes(word));
+    let kept = numbered.filter(({ cells }) => has(cells.join(" ").toLowerCase())
+      && menus.every(({ place, menu }) => !menu.value || cells[place] === menu.value));
     const text = ({ cells }) => cells[at.sort], number = (row) => numberIn(text(row));
     if (at.sort !== null) kept = ordered(kept, columns[at.sort].word ? text : number, at.down);
     body.replaceChildren(...kept.slice(0, at.shown).map(rowOf));
@@ -71,8 +87,15 @@ function sheet({ title = "Results", caption, columns, rows, figures = [], noun =
     heads.forEach((head, i) => head.setAttribute("aria-sort", shown[i].place !== at.sort ? "none" : at.down ? "descending" : "ascending"));
   };
   more.addEventListener("click", () => { at.shown += PAGE; show(); });
-  menus.forEach(({ menu }) => menu.addEventListener("change", () => { at.shown = PAGE; show(); }));
-  const form = make("form", { className: "filters" }, ...menus.map(({ label }) => label));
+  const narrow = (key, field, event) => field.addEventListener(event, () => { at.shown = PAGE; keep(key, field.value); show(); });
+  const search = make("input", { type: "search", value: kept("search"), placeholder: "words in any column" });
+  narrow("search", search, "input");
+  for (const { place, menu } of menus) {
+    const key = columns[place].heading, value = kept(key);
+    if ([...menu.options].some((option) => option.value === value)) menu.value = value;
+    narrow(key, menu, "change");
+  }
+  const form = make("form", { className: "filters" }, make("label", {}, "search", search), ...menus.map(({ label }) => label));
   form.setAttribute("aria-label", `Filters: ${title}`);
   form.addEventListener("submit", (event) => event.preventDefault());
   const head = make("tr", {}, ...(lead ? [make("td")] : []), ...heads, ...(figures.length ? [make("td", { textContent: "figure" })] : []));
@@ -99,15 +122,27 @@ function choose(i, line) { // the first cell of a run's row
     state.chosen = box.checked ? [...state.chosen, run].slice(-MOST) : state.chosen.filter((other) => other !== run);
     if (box.checked && state.chosen.length === MOST) state.table.show();
     line.className = box.checked ? "chosen" : "";
-    showSelection();
+    chosen();
   });
   return make("td", {}, box);
 }
 
 // ---- selection: curves, certificate, configuration
 
+function chosen() {
+  remember("run", state.chosen.length ? state.chosen.map((run) => run.ids?.[0]) : ["none"]);
+  showSelection();
+}
+
+function opening() { // what the address says, or else the first row's control and what it is compared with
+  const wanted = address.getAll("run"), all = data.runs.details;
+  if (wanted.length) return wanted.flatMap((id) => all.find((run) => run.ids?.[0] === id) || []).slice(0, MOST);
+  const first = all.find((run) => run.losses);
+  return all.filter((run) => run.losses && ["verb", "dataset", "model"].every((key) => run[key] === first[key])).slice(0, MOST);
+}
+
 function showSelection() {
-  $("selection").hidden = !state.chosen.length;
+  $("selection").hidden = $("cards").hidden = !state.chosen.length;
   if (!state.chosen.length) return;
   const styles = new Map();
   const lines = state.chosen.map((run) => {
@@ -150,7 +185,7 @@ function plot(place, lines, key, label, scale) {
   }
   let last = -Infinity;
   for (const v of ticks(low, high, xs, key)) {
-    if (x(v) - last < 48) continue;
+    if (x(v) - last < (x(v) > width - 30 ? 72 : 48)) continue; // at the right end a label is left of its tick
     last = x(v);
     figure.append(svg("line", { x1: x(v), x2: x(v), y1: height - bottom, y2: height - bottom + 4, stroke: "#444" }),
       svg("text", { x: x(v), y: height - bottom + 17, "text-anchor": x(v) > width - 30 ? "end" : "middle" }, v.toLocaleString("en")));
@@ -158,12 +193,12 @@ function plot(place, lines, key, label, scale) {
   figure.append(svg("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, label),
     svg("line", { x1: left, x2: width - right, y1: y(chance), y2: y(chance), stroke: "#888", "stroke-dasharray": "4 3" }),
     svg("text", { x: width - right, y: y(chance) - 4, "text-anchor": "end" }, `uniform code, ${chance.toFixed(2)} bits`));
-  for (const { run, colour, dash } of drawn) {
+  drawn.forEach(({ run, colour, dash }, i) => { // the first are the widest, and seen beneath those that coincide with them
     const [at, middle, std] = run[key];
-    const edge = (sign) => at.map((v, i) => `${x(v).toFixed(1)},${y(Math.max(0, middle[i] + sign * std[i])).toFixed(1)}`);
+    const edge = (sign) => at.map((v, j) => `${x(v).toFixed(1)},${y(Math.max(0, middle[j] + sign * std[j])).toFixed(1)}`);
     figure.append(svg("polygon", { points: [...edge(1), ...edge(-1).reverse()].join(" "), fill: colour, opacity: .15 }),
-      svg("polyline", { points: edge(0).join(" "), fill: "none", stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
-  }
+      svg("polyline", { points: edge(0).join(" "), fill: "none", stroke: colour, "stroke-width": Math.max(1.2, 4 - .5 * i), "stroke-dasharray": dash }));
+  });
   place.replaceChildren(figure);
 }
 
@@ -185,7 +220,7 @@ function card(run) {
     table.append(make("tbody", {}, ...splits.map(([split, c]) => make("tr", {}, make("th", { textContent: split }),
       ...names.map((name) => make("td", { textContent: c[name].toPrecision(2) }))))));
     box.append(make("div", { className: "table", tabIndex: 0 }, table));
-    box.append(make("p", { className: "note", textContent: `${run.parameters.toLocaleString("en")} parameters, ${run.seconds} s, seeds ${run.seeds.join(", ")}; `
+    box.append(make("p", { className: "note", textContent: `${run.parameters.toLocaleString("en")} parameters, ${run.took} of a device, seeds ${run.seeds.join(", ")}; `
       + Object.entries(data.pool[run.versions]).map(([name, version]) => `${name} ${version}`).join(", ") }));
   }
   if (run.config) {
@@ -201,18 +236,25 @@ function card(run) {
 
 function start() {
   $("trained").hidden = !data.runs.rows.length;
-  $("summary").textContent = `Built ${data.built} from ${data.roots.join(", ")}. Select rows to see their curves, certificate and configuration.`;
+  $("summary").textContent = `Built ${data.built} from ${data.roots.join(", ")}. Select rows to see their curves, certificate, cost and configuration.`;
   if (data.problems.length) {
     $("problems").hidden = false;
     $("problems").firstElementChild.textContent = `${data.problems.length} remarks on these runs`;
     $("problems").lastElementChild.append(...data.problems.map((line) => make("li", { textContent: line })));
   }
+  state.chosen = opening();
   state.table = sheet(data.runs, choose);
-  $("trained").prepend(state.table.section);
-  $("clear").addEventListener("click", () => { state.chosen = []; state.table.show(); showSelection(); });
+  $("cards").before(state.table.section);
+  showSelection();
+  $("clear").addEventListener("click", () => { state.chosen = []; state.table.show(); chosen(); });
+  window.addEventListener("hashchange", () => location.reload()); // another address was pasted
   let wide = window.innerWidth;
   window.addEventListener("resize", () => { if (window.innerWidth !== wide) { wide = window.innerWidth; showSelection(); } });
   $("sheets").hidden = !data.sheets.length;
   $("sheets").append(...data.sheets.map((one) => sheet(one).section));
+  $("figures").hidden = !data.figures.length;
+  $("gallery").append(...data.figures.map((path) => make("figure", {},
+    make("a", { href: path }, make("img", { src: path, loading: "lazy", alt: path })),
+    make("figcaption", { textContent: path.replace(/^.*\//, "").replace(/\.png$/, "") }))));
 }
 start();

@@ -7,11 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from erasure.progress import duration
 from erasure.store.storage import write_text
 from harness.beside import Beside
 from harness.cell import Cell
 from harness.columns import BY_NAME, ERASER, MARKS
 from harness.compare import Spread
+from harness.labels import spelled
 from harness.panels import mean_curve
 from harness.result import TrainedResult, as_json
 from harness.table import Column, Table, word
@@ -21,7 +25,7 @@ from scripts.report.paper import TABLE_16, UNIT
 
 _HERE = Path(__file__).parent
 Json = dict[str, Any]  # as the page's code reads it
-_POINTS = 60  # of a loss curve; more cannot be told apart on the page
+_POINTS = 90  # of a loss curve, even on its logarithmic axis; more cannot be told apart on the page
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ _BEFORE: Sequence[Column[Line]] = (
     word("setting", "setting", lambda line: line.block.setting),
     word("dataset", "dataset", lambda line: line.block.dataset),
     word("family", "family", lambda line: line.row.model["name"]),
-    Column("model", lambda line: line.row.label),
+    Column("model", lambda line: spelled(line.row.label)),
     _of_entry(ERASER),
     word("verb", "verb", lambda line: line.block.verb),
 )
@@ -68,6 +72,7 @@ def write_page(
     path: Path,
     sheets: Sequence[Table] = (),
     figures: Mapping[str, Path] | None = None,
+    drawn: Sequence[Path] = (),
     chosen: Sequence[str] | None = None,
 ) -> Path:
     """index.html: page.html with page.css, page.js and the runs as compact JSON in their places.
@@ -80,6 +85,7 @@ def write_page(
         path: of the page.
         sheets: further tables.
         figures: run id -> a figure beside the page, for the sheets' rows.
+        drawn: figures beside the page, to be shown on it.
         chosen: names of the columns of the table of runs; None for the usual ones.
     """
     pool = Pool()
@@ -87,10 +93,11 @@ def write_page(
     data = {
         "built": time.strftime("%Y-%m-%d %H:%M"),
         "roots": [str(root) for root in roots],
-        "colours": dict(colours),
+        "colours": {spelled(eraser): colour for eraser, colour in colours.items()},
         "problems": list(problems),
         "pool": pool.sections,
         "runs": _runs(blocks, pool, chosen or _USUAL),
+        "figures": [str(figure.relative_to(path.parent)) for figure in drawn],
         "sheets": [_sheet(sheet, links) for sheet in sheets],
     }
     # a "</script>" within the data must not end it
@@ -140,8 +147,8 @@ def _sheet(table: Table, links: Mapping[str, str]) -> Json:
 
 def _details(line: Line, pool: Pool) -> Json:
     entry, cell = line.entry, line.entry.cell
-    about: Json = {"verb": line.block.verb, "dataset": line.block.dataset, "model": entry.row}
-    about |= {"eraser": entry.eraser, "lacks": entry.lacks}
+    about: Json = {"verb": line.block.verb, "lacks": entry.lacks}
+    about |= {"dataset": spelled(line.block.dataset), "model": spelled(entry.row), "eraser": spelled(entry.eraser)}
     if not cell.every:
         return about
     about["config"] = {key: pool.place(value) for key, value in cell.config.items()}
@@ -153,7 +160,8 @@ def _curves(cell: Cell, result: TrainedResult, pool: Pool) -> Json:
     curve = result.curve if isinstance(result, Coded) else ()
     learning = [(point.n, Spread.of(point.ce_next_bits)) for point in curve if point.ce_next_bits]
     epochs, *losses = mean_curve([*cell.curves.values()])
-    thinned = sorted({*range(0, len(epochs), max(1, -(-len(epochs) // _POINTS))), *range(len(epochs))[-1:]})
+    evenly = np.expm1(np.linspace(0, np.log1p(max(0, len(epochs) - 1)), _POINTS)).round().astype(int)
+    thinned = np.unique(evenly[: _POINTS * bool(len(epochs))]).tolist()
     means = _short(spread.mean for _, spread in learning)
     return {
         "seeds": result.seeds,
@@ -161,7 +169,7 @@ def _curves(cell: Cell, result: TrainedResult, pool: Pool) -> Json:
         "losses": [[int(epochs[i]) for i in thinned], *(_short(float(each[i]) for i in thinned) for each in losses)],
         "chance": result.num_classes,
         "parameters": result.parameters,
-        "seconds": result.timing.seconds,
+        "took": duration(result.timing.seconds or 0.0),
         "certificate": pool.place(as_json(result.certificate)),
         "versions": pool.place(result.versions),
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from erasure.store.storage import write_text
 from harness.compare import Spread
+from harness.labels import spelled
 from harness.result import MdlResult
 from harness.style import chance_line, colour, figure_at
 from harness.table import Table
@@ -64,8 +65,8 @@ def tabulated(runs: Runs) -> Table:
     for eraser in erasers:
         shares = _shares(runs, eraser)
         left = ", ".join(f"{100 * share:.2g}" if share > 0 else "–" for share in shares)
-        rows.append([eraser, left, *(_cell(runs[eraser, m]) if (eraser, m) in runs else "" for m in models)])
-    return Table("orders", _CAPTION, ["eraser", "orders left, %", *models], rows)
+        rows.append([spelled(eraser), left, *(_cell(runs[eraser, m]) if (eraser, m) in runs else "" for m in models)])
+    return Table("orders", _CAPTION, ["eraser", "orders left, %", *map(spelled, models)], rows)
 
 
 def _shares(runs: Runs, eraser: str) -> Sequence[float]:
@@ -103,11 +104,11 @@ def draw(runs: Runs, path: Path) -> None:
                     markerfacecolor=None if filled else "none",
                     markersize=5,
                     capsize=2,
-                    label=model if filled else None,
+                    label=spelled(model) if filled else None,
                 )
         below.set(ylabel="loss (bits per label)\n● test, □ training", ylim=(0, None))
         chance_line(below, math.log2(next(iter(runs.values())).num_classes), "uniform code")
-        below.set_xticks(range(len(erasers)), [name.replace(", ", "\n") for name in erasers])
+        below.set_xticks(range(len(erasers)), [spelled(name).replace(", ", "\n") for name in erasers])
         above.legend(loc="upper right", ncols=4)
         below.legend(loc="lower right", ncols=len(models))
 

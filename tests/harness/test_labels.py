@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.groups import keys
-from harness.labels import labels, setting, written_setting
+from harness.labels import labels, setting, spelled, written_setting
 
 MODELS = st.fixed_dictionaries(
     {"width": st.integers(1, 2), "depth": st.integers(1, 3), "activation": st.sampled_from(["relu", "gelu"])}
@@ -16,6 +16,12 @@ def test_labels_leave_out_what_most_runs_share_of_sample_infos_options() -> None
     runs = [{"model": {"name": "mlp"}, "sample_info": {"examples": n, "noise": noise}} for n, noise in settings]
     assert labels(runs, ("model",)) == ["mlp", "mlp (noise=0.1)", "mlp", "mlp (examples=1000)"]
     assert labels(runs[1:3], ("model",)) == ["mlp (noise=0.1)", "mlp (noise=0)"]
+
+
+def test_labels_are_spelled_as_people_write_names() -> None:
+    assert spelled("mnist · mlp (width=64)") == "MNIST · MLP (width=64)"
+    assert spelled("alf_qleace (num_directions=3)") == "ALF-QLEACE (num_directions=3)"
+    assert spelled("my_eraser · leaceful · leace, validation") == "my_eraser · leaceful · LEACE, validation"
 
 
 @given(st.lists(MODELS, min_size=1, max_size=8))

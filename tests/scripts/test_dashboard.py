@@ -36,6 +36,10 @@ def test_workspace_and_report_have_every_panel_that_is_asked_for(runs: Path, mon
     assert bars["groupBy"] == "eraser.value.name"
     curve = panels["Curves"][0]["config"]
     assert (curve["xAxis"], curve["metrics"], curve["xLogScale"]) == ("mdl/n", ["mdl/ce_next_bits"], True)
+    spread, cost = panels["Codelength by eraser and architecture"][1], panels["Cost"]
+    assert spread["config"]["metrics"] == ["result/bits_per_sample_std"]
+    assert [panel["config"]["metrics"] for panel in cost] == [["result/seconds"], ["result/parameters"]]
+    assert "What is left of each order, test split" not in panels  # these runs have not measured it
     assert "Backfiring: who ends below its control?" in panels
     assert panels["Erasure"][0]["config"]["mediaKeys"] == ["examples/test"]
     (runset,) = written["workspace"]["spec"]["section"]["runSets"]
@@ -44,7 +48,7 @@ def test_workspace_and_report_have_every_panel_that_is_asked_for(runs: Path, mon
     headings = [
         block["children"][0]["text"] for block in written["report"]["spec"]["blocks"] if block["type"] == "heading"
     ]
-    assert headings == ["convnextv2", "mlp", f"Differences to control, {SETTING}", f"Backfiring, {SETTING}"]
+    assert headings == ["ConvNeXt V2", "MLP", f"Differences to control, {SETTING}", f"Backfiring, {SETTING}"]
 
 
 def test_differences_to_control_are_in_the_tables(runs: Path) -> None:
@@ -54,7 +58,7 @@ def test_differences_to_control_are_in_the_tables(runs: Path) -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     assert len(rows) == 6
     by_run = {(row[0], row[1]): row for row in rows}
-    control, leace = by_run["digits · mlp", "control"], by_run["digits · mlp", "leace"]
+    control, leace = by_run["digits · MLP", "control"], by_run["digits · MLP", "LEACE"]
     assert control[3] == ""
     assert float(leace[3].split()[0]) == pytest.approx(
         float(leace[2].split()[0]) - float(control[2].split()[0]), abs=2e-3

@@ -27,13 +27,13 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
         data = json.loads((out / "index.html").read_text().split('id="data">')[1].split("</script>")[0])
         return (out / "tables.md").read_text(), [c["heading"] for c in data["runs"]["columns"]]
 
-    asked = ["--columns", "surplus_bits,orders,bits"]
+    asked = ["--columns", "surplus_bits,order_1,bits"]
     markdown, page = shown()
     assert re.search(r"\| model, surplus \(bits\) \|.*\n.*\n.*\n\| bits per label \|", markdown)
-    assert re.search(r"\| model \| eraser \| orders left \(%\) \|", markdown)
+    assert re.search(r"\| model \| eraser \| order 1 left \(%\) \|", markdown)
     assert "accuracy" not in markdown
     place = page.index("surplus (bits)")
-    assert page[place : place + 4] == ["surplus (bits)", "orders left (%)", "bits per label", "Table 16"]
+    assert page[place : place + 4] == ["surplus (bits)", "order 1 left (%)", "bits per label", "Table 16"]
     full = next(csv.DictReader((out / "tables" / "mdl-digits-bits.csv").open()))
     assert float(full["area_bits_mean"]) > 0
     asked = ["--columns", "accuracy"]

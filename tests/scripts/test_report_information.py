@@ -51,13 +51,13 @@ def test_real_runs_of_the_verb_are_shown_as_the_verb_shows_them(command, tmp_pat
     (sweep,) = Path("runs/sweeps").glob("*/table.md")
     lines = sweep.read_text().splitlines()
     shown = (out / "tables.md").read_text()
-    assert len([line for line in lines if line.startswith("| digits · mlp")]) == 3  # two runs, one movement
+    assert len([line for line in lines if line.startswith("| digits · MLP")]) == 3  # two runs, one movement
     assert all(line in shown for line in lines if line.startswith("| "))
     data = page_data(out)
     runs, movement = data["sheets"]
     assert [column["heading"] for column in runs["columns"]] == [column.heading for column in RUNS]
     assert [Image.open(out / figure).size[0] > 1000 for figure in runs["figures"]] == [True, True]
-    assert movement["rows"][0][1:3] == ["control", "leace"]
+    assert movement["rows"][0][1:3] == ["control", "LEACE"]
     assert Image.open(out / "figures" / "sample-info-movement-1.png").size[0] > 500
     assert data["runs"]["rows"] == []
     page = (out / "index.html").read_text()
@@ -79,7 +79,7 @@ def test_runs_of_all_verbs_stand_in_one_report_each_in_its_tables(runs) -> None:
     assert float(records(out, "runs")[1]["f_si_nats_mean"]) == pytest.approx(5e-6, rel=0.1)
     (moved,) = records(out, "movement")
     assert 0.3 < float(moved["median_ratio"]) < 0.8  # the made-up scores are halved
-    assert data["colours"]["leace"] == "#0072B2"
+    assert data["colours"]["LEACE"] == "#0072B2"
 
 
 def test_groups_and_summaries_are_shown_where_there_are_any(runs) -> None:

@@ -42,8 +42,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks, information = arrange(reading), read_information(reading)
     repeated = blocks * -(-2000 // sum(len(block.rows) * len(block.erasers) for block in blocks))
     colours, figures = eraser_colours(blocks), bring_figures(information, root, print)
-    page = root / "index.html"
-    return write_page(repeated, colours, reading.problems, [root / "runs"], page, sheets(information), figures)
+    page, drawn = root / "index.html", [*figures.values()][:1]
+    return write_page(repeated, colours, reading.problems, [root / "runs"], page, sheets(information), figures, drawn)
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_the_table_sorts_and_says_so(browser) -> None:
 def test_filters_filter(browser) -> None:
     from selenium.webdriver.support.select import Select
 
-    Select(browser.find_element("id", "filter-eraser")).select_by_value("leace")
-    assert set(column(browser, "eraser")) == {"leace"}
+    Select(browser.find_element("id", "filter-eraser")).select_by_value("LEACE")
+    assert set(column(browser, "eraser")) == {"LEACE"}
     settings = Select(browser.find_element("id", "filter-setting"))
     assert [option.text for option in settings.options] == [  # never two of them in one column
         "train=paper, train.lr=0.005, mdl=paper", "train=paper, train.lr=0.005",
@@ -90,6 +90,7 @@ def test_filters_filter(browser) -> None:
 
 
 def test_a_selected_run_shows_curves_certificate_and_configuration(browser) -> None:
+    browser.find_element("id", "clear").click()
     assert not browser.find_element("id", "selection").is_displayed()
     boxes = browser.find_elements("css selector", "#results tbody input")
     boxes[0].send_keys(" ")  # by keyboard
@@ -101,10 +102,45 @@ def test_a_selected_run_shows_curves_certificate_and_configuration(browser) -> N
     cards = browser.find_elements("css selector", "#cards article")
     assert len(cards) == 2
     assert "covariance gap" in cards[0].text
+    assert "of a device, seeds 0, 1" in cards[0].text
     cards[0].find_element("css selector", "summary").click()
     assert 'name: "control"' in cards[0].text
     boxes[0].send_keys(" ")
     assert len(browser.find_elements("css selector", "#losses polyline")) == 1
+
+
+def test_it_opens_with_the_first_rows_curves_and_its_address_keeps_what_is_chosen(browser, page: Path) -> None:
+    from selenium.webdriver.support.select import Select
+
+    legend = browser.find_element("id", "legend").text
+    assert "control · MLP" in legend
+    assert "QLEACE · MLP" in legend
+    Select(browser.find_element("id", "filter-eraser")).select_by_value("LEACE")
+    browser.find_element("css selector", "#trained input[type=search]").send_keys("WIDTH=128 DEPTH=4")
+    press(browser, "bits per label")
+    press(browser, "bits per label")
+    browser.find_element("id", "clear").click()
+    browser.find_element("css selector", "#results tbody input").send_keys(" ")
+
+    def shown() -> tuple[list[str], ...]:
+        legend = browser.find_element("id", "legend").text
+        return *(column(browser, heading) for heading in ("model", "eraser", "bits per label")), [legend]
+
+    before = shown()
+    assert {(model, eraser) for model, eraser in zip(*before[:2], strict=True)} == {
+        ("MLP (width=128, depth=4)", "LEACE")
+    }
+    assert len(before[3]) == 1
+    address = browser.current_url
+    browser.get("about:blank")
+    browser.get(address)
+    assert shown() == before
+
+
+def test_figures_stand_on_the_page(browser) -> None:
+    (image,) = browser.find_elements("css selector", "#gallery img")
+    browser.execute_script("arguments[0].loading = 'eager'", image)
+    assert browser.execute_script("return arguments[0].decode().then(() => arguments[0].naturalWidth)", image) == 440
 
 
 def test_sample_information_sorts_filters_and_leads_to_each_runs_figure(browser) -> None:
@@ -128,8 +164,8 @@ def test_sample_information_sorts_filters_and_leads_to_each_runs_figure(browser)
     assert up == sorted(up)  # 9e-06 before 1e-05: numbers, not words
     press(runs, "F-SI, mean")
     assert [float(text.split(" ")[0]) for text in cells(5)] == sorted(up, reverse=True)
-    Select(runs.find_elements("css selector", "select")[1]).select_by_value("leace")
-    assert set(cells(2)) == {"leace"}
+    Select(runs.find_elements("css selector", "select")[1]).select_by_value("LEACE")
+    assert set(cells(2)) == {"LEACE"}
     assert runs.find_element("css selector", ".count").text == "24 of 120"
     link = runs.find_element("css selector", "tbody a")
     natural = "const i = new Image(); i.src = arguments[0]; return i.decode().then(() => i.naturalWidth)"

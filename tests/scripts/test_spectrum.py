@@ -20,8 +20,8 @@ def test_what_erasers_leave_of_the_digits(tmp_path: Path, capsys: pytest.Capture
     assert [row[:4] for row in table[2:6]] == [
         ["control", "train", "1,295", "5, 54%"],
         ["control", "test", "359", "5, 54%"],
-        ["leace", "train", "1,295", "5, 44%"],
-        ["leace", "test", "359", "5, 44%"],
+        ["LEACE", "train", "1,295", "5, 44%"],
+        ["LEACE", "test", "359", "5, 44%"],
     ]
     assert [float(row[4].split()[0]) > 0.5 for row in table[2:6]] == [True, True, False, False]
     with Image.open(out.with_suffix(".png")) as image:

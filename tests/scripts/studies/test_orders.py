@@ -22,10 +22,10 @@ def test_orders_and_losses_stand_side_by_side(tmp_path: Path, capsys: pytest.Cap
         write_run(tmp_path / "runs", eraser=eraser, model=model, certificate=certificate(left))
     assert orders.main([str(tmp_path / "runs"), "--out", str(tmp_path / "found")]) == 0
     lines = (tmp_path / "found.md").read_text().splitlines()
-    assert lines[0] == "| eraser | orders left, % | linear | mlp |"
+    assert lines[0] == "| eraser | orders left, % | linear | MLP |"
     control, leace = ([cell.strip() for cell in line.split("|")[1:]] for line in lines[2:4])
     assert control[:3] == ["control", "", ""]
-    assert leace[:2] == ["leace", "18, –, 2.3, 1.1"]
+    assert leace[:2] == ["LEACE", "18, –, 2.3, 1.1"]
     with Image.open(tmp_path / "found.png") as image:
         assert min(image.size) > 300
     with pytest.raises(SystemExit):
