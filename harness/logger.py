@@ -17,7 +17,7 @@ from conf import Options
 from conf.schema import unhashed
 from harness.loss_curves import CurveRow
 from harness.result import Result, as_json, per_seed
-from harness.trained import Coded
+from harness.trained import Coded, Part
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ def _files_in(folder: Path) -> Iterator[None]:
 
 def _flat_tables(result: Result) -> dict[str, tuple[list[Any], list[Any]]]:
     """Columns and rows of tables with a row per seed, and of a prequential run one per training size and seed."""
-    scalars = {name: values for name, values in per_seed(result) if not any(isinstance(v, dict) for v in values)}
+    scalars = {name: values for name, values in per_seed(result) if not any(isinstance(v, dict | Part) for v in values)}
     numbers = {name: values for name, values in scalars.items() if not name.startswith("curve.")}
     rows = [[seed, *(values[s] for values in numbers.values())] for s, seed in enumerate(result.seeds)]
     tables = {"per_seed": (["seed", *numbers], rows)}

@@ -31,11 +31,13 @@ def test_the_experiment_s_report_opens_in_a_browser(report: Path) -> None:
         bits = [float(text.split(" ")[0]) for text in column(browser, "bits per label")]
         assert len(bits) == 12
         assert bits == sorted(bits)
-        Select(browser.find_element("id", "filter-family")).select_by_value("swinv2")
-        assert column(browser, "eraser").count("qleace") == 1
+        Select(browser.find_element("id", "filter-family")).select_by_value("Swin V2")
+        assert column(browser, "eraser").count("QLEACE") == 1
         assert len(column(browser, "eraser")) == 3
+        drawn = len(browser.find_elements("css selector", "#learning polyline"))  # control and erasures, as it opened
+        assert drawn > 1
         browser.find_element("css selector", "#results tbody input").send_keys(" ")
-        assert len(browser.find_elements("css selector", "#learning polyline")) == 1
+        assert len(browser.find_elements("css selector", "#learning polyline")) == drawn + 1
         for width in (1280, 390):
             resize(browser, width)
             require_nothing_overflows(browser, width)

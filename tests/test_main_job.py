@@ -39,7 +39,7 @@ def test_a_sweep_compares_erasers_and_models_and_trains_nothing_twice(command, m
     results = [read_json(path) for path in Path("runs").glob("*/result.json")]
     assert len(results) == 4
     table = first.out[first.out.index("dataset · model") :]
-    for expected in ("control", "leace", "digits · mlp", "digits · linear", "bits per label", "Δ", "final", "gap"):
+    for expected in ("control", "LEACE", "digits · MLP", "digits · linear", "bits per label", "Δ", "final", "gap"):
         assert expected in table
     figure = Path(first.out.split("figure: ")[1].splitlines()[0])
     assert Image.open(figure).size[0] > 1000
@@ -201,7 +201,7 @@ def test_an_image_folder_runs_end_to_end(command, tmp_path: Path) -> None:
     where = ["dataset=image_folder", f"dataset.root={tmp_path / 'data'}", "dataset.channels=1", "dataset.flip=false"]
     outcome = command(MDL, "-m", "eraser=control,leace", *where, *QUICK, "logger.mode=disabled")
     assert outcome.code == 0, outcome.err
-    assert "image_folder · mlp" in outcome.out
+    assert "image folder · MLP" in outcome.out
 
 
 def test_the_module_itself_runs(tmp_path: Path) -> None:

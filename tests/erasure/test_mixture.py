@@ -269,7 +269,7 @@ def test_every_verb_takes_it_as_any_dataset(verb, mnist_and_svhn, tmp_path: Path
         options += ["mdl.num_chunks=2", "mdl.min_chunk=30"] if verb is MDL else []
     outcome = command(verb, *options)
     assert outcome.code == 0, outcome.err
-    assert "mnist_svhn · " in outcome.out
+    assert "MNIST + SVHN · " in outcome.out
     assert len(list(Path("cache").glob("mnist_svhn-raw-*"))) == 1
 
 

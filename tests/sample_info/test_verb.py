@@ -33,11 +33,11 @@ def the_run() -> tuple[Path, dict]:
     return path.parent, read_json(path)
 
 
-def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch) -> None:
+def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch, caplog) -> None:
     outcome = command(VERB, *SMALL, "seeds=[0,1]")
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
-    assert "digits · mlp" in outcome.out
+    assert "digits · MLP" in outcome.out
     assert "4, 9" in outcome.out
     tensors, metadata = load_tensors(directory / "scores.safetensors")
     assert tensors["f_si_nats"].shape == (2, 60)
@@ -61,6 +61,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     assert Image.open(directory / "scores.png").size[0] > 1000
     logged = only_run(directory)
     assert logged.run.run_id == result["run_id"]
+    assert "W&B failed" not in caplog.text
 
     def fail(*_, **__) -> None:
         raise AssertionError("computed again")
@@ -140,8 +141,8 @@ def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
     assert figure.name == "movement.png"
     assert Image.open(figure).size[0] > 1000
     table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
-    assert "| digits · mlp | control | leace |" in table
-    assert "| digits · mlp | leace | qleace |" in table
+    assert "| digits · MLP | control | LEACE |" in table
+    assert "| digits · MLP | LEACE | QLEACE |" in table
 
 
 def test_vectors_have_names_where_images_are_shown(command, tmp_path: Path, monkeypatch) -> None:
@@ -231,9 +232,9 @@ def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
     figure = Path(next(line for line in outcome.out.splitlines() if line.endswith("agreement.png"))[len("figure: ") :])
     assert Image.open(figure).size[0] > 300
     table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
-    for eraser in ("control", "leace"):
+    for eraser in ("control", "LEACE"):
         assert f"|  | {eraser} | 1 | 2 |" in table
-        assert "| 2 | digits · mlp (depth=2) |" in table.split(f"|  | {eraser} | 1 | 2 |")[1]
+        assert "| 2 | digits · MLP (depth=2) |" in table.split(f"|  | {eraser} | 1 | 2 |")[1]
 
 
 def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:
