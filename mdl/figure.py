@@ -104,7 +104,7 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
     ax.axvline(0, color="#333333", linewidth=1)
     ax.set_yticks(range(len(grid.rows)), [wrapped(row, 1.8) for row in grid.rows])
     ax.set_ylim(len(grid.rows) - 0.4, -0.6)
-    ax.margins(x=0.35)
+    ax.margins(x=0.45)
     ax.grid(axis="y", visible=False)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
     ax.set(title="cost of erasure ± standard error over seeds", xlabel="codelength minus control (bits per label)")

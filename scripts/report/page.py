@@ -21,7 +21,7 @@ from harness.result import TrainedResult, as_json
 from harness.table import Column, Table, word
 from harness.trained import Coded
 from scripts.report.groups import Block, Row
-from scripts.report.paper import TABLE_16, UNIT
+from scripts.report.paper import UNIT, beside_paper
 
 _HERE = Path(__file__).parent
 Json = dict[str, Any]  # as the page's code reads it
@@ -54,7 +54,7 @@ _USUAL = ("bits", "difference", "loss", "accuracy", "gap", "below", "fall", "pap
 _AFTER: Sequence[Column[Line]] = (
     Column(
         "Table 16",
-        lambda line: TABLE_16.text(line.entry),
+        lambda line: f"{number} ({number.note})" if (number := beside_paper(line.entry)) else "",
         meaning=f"{UNIT}: the paper's number, with what differs in ours",
     ),
     Column("seeds", lambda line: f"{len(line.entry.result.seeds)}" if line.entry.result else ""),

@@ -63,7 +63,7 @@ class PaperNumber:
         return "; ".join([*([f"differs: {', '.join(unlike)}"] if unlike else []), f"{unsaid} options unsaid"])
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.std:.2f} ({self.note})"
+        return f"{self.mean:.2f} ± {self.std:.2f}"
 
 
 def paper_number(config: Options, result: Result | None = None) -> PaperNumber | None:
@@ -89,11 +89,12 @@ def beside_paper(entry: Beside) -> PaperNumber | None:
     return paper_number(entry.cell.config, entry.result) if entry.cell.every else None
 
 
-TABLE_16 = Column[Beside](
-    "paper's Table 16",
-    lambda entry: f"{beside_paper(entry) or ''}",
-    lambda entry: {"paper": f"{beside_paper(entry) or ''}"},
-)
+def _record(entry: Beside) -> dict[str, float | str]:
+    number = beside_paper(entry)
+    return {} if number is None else {"table_16": number.mean, "table_16_std": number.std, "table_16_note": number.note}
+
+
+TABLE_16 = Column[Beside]("paper's Table 16", lambda entry: f"{beside_paper(entry) or ''}", _record)
 
 
 def chance(result: MdlResult) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from erasure.store.storage import write_text
 from harness.columns import CODES, ERASER, FINALS, MARKS, PAPER, PAPER_DELTA, ROW, RUNS
+from harness.labels import spelled
 from harness.result import MdlResult
 from harness.table import Table
 from scripts.report.groups import Block
@@ -43,17 +44,17 @@ def tables_of(block: Block, chosen: Sequence[str] | None = None) -> Iterator[Tab
     if block.verb == "mdl":
         places = {(entry.row, entry.eraser): entry for entry in block.entries}
         if codes:
-            caption = f"Prequential codelength on {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
+            caption = f"Prequential codelength on {spelled(block.dataset)} ({block.setting}). {MARKS} {_INCOMPLETE}"
             whole = (*also, *CODES.values())
             yield Table.pivoted(f"{block.name}-bits", "model", codes, places, caption, whole)
         if chosen is None or "paper" in chosen:
-            caption = f"{block.dataset}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
+            caption = f"{spelled(block.dataset)}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
             columns = (PAPER, PAPER_DELTA, TABLE_16)
             yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)
             if compared := _paper_options(block):
                 yield compared
     if finals:
-        caption = f"Trained on all of {block.dataset} ({block.setting}). {MARKS} {_INCOMPLETE}"
+        caption = f"Trained on all of {spelled(block.dataset)} ({block.setting}). {MARKS} {_INCOMPLETE}"
         whole = (RUNS, *FINALS.values())
         yield Table.of(f"{block.name}-final", (_MODEL, ERASER, *finals), block.entries, caption, whole)
 
@@ -71,8 +72,8 @@ def _paper_options(block: Block) -> Table | None:
     if not lines:
         return None
     caption = (
-        f"{block.dataset} ({block.setting}) beside the paper's Table 16: what differs, what is the same, and what the "
-        "paper does not say."
+        f"{spelled(block.dataset)} ({block.setting}) beside the paper's Table 16: what differs, what is "
+        "the same, and what the paper does not say."
     )
     records = [asdict(line) for line in lines]
     headings = ("option", "of", "ours", "the paper's", "mark")

@@ -349,7 +349,7 @@ def test_what_differs_from_the_paper_is_named(runs, option: str, value, shown: s
     config = {**result.config, section: result.config[section] | {key: value} if key else value}
     number = paper_number(config, result if key else of_seeds([result], value))
     assert number is not None
-    assert f"differs: {shown}" in f"{number}".replace(", chance", "; chance")
+    assert f"differs: {shown}" in number.note.replace(", chance", "; chance")
 
 
 def test_chance_in_the_papers_unit_tells_its_training_sizes(runs) -> None:
