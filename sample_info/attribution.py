@@ -31,7 +31,8 @@ def attributions(
     """How our effects added up, our prediction without a whole set, and every account but retraining do, by name.
 
     Trains on `settings.subsets` halves, and keeps what that does as subsets-SEED.safetensors in the run's directory:
-    `left_out` [S, s], and `outputs`, f(x) - f_-S(x), [S, m, k].
+    `left_out` [S, s], and `outputs`, f(x) - f_-S(x), [S, m, k]; and of examples left out one by one, `alone` [e] and
+    `alone_outputs` [e, m, k].
 
     Args:
         network: ours.
@@ -43,8 +44,11 @@ def attributions(
     problem = network.problem
     sets = halves(len(problem.x), settings.subsets)
     truth = trained_without(problem, sets, "subsets", run).outputs
-    save_tensors(run.directory / f"subsets-{problem.seed}.safetensors", {"left_out": sets, "outputs": truth})
-    single = accounts[TRUTH].outputs if TRUTH in accounts else None
+    kept, single = {"left_out": sets, "outputs": truth}, accounts[TRUTH].outputs if TRUTH in accounts else None
+    if single is not None:
+        alone = known(single).nonzero().squeeze(1)
+        kept |= {"alone": alone, "alone_outputs": single[alone]}
+    save_tensors(run.directory / f"subsets-{problem.seed}.safetensors", kept)
     judged = {OURS: network.all_left_out(), **{name: one for name, one in accounts.items() if name != TRUTH}}
     found = {
         name: Attribution(
@@ -98,10 +102,15 @@ def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
 
     The others are NaN there. None where nothing varies.
     """
-    known = ~truth[:, 0, 0].isnan()
-    columns = zip(effects[known].flatten(1).T, truth[known].flatten(1).T, strict=True)
+    alone = known(truth)
+    columns = zip(effects[alone].flatten(1).T, truth[alone].flatten(1).T, strict=True)
     found = [value for a, b in columns if (value := pearson(a, b)) is not None]
     return sum(found) / len(found) if found else None
+
+
+def known(truth: Tensor) -> Tensor:
+    """Which of n examples were left out, [n]: the others are NaN in truth [n, m, k]."""
+    return ~truth[:, 0, 0].isnan()
 
 
 def _centred_ranks(values: Tensor) -> Tensor:

@@ -48,6 +48,7 @@ ELSEWHERE = {
         "sample_info/report/records sample_info/report/table sample_info/report/figures"
     ),
     "tests/scripts/benchmarks/test_benchmark.py": "scripts/options",
+    "tests/scripts/benchmarks/test_baselines.py": "scripts/benchmarks/peers scripts/benchmarks/brittleness",
     "tests/scripts/benchmarks/test_erasers.py": "scripts/benchmarks/data",
     "tests/scripts/benchmarks/test_train_peer.py": "scripts/benchmarks/train",
     "tests/test_startup.py": "scripts/benchmarks/startup",

@@ -13,8 +13,9 @@ from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB
 from sample_info.attribution import added_up, datamodeling_score, leave_one_out_correlation
+from sample_info.changes import auroc
 from sample_info.references.registry import cosine
-from sample_info.references.truth import GradientDescent, halves
+from sample_info.references.truth import GradientDescent, halves, positions
 from sample_info.report.pairwise import read_pairwise
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import draws
@@ -59,6 +60,24 @@ def test_effects_add_up_over_a_set_and_correlate_over_what_was_left_out() -> Non
     assert leave_one_out_correlation(torch.ones(8, 3, 2), some) is None
 
 
+def test_scores_are_those_of_dattri_on_the_same_arrays() -> None:
+    metric = pytest.importorskip("dattri.metric", reason="of the bench group: uv sync --group bench")
+    effects, trained, sets = draws(30, 5, 1, seed=0), draws(5, 1, seed=9), halves(30, 12)
+    truth = added_up(effects, sets) + 2 * draws(12, 5, 1, seed=1)
+    on = positions(torch.ones(12, 30).scatter_(1, sets, 0))  # theirs: outputs, and who was trained on
+    lds, _ = metric.lds(effects[:, :, 0], ((trained - truth)[:, :, 0], on))
+    assert datamodeling_score(added_up(effects, sets), truth).mean == pytest.approx(float(lds.mean()))
+    assert 0.1 < float(lds.mean()) < 0.95
+    alone = torch.tensor([1, 4, 7, 20, 29])
+    single = torch.full_like(effects, torch.nan).index_put((alone,), effects[alone] + draws(5, 5, 1, seed=2))
+    loo, _ = metric.loo_corr(effects[alone, :, 0], (single[alone, :, 0], alone))
+    assert leave_one_out_correlation(effects, single) == pytest.approx(float(loo.mean()))
+    wrong = torch.arange(30) % 4 == 0
+    sizes = effects.square().mean((1, 2))
+    area, _ = metric.mislabel_detection_auc(sizes, wrong)
+    assert auroc(sizes, wrong) == pytest.approx(float(area), abs=1e-6)
+
+
 @pytest.mark.parametrize("k", [1, 3])
 def test_cosines_are_those_of_gradients(k: int) -> None:
     net = small_mlp(k)
@@ -92,9 +111,13 @@ def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch
     (table,) = Path("runs").glob("*/table.md")
     assert f"| {sets} | 0.9" in table.read_text()
     kept, _ = load_tensors(path.parent / "subsets-0.safetensors")
+    alone, moved = kept["alone"], kept["alone_outputs"]
     effects, _ = read_pairwise(path.parent, 0)  # anybody can compute it again from the files
     again = datamodeling_score(added_up(effects.transpose(0, 1), kept["left_out"]), kept["outputs"])
     assert again.mean == pytest.approx(found[ours]["datamodeling"]["mean"])
+    single = torch.full((60, *moved.shape[1:]), torch.nan, dtype=torch.float64).index_put((alone,), moved)
+    r = leave_one_out_correlation(effects.transpose(0, 1), single)
+    assert r == pytest.approx(found[ours]["leave_one_out"])
 
     def fail(*_) -> None:
         raise AssertionError("trained again")

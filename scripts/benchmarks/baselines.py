@@ -1,0 +1,223 @@
+"""TRAK and EK-FAC beside our accounts and influence functions, on a finished run's own network and trainings.
+
+    python -m sample_info +experiment=attribution
+    uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY
+    uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY --brittle 10
+
+The run must have been asked for `sample_info.references.methods=[subsets,retraining]`. Its first seed's network is
+built and trained again as it was, and every account judged by the trainings on halves, and without single examples,
+that the run kept. Seconds are of an account alone, kernels, gradients and factors included; what trained weights cost,
+which all but ours need, is in the title. `--brittle` removes the most helpful examples of so many held-out inputs, by
+the best account of each kind, and trains again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from erasure.store.storage import load_tensors, write_text
+from harness.result import Interval, read_result
+from harness.table import Column, Table
+from sample_info.__main__ import job_of
+from sample_info.attribution import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
+from sample_info.changes import Effects, auroc
+from sample_info.examples import Examples, load
+from sample_info.linearized.network import LinearizedNetwork
+from sample_info.problem import Problem
+from sample_info.references.registry import cosine, influence
+from scripts import options
+from scripts.benchmarks.benchmark import Cost, machine, measured, shown
+from scripts.benchmarks.brittleness import SHARES, chosen, flips
+from scripts.benchmarks.peers import EKFAC, require_one_output, trak
+
+RANDOM = "at random"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    own = options.parser("benchmarks.baselines", __doc__, brittle=0)
+    own.add_argument("directory", type=Path, help="of a finished run of python -m sample_info")
+    own.add_argument("--dampings", type=float, nargs="+", default=[1e-5, 0.1, 1.0, 10.0], help="of the mean loss")
+    own.add_argument("--projections", type=int, nargs="+", default=[16, 64, 128], help="TRAK's sizes")
+    own.add_argument("--out", type=Path, help="write the tables there, too, as Markdown")
+    asked = own.parse_args(arguments)
+    try:
+        study = Study.of(asked.directory)
+    except (ValueError, OSError) as error:
+        own.error(str(error))
+    judged = study.judged_accounts(asked.dampings, asked.projections)
+    tables = [Table.of("baselines", COLUMNS, judged)]
+    tables[0].show(study.title)
+    if asked.brittle:
+        tables.append(study.brittleness(judged, asked.brittle))
+        tables[1].show(tables[1].title)
+    if asked.out:
+        write_text(asked.out, "\n\n".join([study.title, *(table.markdown() for table in tables)]) + "\n")
+    return 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """An account as it was judged; `effects` where it has one for every example."""
+
+    name: str
+    effects: Effects | None
+    datamodeling: Interval
+    leave_one_out: float | None
+    auroc: float | None
+    cost: Cost
+
+
+def _three(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+COLUMNS = [
+    Column[Row]("account", lambda row: row.name),
+    Column[Row]("datamodeling score", lambda row: "{:.3f} ({:.3f} to {:.3f})".format(*_parts(row.datamodeling))),
+    Column[Row]("leave-one-out r", lambda row: _three(row.leave_one_out)),
+    Column[Row]("AUROC, wrong labels", lambda row: _three(row.auroc)),
+    Column[Row]("seconds", lambda row: shown(row.cost.seconds)),
+    Column[Row]("peak MiB", lambda row: shown(row.cost.peak_mib)),
+]
+
+
+def _parts(interval: Interval) -> tuple[float, float, float]:
+    return interval.mean, interval.low, interval.high
+
+
+@dataclass(frozen=True)
+class Study:
+    """A finished run's first network, and the trainings that it kept.
+
+    Attributes:
+        examples: the run's.
+        problem: the training that is judged.
+        sets: halves that were left out, [S, s].
+        truth: f(x) - f_-S(x), [S, m, 1].
+        single: f(x) - f_-i(x), [n, m, 1], NaN where example i was not left out; None where none was.
+        settings: the run, in words.
+    """
+
+    examples: Examples
+    problem: Problem
+    sets: Tensor
+    truth: Tensor
+    single: Tensor | None
+    settings: str
+
+    @classmethod
+    def of(cls, directory: Path) -> "Study":
+        """Read from the directory of a finished run.
+
+        Raises:
+            ValueError: a run without trainings on halves, or of more outputs than one.
+        """
+        result = read_result(directory / "result.json")
+        seed = result.config["seeds"][0]
+        path = directory / f"subsets-{seed}.safetensors"
+        if not path.exists():
+            raise ValueError(
+                f"{directory}: no {path.name}: run with sample_info.references.methods=[subsets,retraining]"
+            )
+        kept, _ = load_tensors(path)
+        examples = load(job_of(result.config))
+        problem, single = examples.problem(seed), None
+        require_one_output(problem)
+        if "alone" in kept:
+            nothing = torch.full((len(problem.x), *kept["outputs"].shape[1:]), torch.nan, dtype=torch.float64)
+            single = nothing.index_put((kept["alone"],), kept["alone_outputs"])
+        return cls(examples, problem, kept["left_out"], kept["outputs"], single, result.run_id)
+
+    @cached_property
+    def trained(self) -> Problem:
+        """At the weights where training ends."""
+        return replace(self.problem, weights=self.problem.training.trained())
+
+    @cached_property
+    def wrong(self) -> Tensor | None:
+        """Which labels are wrong, [n]; None where none are."""
+        wrong = (self.examples.given != self.examples.labels).cpu()
+        return wrong if bool(wrong.any()) else None
+
+    @cached_property
+    def title(self) -> str:
+        """Run, sizes, machine, and what training takes, which is done here."""
+        device = self.problem.x.device
+        with measured(device) as cost:
+            _ = self.trained
+        sizes = f"{len(self.sets)} halves of n = {len(self.problem.x):,}, m = {len(self.problem.held_out):,}"
+        weights = f"{sum(weight.numel() for weight in self.problem.weights.values()):,} weights"
+        return f"{self.settings}: {sizes}, {weights}; trained in {shown(cost.seconds)} s\n{machine(device)}"
+
+    def judged_accounts(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
+        """All accounts in turn."""
+        _ = self.title  # trains, before anything is timed
+        n, trained = len(self.problem.x), self.trained
+        linearized = LinearizedNetwork(self.problem, self.problem.kernels())
+        residual = trained.outputs(self.problem.x) - self.problem.y
+
+        def ours() -> Effects:
+            return LinearizedNetwork(self.problem, self.problem.kernels()).all_left_out()
+
+        def influences(damping: float) -> Effects:
+            return influence(trained.kernels(), residual, n * damping + self.problem.descent.weight_decay)
+
+        rows = [self.judged(OURS, ours), self.judged_sets(linearized)]
+        rows += [self.judged(f"influence {damping:g}", lambda d=damping: influences(d)) for damping in dampings]
+        rows.append(self.judged("gradient cosine", lambda: cosine(trained.kernels(), residual)))
+        rows += [self.judged(f"TRAK {size}", lambda s=size: trak(trained, s)) for size in projections]
+        with measured(self.problem.x.device) as fitting:
+            factors = EKFAC(trained)
+        return rows + [
+            self.judged(f"EK-FAC {damping:g}", lambda d=damping: factors.effects(d), fitting) for damping in dampings
+        ]
+
+    def judged(self, name: str, work: Callable[[], Effects], before: Cost | None = None) -> Row:
+        """One account, with what was done `before` for several."""
+        with measured(self.problem.x.device) as cost:
+            effects = work()
+        if before is not None:
+            peaks = [one.peak_mib for one in (cost, before) if one.peak_mib is not None]
+            cost = Cost(cost.seconds + before.seconds, max(peaks, default=None))
+        outputs, single = effects.outputs.cpu(), self.single
+        return Row(
+            name,
+            effects,
+            datamodeling_score(added_up(outputs, self.sets), self.truth),
+            None if single is None else leave_one_out_correlation(outputs, single),
+            None if self.wrong is None else auroc(effects.prediction.cpu(), self.wrong),
+            cost,
+        )
+
+    def judged_sets(self, network: LinearizedNetwork) -> Row:
+        """Whole sets left out by our network, whose kernel is there."""
+        with measured(self.problem.x.device) as cost:
+            exact = (network.trained_held_out - network.without(self.sets)).cpu()
+        return Row(SETS, None, datamodeling_score(exact, self.truth), None, None, cost)
+
+    def brittleness(self, judged: Sequence[Row], count: int) -> Table:
+        """How many of `count` held-out inputs are decided otherwise once the most helpful examples are gone."""
+        best: dict[str, Row] = {}
+        for row in judged:
+            kind = row.name.split()[0]
+            if row.effects and (kind not in best or row.datamodeling.mean > best[kind].datamodeling.mean):
+                best[kind] = row
+        accounts = {row.name: row.effects.outputs[:, :, 0].cpu() for row in best.values() if row.effects}
+        draws = torch.randn(self.truth.shape[1], len(self.problem.x), generator=torch.Generator().manual_seed(0))
+        outputs = self.trained.outputs(self.problem.held_out).cpu()
+        inputs = chosen(outputs, self.examples.held_out_labels.cpu(), count)
+        found = flips(self.problem, outputs, {**accounts, RANDOM: draws.T}, inputs)
+        rows = [
+            [name, *(str(sum(s is not None and s <= share for s in one)) for share in SHARES)]
+            for name, one in found.items()
+        ]
+        title = f"of {len(inputs)} held-out inputs, decided otherwise without the most helpful"
+        return Table("brittleness", "", ["account", *(f"{share:.0%}" for share in SHARES)], rows, title=title)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,138 @@
+"""TRAK by dattri and EK-FAC by kronfluence, of one of our trained networks: what each would say leaving out does.
+
+Both estimate influence functions: TRAK (Park et al. 2023) through a random projection of gradients, EK-FAC (Grosse et
+al. 2023) through a Kronecker-factored curvature. Here they account for the output itself, and the loss is ours,
+½(f - y)².
+"""
+
+import copy
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils.data import DataLoader, TensorDataset
+
+from models.layers import Conv2d, Linear
+from sample_info.changes import Effects
+from sample_info.problem import Problem
+
+_BATCH = 64
+
+
+def trak(trained: Problem, size: int) -> Effects:
+    """Of every example, by gradients projected to `size` numbers; `trained` is at the weights where training ended.
+
+    TRAK's weight of example i, 1 - p_i for the cross-entropy, is -∂ℓ/∂f for any loss: y - f here.
+
+    Raises:
+        ValueError: more outputs than one.
+    """
+    from dattri.algorithm.trak import TRAKAttributor  # pyright: ignore[reportMissingImports]
+    from dattri.task import AttributionTask  # pyright: ignore[reportMissingImports]
+
+    require_one_output(trained)
+    model = copy.deepcopy(trained.model)
+
+    def output(weights: Any, example: Any) -> Tensor:
+        return functional_call(model, weights, (example[0][None],))[0, 0]
+
+    task = AttributionTask(output, model, [dict(trained.weights)])
+    projection = {"proj_dim": size, "proj_seed": 0, "device": str(trained.x.device)}
+    attributor = TRAKAttributor(
+        task,
+        lambda weights, example: 1 - (example[1][0] - output(weights, example)),
+        projector_kwargs=projection,
+        device=str(trained.x.device),
+    )
+    train, held_out = _datasets(trained)
+    attributor.cache(DataLoader(train, _BATCH))
+    with torch.no_grad():
+        found = attributor.attribute(DataLoader(held_out, _BATCH))
+    return account(found.detach())
+
+
+class EKFAC:
+    """Of every example under any damping of the mean loss, by one Kronecker-factored curvature, fitted at construction.
+
+    The Fisher matrix is that of labels with unit variance, the Gauss-Newton matrix of this loss; pseudo-labels one
+    below the output have its gradients without noise.
+
+    Raises:
+        ValueError: more outputs than one.
+    """
+
+    def __init__(self, trained: Problem) -> None:
+        from kronfluence import Analyzer, Task, prepare_model  # pyright: ignore[reportMissingImports]
+
+        require_one_output(trained)
+
+        class Outputs(Task):
+            def compute_train_loss(self, batch: Any, model: nn.Module, sample: bool = False) -> Tensor:
+                x, y = batch
+                found = model(x)
+                return (found - (found.detach() - 1 if sample else y)).square().sum() / 2
+
+            def compute_measurement(self, batch: Any, model: nn.Module) -> Tensor:
+                return model(batch[0]).sum()
+
+        self._train, self._held_out = _datasets(trained)
+        self._files, on_cpu = TemporaryDirectory(), trained.x.device.type == "cpu"
+        options = {"cpu": on_cpu, "disable_tqdm": True, "output_dir": self._files.name}
+        self._analyzer = Analyzer("ekfac", prepare_model(plain(trained), Outputs()), Outputs(), **options)
+        self._analyzer.fit_all_factors("factors", self._train, per_device_batch_size=_BATCH)
+
+    def effects(self, damping: float) -> Effects:
+        """Under this one."""
+        from kronfluence import ScoreArguments  # pyright: ignore[reportMissingImports]
+
+        name, analyzer = f"damping-{damping:g}", self._analyzer
+        analyzer.compute_pairwise_scores(
+            name,
+            "factors",
+            self._held_out,
+            self._train,
+            per_device_query_batch_size=_BATCH,
+            per_device_train_batch_size=_BATCH,
+            score_args=ScoreArguments(damping_factor=damping),
+        )
+        scores = analyzer.load_pairwise_scores(name)
+        assert scores is not None
+        return account(-scores["all_modules"].T / len(self._train))
+
+
+def account(outputs: Tensor) -> Effects:
+    """Effects on one output [n, m]; of weights it says nothing."""
+    outputs = outputs.double().cpu()[:, :, None]
+    return Effects(torch.full((len(outputs),), torch.nan), outputs.square().sum(-1).mean(-1), outputs)
+
+
+def plain(trained: Problem) -> nn.Module:
+    """The network with its weights, made of torch's own layers, which are what kronfluence knows."""
+    model = copy.deepcopy(trained.model)
+    model.load_state_dict(dict(trained.weights), strict=False)
+    for name, layer in [*model.named_modules()]:
+        if isinstance(layer, Linear):
+            same = nn.Linear(layer.weight.shape[1], layer.weight.shape[0])
+        elif isinstance(layer, Conv2d):
+            out, into, side, _ = layer.weight.shape
+            same = nn.Conv2d(into, out, side, layer.stride, layer.padding)
+        else:
+            continue
+        same.load_state_dict(layer.state_dict())
+        model.set_submodule(name, same.to(layer.weight))
+    return model.eval()
+
+
+def _datasets(trained: Problem) -> tuple[TensorDataset, TensorDataset]:
+    """Examples with their targets, and held-out inputs with none that count."""
+    y = trained.y.to(trained.x.dtype)
+    return TensorDataset(trained.x, y), TensorDataset(trained.held_out, y.new_zeros(len(trained.held_out), 1))
+
+
+def require_one_output(trained: Problem) -> None:
+    if (k := trained.y.shape[1]) != 1:
+        raise ValueError(
+            f"{k} outputs: TRAK and EK-FAC are compared on one; score two classes, sample_info.classes=[4,9]"
+        )

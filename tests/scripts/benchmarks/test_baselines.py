@@ -1,0 +1,136 @@
+"""Other packages' accounts against ours where theory has them equal; the comparison in miniature; flips one by one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from erasure.store.storage import read_json
+from models.cnn import CNN
+from models.linear import LinearClassifier
+from models.mlp import MLP
+from sample_info.__main__ import VERB
+from sample_info.attribution import OURS, SETS
+from sample_info.kinds import decisions
+from sample_info.linearized.training import LinearizedDescent
+from sample_info.problem import Problem
+from sample_info.references.registry import influence
+from sample_info.references.retraining import GradientDescent
+from scripts.benchmarks import baselines
+from scripts.benchmarks.brittleness import chosen, flips
+from scripts.benchmarks.peers import EKFAC, plain, require_one_output, trak
+from tests.sample_info.networks import away_from_zero
+from tests.sample_info.problems import draws
+
+REASON = "of the bench group: uv sync --group bench"
+SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.held_out=20", "sample_info.training.steps=200"]
+SMALL += ["sample_info.references.methods=[subsets,influence,cosine,retraining]", "sample_info.references.subsets=12"]
+SMALL += ["logger.mode=disabled", "sample_info.references.examples=5", "sample_info.data.label_noise=0.1"]
+
+
+def problem(model, n: int = 60, m: int = 7, steps: int = 10) -> Problem:
+    shape = model.input_shape if hasattr(model, "input_shape") else (1, 2, 2)
+    descent = LinearizedDescent(learning_rate=0.5, steps=steps)
+    x, held_out = (draws(size, *shape, seed=size).float() for size in (n, m))
+    y = (x.flatten(1).sum(1, keepdim=True) > 0).double()
+    return Problem(model, away_from_zero(model), x, y, held_out, descent, 0, 64, 2**30)
+
+
+def mlp() -> MLP:
+    return MLP((1, 4, 4), 1, width=16, depth=1, activation="relu", parametrization="standard")
+
+
+def exact(linear: Problem, damping: float) -> torch.Tensor:
+    residual = linear.outputs(linear.x) - linear.y
+    return influence(linear.kernels(), residual, len(linear.x) * damping).outputs
+
+
+def test_ekfac_is_influence_functions_where_a_layer_is_all_there_is() -> None:
+    pytest.importorskip("kronfluence", reason=REASON)
+    linear = problem(LinearClassifier((1, 2, 2), 1))
+    factors = EKFAC(linear)
+    for damping in (1e-3, 1.0):
+        torch.testing.assert_close(factors.effects(damping).outputs, exact(linear, damping), rtol=1e-3, atol=1e-6)
+
+
+def test_trak_is_influence_functions_where_its_projection_loses_nothing() -> None:
+    pytest.importorskip("dattri", reason=REASON)
+    linear = problem(LinearClassifier((1, 2, 2), 1))  # five parameters
+    everything, some = trak(linear, 5), trak(linear, 2)
+    torch.testing.assert_close(everything.outputs, exact(linear, 1e-9), rtol=1e-3, atol=1e-6)
+    assert float((some.outputs - everything.outputs).abs().max()) > 1e-3  # the control
+    torch.testing.assert_close(everything.prediction, everything.outputs.square().mean((1, 2)))
+
+
+@pytest.mark.parametrize(
+    "model", [mlp(), CNN((1, 8, 8), 1, width=2, depth=1, parametrization="mup")], ids=["mlp", "cnn"]
+)
+def test_networks_of_torchs_own_layers_are_the_same(model) -> None:
+    network = problem(model, n=6)
+    torch.testing.assert_close(plain(network)(network.x).double(), network.outputs(network.x), rtol=1e-4, atol=1e-5)
+
+
+def test_two_outputs_are_refused() -> None:
+    network = problem(mlp(), n=6)
+    with pytest.raises(ValueError, match="2 outputs: TRAK and EK-FAC are compared on one"):
+        require_one_output(replace(network, y=network.y.expand(-1, 2)))
+
+
+def test_flips_are_those_of_trainings_one_by_one() -> None:
+    network = problem(mlp(), n=40, m=12, steps=60)
+    full = network.training.trained()
+    outputs = replace(network, weights=full).outputs(network.held_out)
+    labels = (network.held_out.flatten(1).sum(1) > 0).long()
+    inputs = chosen(outputs, labels, 5)
+    assert len(inputs) == 5
+    assert bool((decisions(outputs)[inputs] == labels[inputs]).all())
+    accounts = {"some": draws(40, 12, seed=3), "against": -draws(40, 12, seed=3)}
+    shares = (0.1, 0.4, 0.8)
+    found = flips(network, outputs, accounts, inputs, shares)
+    for name, effects in accounts.items():
+        for j, smallest in zip(inputs.tolist(), found[name], strict=True):
+            helpful = effects[:, j] * (1 if labels[j] else -1)
+            expected = None
+            for share in shares:
+                kept = torch.ones(40).index_fill(0, helpful.topk(round(share * 40)).indices, 0)
+                training: GradientDescent = network.training
+                without = training.predictions(training.train(kept[None]), network.held_out[j : j + 1])
+                if bool(decisions(without[0])[0] != labels[j]):
+                    expected = share
+                    break
+            assert smallest == expected
+    assert len({share for one in found.values() for share in one}) > 1
+
+
+def test_a_finished_run_beside_the_other_packages(command, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("dattri", reason=REASON)
+    pytest.importorskip("kronfluence", reason=REASON)
+    assert command(VERB, *SMALL).code == 0
+    (path,) = Path("runs").glob("*/result.json")
+    arguments = [str(path.parent), "--dampings", "1", "10", "--projections", "8", "--brittle", "3", "--out", "found.md"]
+    assert baselines.main(arguments) == 0
+    judged, brittle = Path("found.md").read_text().split("\n\n")[1:]
+    rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in judged.splitlines()}
+    for name in (OURS, SETS, "influence 1", "influence 10", "gradient cosine", "TRAK 8", "EK-FAC 1", "EK-FAC 10"):
+        assert name in rows
+    stored = {name: one for name, (one,) in read_json(path)["attribution"].items()}
+    for name in (OURS, SETS, "influence 10", "gradient cosine"):  # the run's own network and halves: its own numbers
+        expected = stored[name]
+        assert rows[name][1].startswith(f"{expected['datamodeling']['mean']:.3f} (")
+        if name != SETS:
+            assert rows[name][2:4] == [f"{expected['leave_one_out']:.3f}", f"{expected['auroc']:.3f}"]
+    assert [line.count("|") for line in brittle.splitlines()] == [7] * 8  # the best of five kinds, and at random
+    assert "TRAK 8" in capsys.readouterr().out
+
+
+def test_a_run_without_halves_is_refused(command, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [option for option in SMALL if "references" not in option]
+    assert command(VERB, *options).code == 0
+    (path,) = Path("runs").glob("*/result.json")
+    with pytest.raises(SystemExit):
+        baselines.main([str(path.parent)])
+    assert (
+        "no subsets-0.safetensors: run with sample_info.references.methods=[subsets,retraining]"
+        in capsys.readouterr().err
+    )
