@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,13 @@ from erasure.fetch import command, fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
 from erasure.store.storage import fingerprint
 
+# choices of `dataset=` for datasets of the hub
+_CHOICES = {"EleutherAI/cifarnet": "cifarnet", "microsoft/cats_vs_dogs": "cats_vs_dogs", "stanfordnlp/imdb": "imdb"}
+
 
 @dataclass(frozen=True, kw_only=True)
-class HuggingFace(Source):
-    """Images and labels from two columns of a table, read without running any code that comes with the data.
+class HuggingFaceTable(Source):
+    """Examples and labels from two columns of a table, read without running any code that comes with the data.
 
     Args:
         path: name on the hub, or a folder or parquet file of one's own.
@@ -27,10 +31,7 @@ class HuggingFace(Source):
         revision: commit, branch or tag on the hub; None for the newest when it is fetched.
         train_split: name of the training split.
         test_split: name of the split that is held out; None to hold out `test_fraction` of the training split.
-        image_column: name of the column of images.
         label_column: name of the column of labels: classes, whole numbers from 0, or words.
-        size: side in pixels that images are resized to; None where all have one size already.
-        channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
         root: folder that datasets from the hub are fetched to.
     """
 
@@ -39,14 +40,11 @@ class HuggingFace(Source):
     revision: str | None = None
     train_split: str = "train"
     test_split: str | None = "test"
-    image_column: str = "image"
     label_column: str = "label"
-    size: int | None = None
-    channels: Literal[1, 3] = 3
     root: str = "data"
 
-    version = 1
     locations: ClassVar[tuple[str, ...]] = ("path", "revision", "root")
+    _choice: ClassVar[str] = "hf"  # of `dataset=`, for any such table
 
     def load(self) -> RawImages:
         place = self._place()
@@ -54,17 +52,17 @@ class HuggingFace(Source):
             hub.verify(place)
         except MissingDataError as error:
             raise MissingDataError(f"{error}: fetch it again with {self._command}") from error
-        images, labels, names = self._read(place, self.train_split)
+        inputs, labels, names = self._read(self.train_split)
         names = names or _class_names(labels, f"dataset.label_column={self.label_column}")
-        train = LabelledImages(images, _numbers(labels, names, self._named(self.train_split)))
+        train = LabelledImages(inputs, _numbers(labels, names, self._named(self.train_split)))
         if self.test_split is None:
             return RawImages(train, None, names)
-        images, labels, _ = self._read(place, self.test_split)
-        test = LabelledImages(images, _numbers(labels, names, self._named(self.test_split)))
-        return RawImages(train, test, names)
+        inputs, labels, _ = self._read(self.test_split)
+        return RawImages(train, LabelledImages(inputs, _numbers(labels, names, self._named(self.test_split))), names)
 
-    def _named(self, split: str) -> str:
-        return f"split {split} of {self.path}"
+    @abstractmethod
+    def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+        """Inputs [n, C, H, W] and labels of a split, and the names of the classes where the data has them."""
 
     def content(self) -> str:
         """Digest of the names and checksums of all files: wherever they lie, and however they came."""
@@ -75,6 +73,9 @@ class HuggingFace(Source):
             return
         with fetching(f"{self.path} of the Hugging Face hub", self._fetched.parent):
             hub.fetch_repository(self.path, self.revision, self._fetched)
+
+    def _named(self, split: str) -> str:
+        return f"split {split} of {self.path}"
 
     @property
     def _is_own(self) -> bool:
@@ -88,7 +89,7 @@ class HuggingFace(Source):
 
     @property
     def _command(self) -> str:
-        return command(self, "cifarnet" if self.path == "EleutherAI/cifarnet" else "hf")
+        return command(self, _CHOICES.get(self.path, self._choice))
 
     def _place(self) -> Path:
         """The folder or file to read."""
@@ -100,44 +101,22 @@ class HuggingFace(Source):
             raise MissingDataError(f"dataset {self.path} is not in {self._fetched}: fetch it with {self._command}")
         return self._fetched
 
-    def _read(self, place: Path, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        """Images [n, C, H, W] and labels of a split, and the names of the classes where the data has them."""
-        labels: list[Any] = []
-        table = self._open(place, split)
-        features = dict(table.features or {})
+    def _open(self, split: str, **columns: str):
+        """The rows of a split with these columns of it, each the value of an option."""
+        import datasets  # three seconds to import: only when examples are wanted
 
-        def cells() -> Iterator[tuple[str, Any]]:
-            with self._explained(split):
-                for row in table:
-                    labels.append(row[self.label_column])
-                    yield name(len(labels) - 1), row[self.image_column]
-
-        def name(i: int) -> str:
-            return f"image {i} of {self._named(split)}"
-
-        transparent: list[str] = []
-        images = decode.decode_all(cells(), lambda cell: self._decode(cell[1], cell[0], transparent), name)
-        decode.say_transparent(transparent)
-        names = getattr(features.get(self.label_column), "names", None)
-        return images, labels, None if names is None else tuple(names)
-
-    def _open(self, place: Path, split: str):
-        """The rows of a split, images as encoded bytes."""
-        import datasets  # three seconds to import: only when images are wanted
-
+        place = self._place()
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are ours to tell, once
         where, files = (str(place), None) if place.is_dir() else ("parquet", str(place))
         with self._explained(split):
             table = datasets.load_dataset(where, self.config, data_files=files, split=split, streaming=True)
-            columns = list(table.features or next(iter(table)))
-        for key in ("image_column", "label_column"):
-            if getattr(self, key) not in columns:
+            present = list(table.features or next(iter(table)))
+        for key, column in columns.items():
+            if column not in present:
                 raise ValueError(
-                    f"dataset.{key}={getattr(self, key)}: {self.path} has no such column; "
-                    f"choose from {', '.join(columns)}"
+                    f"dataset.{key}={column}: {self.path} has no such column; choose from {', '.join(present)}"
                 )
-        encoded = table.select_columns([self.image_column, self.label_column])
-        return encoded.cast_column(self.image_column, datasets.Image(decode=False))
+        return table.select_columns([*columns.values()])
 
     @contextlib.contextmanager
     def _explained(self, split: str) -> Iterator[None]:
@@ -149,6 +128,48 @@ class HuggingFace(Source):
                 f"split {split} of dataset.path={self.path} cannot be read ({reason}): "
                 "check the files, dataset.config, dataset.train_split and dataset.test_split (null: there is none)"
             ) from error
+
+    def _class_names_of(self, table: Any) -> tuple[str, ...] | None:
+        names = getattr(dict(table.features or {}).get(self.label_column), "names", None)
+        return None if names is None else tuple(names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuggingFace(HuggingFaceTable):
+    """Images and labels.
+
+    Args:
+        image_column: name of the column of images.
+        size: side in pixels that images are resized to; None where all have one size already.
+        channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
+    """
+
+    image_column: str = "image"
+    size: int | None = None
+    channels: Literal[1, 3] = 3
+
+    version = 1
+
+    def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+        import datasets
+
+        labels: list[Any] = []
+        table = self._open(split, image_column=self.image_column, label_column=self.label_column)
+        encoded = table.cast_column(self.image_column, datasets.Image(decode=False))
+
+        def cells() -> Iterator[tuple[str, Any]]:
+            with self._explained(split):
+                for row in encoded:
+                    labels.append(row[self.label_column])
+                    yield name(len(labels) - 1), row[self.image_column]
+
+        def name(i: int) -> str:
+            return f"image {i} of {self._named(split)}"
+
+        transparent: list[str] = []
+        images = decode.decode_all(cells(), lambda cell: self._decode(cell[1], cell[0], transparent), name)
+        decode.say_transparent(transparent)
+        return images, labels, self._class_names_of(table)
 
     def _decode(self, cell: Any, where: str, transparent: list[str]) -> np.ndarray:
         encoded, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, dict) else (None, None)
@@ -174,7 +195,7 @@ def _numbers(labels: list[Any], names: tuple[str, ...], where: str) -> Tensor:
     for i, label in enumerate(labels):
         if number.get(label) is None:
             raise ValueError(
-                f"image {i} of {where} has the label {label!r}, which is none of the {len(names)} training classes: "
+                f"example {i} of {where} has the label {label!r}, which is none of the {len(names)} training classes: "
                 "is this split labelled? dataset.test_split=null holds out part of the training split instead"
             )
     return torch.tensor([number[label] for label in labels])

@@ -142,7 +142,14 @@ def sweep_values(verb: str, experiment: str) -> list[list[str]]:
         params = compose(verb, [f"+experiment={experiment}"], return_hydra_config=True).hydra.sweeper.params
     overrides = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])
     return [
-        [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+        [
+            f"{override.get_key_element()}={value}"
+            for value in (
+                override.sweep_string_iterator()
+                if override.is_sweep_override()
+                else [override.get_value_element_as_str()]
+            )
+        ]
         for override in overrides
     ]
 

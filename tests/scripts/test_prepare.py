@@ -112,7 +112,10 @@ def test_what_cannot_be_fetched_is_one_line_and_code_1(monkeypatch, capsys) -> N
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["dataset=cifer10"], "unknown dataset=cifer10: did you mean cifar10? choose from arrays, cifar10, cifarnet,"),
+        (
+            ["dataset=cifer10"],
+            "unknown dataset=cifer10: did you mean cifar10? choose from arrays, cats_vs_dogs, cifar10,",
+        ),
         (["dataset=hf"], "dataset.path is missing: set it with dataset.path=VALUE"),
         (["dataset=cifar10", "dataset.rot=x"], "unknown dataset=cifar10 option rot: did you mean root?"),
         (["dataset.normalize=z"], "dataset.normalize=z: input should be 'none' or 'zscore'"),

@@ -1,0 +1,136 @@
+"""Texts as the means of their words' vectors: Harutyunyan et al. 2021, appendix A.8."""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from erasure.datasets.hf import HuggingFaceTable
+from erasure.source import RawImages
+from erasure.store.storage import file_checksum, fingerprint
+
+log = logging.getLogger(__name__)
+
+_MARKUP = re.compile(r"<[^<>]*>")
+_WORD = re.compile(r"[^\W_]+")
+_SHOWN = 60  # characters of a text in figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanWordVectors(HuggingFaceTable):
+    """Texts and labels from two columns of a Hugging Face table; of each text the mean of its words' vectors.
+
+    Words are runs of letters and digits in lower case, markup left out; those that have no vector do not count. A text
+    of which no word has one is the zero vector, which a line says. A vector is kept as d channels of one point, float32
+    [n, d, 1, 1], as `dataset=arrays` keeps them.
+
+    Args:
+        vectors: a text file with a word and its d numbers on each line, as GloVe is published; a first line of two
+            numbers, as word2vec writes, is passed over.
+        text_column: name of the column of texts.
+
+    Raises:
+        ValueError: `vectors` is not here or not such a file, when the texts are loaded.
+    """
+
+    vectors: str
+    text_column: str = "text"
+
+    version = 1
+    locations: ClassVar[tuple[str, ...]] = (*HuggingFaceTable.locations, "vectors")
+    _choice: ClassVar[str] = "imdb"
+
+    def load(self) -> RawImages:
+        self._file()  # before anything is fetched
+        return replace(super().load(), bounded=False)
+
+    def content(self) -> str:
+        """Digest of the texts' files and of the vectors'."""
+        return fingerprint({"texts": super().content(), "vectors": file_checksum(self._file())})
+
+    def row_names(self, index: Tensor) -> list[str]:
+        """How many words the training texts at these places [n] have, and how they begin."""
+        wanted = set(index.tolist())
+        texts = {i: _plain(text) for i, (text, _) in enumerate(self._rows(self.train_split)[0]) if i in wanted}
+        return [f"{len(_words(texts[i]))} words: {texts[i][:_SHOWN]}" for i in index.tolist()]
+
+    def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
+        rows, names = self._rows(split)
+        texts, labels = [], []
+        for text, label in rows:
+            texts.append(_words(_plain(text)))
+            labels.append(label)
+        vectors = _read_vectors(self._file(), {word for words in texts for word in words})
+        d = len(next(iter(vectors.values())))
+        means = np.zeros((len(texts), d))
+        for mean, words in zip(means, texts, strict=True):
+            if known := [vectors[word] for word in words if word in vectors]:
+                mean[:] = np.mean(known, axis=0, dtype=np.float64)
+        if empty := int((~means.any(1)).sum()):
+            log.warning("%d of %d texts of %s have no word in %s: zeros", empty, len(texts), split, self.vectors)
+        return torch.from_numpy(means.astype(np.float32))[:, :, None, None], labels, names
+
+    def _rows(self, split: str) -> tuple[Iterator[tuple[str, Any]], tuple[str, ...] | None]:
+        """Texts and labels, and the names of the classes where the data has them."""
+        table = self._open(split, text_column=self.text_column, label_column=self.label_column)
+
+        def rows() -> Iterator[tuple[str, Any]]:
+            with self._explained(split):
+                for i, row in enumerate(table):
+                    if not isinstance(row[self.text_column], str):
+                        raise ValueError(f"row {i} has no text")
+                    yield row[self.text_column], row[self.label_column]
+
+        return rows(), self._class_names_of(table)
+
+    def _file(self) -> Path:
+        path = Path(self.vectors).expanduser()
+        if not path.is_file():
+            raise ValueError(
+                f"dataset.vectors={self.vectors}: no such file: put word vectors there, a word and its numbers on each "
+                "line (glove.6B.300d.txt of nlp.stanford.edu/projects/glove)"
+            )
+        return path
+
+
+def _plain(text: str) -> str:
+    """Without markup and line breaks."""
+    return " ".join(_MARKUP.sub(" ", text).split())
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
+    """Vectors [d] float32 of the words that are wanted and there.
+
+    Raises:
+        ValueError: a line has another number of values, or one that is no number; no word is there.
+    """
+    found: dict[str, np.ndarray] = {}
+    d = None
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for i, line in enumerate(file, 1):
+            word, *values = line.rstrip().split(" ")
+            if i == 1 and len(values) == 1 and word.isdigit():
+                continue
+            d = d or len(values)
+            if word not in wanted or len(values) > d:  # a word of several parts, as GloVe 840B has
+                continue
+            try:
+                vector = np.array(values, dtype=np.float32)
+            except ValueError:
+                vector = np.empty(0, np.float32)
+            if len(vector) != d or not np.isfinite(vector).all():
+                raise ValueError(f"{path}, line {i}: need a word and {d} numbers: fetch or write the file again")
+            found[word] = vector
+    if not found:
+        raise ValueError(f"{path} has a vector for no word of the texts: is it in their language, in lower case?")
+    return found

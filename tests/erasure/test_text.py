@@ -1,0 +1,116 @@
+"""Reviews in the hub's format and vectors in GloVe's: means of known words, prepared, scored, refused in one line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from erasure.datasets.text import MeanWordVectors
+from sample_info.__main__ import VERB
+from scripts.prepare import main
+
+FEATURES = {
+    "info": {
+        "features": {
+            "text": {"dtype": "string", "_type": "Value"},
+            "label": {"names": ["neg", "pos"], "_type": "ClassLabel"},
+        }
+    }
+}
+VECTORS = {"good": (1.0, 0.5, 0.25), "bad": (-1.0, 0.5, 0.125), "film": (0.0, 0.0, 2.0), "it's": (9.0, 9.0, 9.0)}
+D = 3
+
+
+def write_imdb(folder: Path, train: list[tuple[str, int]], test: list[tuple[str, int]]) -> None:
+    """As stanfordnlp/imdb lies on the hub."""
+    (folder / "plain_text").mkdir(parents=True)
+    for split, rows in (("train", train), ("test", test)):
+        table = pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]})
+        table = table.replace_schema_metadata({"huggingface": json.dumps(FEATURES)})
+        pq.write_table(table, folder / "plain_text" / f"{split}-00000-of-00001.parquet")
+    files = "".join(f"  - split: {s}\n    path: plain_text/{s}-*\n" for s in ("train", "test"))
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: plain_text\n  data_files:\n{files}---\n")
+
+
+def write_glove(path: Path, vectors=None, first: str = "") -> Path:
+    lines = [" ".join([word, *map(str, values)]) for word, values in (vectors or VECTORS).items()]
+    path.write_text(first + "".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def source(folder: Path, vectors: Path, **changes) -> MeanWordVectors:
+    options = {"flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0} | changes
+    return MeanWordVectors(name="imdb", path=str(folder), vectors=str(vectors), **options)
+
+
+TRAIN = [("A <br /><br />Good, GOOD film!", 1), ("bad\nfilm", 0), ("Unheard-of words only", 0)]
+
+
+def test_a_text_is_the_mean_of_its_words_vectors(tmp_path: Path, caplog) -> None:
+    write_imdb(tmp_path / "imdb", TRAIN, [("good", 1), ("bad bad", 0)])
+    reviews = source(tmp_path / "imdb", write_glove(tmp_path / "glove.txt"))
+    raw = reviews.load()
+    expected = [np.mean([VECTORS["good"]] * 2 + [VECTORS["film"]], 0), np.mean([VECTORS["bad"], VECTORS["film"]], 0)]
+    torch.testing.assert_close(raw.train.images[:2, :, 0, 0], torch.tensor(np.array(expected), dtype=torch.float32))
+    assert raw.train.images.shape == (3, D, 1, 1)
+    assert not raw.train.images[2].any()
+    assert "1 of 3 texts of train have no word in" in caplog.text
+    assert raw.train.labels.tolist() == [1, 0, 0]
+    assert raw.class_names == ("neg", "pos")
+    assert not raw.bounded
+    assert raw.test is not None
+    assert raw.test.images[1, :, 0, 0].tolist() == list(VECTORS["bad"])
+    assert reviews.row_names(torch.tensor([1, 0])) == ["2 words: bad film", "4 words: A Good, GOOD film!"]
+
+
+def test_vectors_may_have_word2vecs_first_line_and_words_of_several_parts(tmp_path: Path) -> None:
+    write_imdb(tmp_path / "imdb", TRAIN, [("good", 1)])
+    plain = source(tmp_path / "imdb", write_glove(tmp_path / "plain.txt"))
+    other = source(tmp_path / "imdb", write_glove(tmp_path / "other.txt", VECTORS | {"good film": (7, 7, 7)}, "5 3\n"))
+    assert torch.equal(plain.load().train.images, other.load().train.images)
+    assert plain.content() != other.content()
+
+
+@pytest.mark.parametrize(
+    ("vectors", "said"),
+    [
+        (VECTORS | {"bad": (1.0, 2.0)}, "line 2: need a word and 3 numbers"),
+        (VECTORS | {"film": (1.0, "x", 2.0)}, "line 3: need a word and 3 numbers"),
+        ({"gut": (1.0, 2.0, 3.0)}, "has a vector for no word of the texts"),
+    ],
+)
+def test_files_that_are_no_word_vectors_are_refused(tmp_path: Path, vectors, said: str) -> None:
+    write_imdb(tmp_path / "imdb", TRAIN, [("good", 1)])
+    with pytest.raises(ValueError, match=said):
+        source(tmp_path / "imdb", write_glove(tmp_path / "glove.txt", vectors)).load()
+
+
+def test_prepare_makes_vectors_once_and_says_what_is_missing(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_imdb(tmp_path / "imdb", [*TRAIN[:2]] * 20, [*TRAIN[:2]] * 5)
+    assert main(["dataset=imdb", "dataset.path=imdb"]) == 2
+    assert "dataset.vectors=data/glove.6B.300d.txt: no such file: put word vectors there" in capsys.readouterr().err
+    (tmp_path / "data").mkdir()
+    write_glove(tmp_path / "data" / "glove.6B.300d.txt")
+    assert main(["dataset=imdb", "dataset.path=imdb"]) == 0
+    assert "imdb: 50 vectors of 3 values, 2 classes" in capsys.readouterr().out
+    monkeypatch.setattr(MeanWordVectors, "_read", None)
+    assert main(["dataset=imdb", "dataset.path=imdb"]) == 0
+
+
+def test_reviews_are_scored_under_their_words(tmp_path: Path, command) -> None:
+    generator = np.random.default_rng(0)
+    reviews = [(" ".join(generator.choice(["good", "film", "bad"], 12)), i % 2) for i in range(60)]
+    write_imdb(tmp_path / "imdb", reviews, reviews[:20])
+    vectors = write_glove(tmp_path / "glove.txt")
+    outcome = command(
+        VERB, "dataset=imdb", f"dataset.path={tmp_path / 'imdb'}", f"dataset.vectors={vectors}", "model.width=32",
+        "sample_info.classes=[0,1]", "logger.mode=disabled",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    (scores,) = Path("runs").glob("*/scores.csv")
+    assert "12 words: " in scores.read_text()
