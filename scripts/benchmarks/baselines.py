@@ -32,7 +32,7 @@ from sample_info.references.registry import cosine, influence
 from scripts import options
 from scripts.benchmarks.benchmark import Cost, machine, measured, shown
 from scripts.benchmarks.brittleness import SHARES, chosen, flips
-from scripts.benchmarks.peers import EKFAC, require_one_output, trak
+from scripts.benchmarks.peers import EKFAC, require_installed, require_one_output, trak
 
 RANDOM = "at random"
 
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--out", type=Path, help="write the tables there, too, as Markdown")
     asked = own.parse_args(arguments)
     try:
+        require_installed()
         study = Study.of(asked.directory)
     except (ValueError, OSError) as error:
         own.error(str(error))

@@ -6,6 +6,7 @@ al. 2023) through a Kronecker-factored curvature. Here they account for the outp
 """
 
 import copy
+import importlib
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -19,6 +20,20 @@ from sample_info.changes import Effects
 from sample_info.problem import Problem
 
 _BATCH = 64
+
+
+def require_installed() -> None:
+    """Import both packages, so that no account is charged with it.
+
+    Raises:
+        ValueError: one is not there.
+    """
+    try:
+        for name in ("dattri.algorithm.trak", "kronfluence"):
+            importlib.import_module(name)
+    except ImportError as error:
+        command = "uv run --group bench python -m scripts.benchmarks.baselines"
+        raise ValueError(f"{error.name} is not installed: {command}") from error
 
 
 def trak(trained: Problem, size: int) -> Effects:

@@ -67,6 +67,9 @@ def test_scores_are_those_of_dattri_on_the_same_arrays() -> None:
     on = positions(torch.ones(12, 30).scatter_(1, sets, 0))  # theirs: outputs, and who was trained on
     lds, _ = metric.lds(effects[:, :, 0], ((trained - truth)[:, :, 0], on))
     assert datamodeling_score(added_up(effects, sets), truth).mean == pytest.approx(float(lds.mean()))
+    torch.testing.assert_close(
+        metric.lds(effects[:, :, 0], (truth[:, :, 0], sets))[0], lds
+    )  # the same, of what is lost
     assert 0.1 < float(lds.mean()) < 0.95
     alone = torch.tensor([1, 4, 7, 20, 29])
     single = torch.full_like(effects, torch.nan).index_put((alone,), effects[alone] + draws(5, 5, 1, seed=2))
