@@ -37,9 +37,10 @@ STYLE: Any = {  # matplotlib rc parameters
     "grid.color": "#e6e6e6",
     "axes.axisbelow": True,
     "legend.frameon": False,
-    "savefig.bbox": "tight",
     "pdf.fonttype": 42,  # fonts that publishers accept
 }
+
+_PAD_INCHES = 0.1  # around all that is drawn
 
 
 @contextlib.contextmanager
@@ -58,8 +59,13 @@ def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
 def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200) -> Path:
     """Write it to `path` and, to print, to a PDF beside it."""
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # which lists every glyph that it keeps
+    if dpi != "figure":
+        figure.set_dpi(dpi)
+    figure.draw_without_rendering()  # arranges it, once for both files
+    figure.set_layout_engine(None)
+    margins = figure.get_tightbbox().padded(_PAD_INCHES)
     for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
-        figure.savefig(each, dpi=dpi)
+        figure.savefig(each, dpi=dpi, bbox_inches=margins)
     return path
 
 

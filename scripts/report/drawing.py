@@ -11,7 +11,6 @@ from erasure.store.storage import replacing
 from harness.style import STYLE
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
-_SAVING = {"savefig.bbox": None}  # no second look for the margins
 Colours = Mapping[str, str]
 Note = Callable[[str], object]  # takes a line on what is left out
 
@@ -43,7 +42,7 @@ def draw_figures(
         if drawing.hidden:
             lacking = f"without {len(drawing.hidden)} of its panels or rows; report on fewer runs for these"
             note(f"figure {drawing.name}: {lacking}")
-        with mpl.rc_context(STYLE | _SAVING):
+        with mpl.rc_context(STYLE):
             figure = drawing.draw()
             for kind in ("png", "pdf"):
                 paths.append(directory / "figures" / f"{drawing.name}.{kind}")
