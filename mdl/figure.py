@@ -64,11 +64,7 @@ def _learning_curves(ax: "Axes", runs: Mapping[str, MdlResult], columns: Sequenc
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
-    marks = [
-        f"‡ {spelled(c)}: {count} trainings never left the plateau"
-        for c, r in runs.items()
-        if (count := stuck(r.curve))
-    ]
+    marks = [f"‡ {spelled(c)}: {count} trainings on the plateau" for c, r in runs.items() if (count := stuck(r.curve))]
     ax.set(
         title="\n".join([wrapped(title, 4.0), *marks]),
         xlabel="training examples",

@@ -53,11 +53,7 @@ def draw(grid: Grid[TrainResult], path: Path) -> Path:
                 loss_lines(ax, curves, "validation_bits", line, width, f"{column}, validation", "-")
                 loss_lines(ax, curves, "train_bits", line, width, f"{column}, {_training(result)}", ":")
             chance_line(ax, next(iter(runs.values())).label_entropy_bits, "label entropy")
-            marks = [
-                f"‡ {spelled(c)}: {count} seeds never left the plateau"
-                for c, r in runs.items()
-                if (count := stuck([r]))
-            ]
+            marks = [f"‡ {spelled(c)}: {count} seeds on the plateau" for c, r in runs.items() if (count := stuck([r]))]
             ax.set(title="\n".join([wrapped(row, 4.0), *marks]), xlabel="epoch", ylabel="loss (bits per label)")
             epoch_axis(ax, max(max(result.epochs) for result in runs.values()))
         shared_legend(figure, axes)

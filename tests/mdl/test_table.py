@@ -33,7 +33,7 @@ def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, mo
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw(grid(tmp_path), tmp_path / "comparison.png")
-    assert drawn[0].axes[0].get_title().endswith("‡ QLEACE: 2 of 4 trainings never left the plateau")
+    assert drawn[0].axes[0].get_title().endswith("‡ QLEACE: 2 of 4 trainings on the plateau")
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:

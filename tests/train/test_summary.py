@@ -32,7 +32,7 @@ def test_seeds_that_never_left_the_plateau_are_marked_in_table_and_figure_whose_
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw(grid(tmp_path), tmp_path / "loss_curves.png")
     ax = drawn[0].axes[0]
-    assert ax.get_title().endswith("‡ QLEACE: 1 of 2 seeds never left the plateau")
+    assert ax.get_title().endswith("‡ QLEACE: 1 of 2 seeds on the plateau")
     at = ax.transData.transform(np.column_stack([np.arange(50.0), np.zeros(50)]))[:, 0]
     slopes = np.diff(at) * (np.arange(49) + 1.5)  # of log(1 + epoch): constant
     assert slopes == pytest.approx(np.full(49, slopes[-1]), rel=0.05)
