@@ -78,6 +78,7 @@ def test_every_public_name_says_shapes_errors_and_source_and_is_on_the_apis_page
 
 def test_the_hidden_states_snippet_runs() -> None:
     snippet = next(block for block in blocks("docs/guide/library.md", "python") if "fit_layers" in block)
+    torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4))
     model.blocks = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
     names: dict[str, Any] = {"model": model, "x": torch.randn(30, 4), "z": torch.arange(30) % 3}
