@@ -69,6 +69,19 @@ def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200) -> 
     return path
 
 
+def hide_axes(ax: "Axes") -> None:
+    """For an image: no ticks and no frame, nor the time that it takes to measure them."""
+    for part in (ax.xaxis, ax.yaxis, ax.spines[:]):
+        part.set_visible(False)
+
+
+def name_row(ax: "Axes", name: str, **options: Any) -> None:
+    """Write the name of a row of images to the left of its first."""
+    ax.yaxis.set_visible(True)
+    ax.set_yticks([])
+    ax.set_ylabel(name, fontsize=9, **options)
+
+
 def colour(column: str, columns: Sequence[str]) -> str:
     """The colour of an eraser's column; variants of one eraser after the first take spare colours."""
     firsts = {c.split(" ")[0]: c for c in reversed(columns)}

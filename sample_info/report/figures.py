@@ -18,7 +18,7 @@ from harness import style
 from harness.compare import Grid
 from harness.labels import spelled
 from harness.result import InformationResult, SummaryCurves
-from harness.style import STYLE, colour, shared_legend
+from harness.style import STYLE, colour, hide_axes, name_row, shared_legend
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement
 from sample_info.report.table import eraser_note, spreads, whose
@@ -117,11 +117,8 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
             group = examples.groups.names[int(examples.groups.of[position])]
             shown = filter(None, [label, group, f"{float(scores[position]):.1e}"])
             ax.set_title("\n".join(shown), fontsize=8)
-            for part in (ax.xaxis, ax.yaxis, ax.spines[:]):  # else each is measured, though nothing is drawn
-                part.set_visible(False)
-        row[0].yaxis.set_visible(True)
-        row[0].set_yticks([])
-        row[0].set_ylabel(title, fontsize=9)
+            hide_axes(ax)
+        name_row(row[0], title)
 
 
 def _draw_image(ax: Axes, examples: Examples, position: int) -> None:
