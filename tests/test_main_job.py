@@ -213,18 +213,6 @@ def test_the_module_itself_runs(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "bits per label" in done.stdout
-    refused = subprocess.run(
-        [sys.executable, "-m", "mdl", "eraser=laece"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert refused.returncode == 2
-    assert refused.stderr.startswith(
-        "unknown eraser=laece: did you mean leace? choose from alf_cubic, alf_qleace, control"
-    )
-    helped = subprocess.run(
-        [sys.executable, "-m", "train", "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert helped.returncode == 0
-    assert "eraser=" in helped.stdout
 
 
 def test_an_edited_result_is_named_and_left_out_and_computed_again(command, capsys, caplog) -> None:

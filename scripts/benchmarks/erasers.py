@@ -46,6 +46,8 @@ from scripts.benchmarks.data import CIFAR_JPEG, labelled_images, side_of
 
 PEER_STEPS = 7  # of concept-erasure's fixed point on CIFAR's covariances, counted at d = 768
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
+STREAM = 500  # batches of 64 hidden states
+IMAGES = 32  # that a ViT-tiny looks at
 SPECTRUM = 10_000  # examples of the order spectrum, whose cost is quadratic in them
 MISSING = "not installed: uv run --group bench python -m scripts.benchmarks.erasers"
 LEFT_OUT = "left out at this size: --full-peer runs it"
@@ -124,8 +126,8 @@ def moments(bench: Bench) -> list[Row]:
 
 
 def streaming(bench: Bench) -> list[Row]:
-    """Moments of 500 batches of 64 vectors of 1,024 dimensions: what a hook in a network gives."""
-    x, z = torch.randn(500, 64, 1024, device=bench.device), torch.randint(10, (500, 64), device=bench.device)
+    """Moments of batches of 64 vectors of 1,024 dimensions: what a hook in a network gives."""
+    x, z = torch.randn(STREAM, 64, 1024, device=bench.device), torch.randint(10, (STREAM, 64), device=bench.device)
 
     def ours(**options: Any) -> Cost:
         def run() -> int:
@@ -146,7 +148,7 @@ def streaming(bench: Bench) -> list[Row]:
 
         return bench.timed(run)[1], "float32"
 
-    flops, work = x[..., 0].numel() * 1024**2, "500 batches of 64 x 1,024"  # half of a product: it is symmetric
+    flops, work = x[..., 0].numel() * 1024**2, f"{STREAM} batches of 64 x 1,024"  # half of a product: it is symmetric
     single = {"pooled": True, "precision": torch.float32}
     return [
         Row(work, "ours, class covariances", ours(), flops / bench.rate, "float64"),
@@ -161,14 +163,14 @@ def hook(bench: Bench) -> list[Row]:
     import timm
 
     model = timm.create_model("vit_tiny_patch16_224").eval().to(bench.device)
-    images, z = torch.randn(32, 3, 224, 224, device=bench.device), torch.arange(32) % 10
+    images, z = torch.randn(IMAGES, 3, 224, 224, device=bench.device), torch.arange(IMAGES) % 10
     blocks = [name for name, _ in model.named_modules() if re.fullmatch(r"blocks\.\d+", name)]
     fitted = fit_layers(model, [(images, z)], blocks, num_classes=10)
     with torch.no_grad():
         _, plain = bench.timed(lambda: model(images))
         with erase(model, fitted):
             _, scrubbed = bench.timed(lambda: model(images))
-    work = "forward pass of 32 images, ViT-tiny"
+    work = f"forward pass of {IMAGES} images, ViT-tiny"
     note = f"{scrubbed.seconds / plain.seconds - 1:.1%} more"
     return [Row(work, "as it is", plain), Row(work, "every block erased (LEACE)", scrubbed, note=note)]
 

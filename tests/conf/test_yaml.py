@@ -1,5 +1,7 @@
 """Every YAML composes, satisfies its schema, lists every option it has, and can be instantiated."""
 
+import copy
+import functools
 import math
 import pkgutil
 import re
@@ -9,13 +11,15 @@ from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from conf.cli import Verb
+from conf.compose import Composer, plain
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
-from conf.schema import TARGETS, Config, Target, keyword_only
+from conf.schema import TARGETS, Config, Target, keyword_only, validate
 from conf.verbs import sections
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job
@@ -32,10 +36,16 @@ MANDATORY = {
     "pretrained": ["experiment.trained=/nowhere"],
     "transfer": ["experiment.trained=/nowhere"],
 }
+VERBS = {verb.name: verb for verb in (MDL, TRAIN, SAMPLE_INFO)}
 
 
 def composed(verb: Verb, *overrides: str) -> Config:
-    return compose_checked(verb.name, overrides, verb.sections)
+    return copy.deepcopy(_composed(verb.name, overrides))
+
+
+@functools.cache
+def _composed(verb: str, overrides: tuple[str, ...]) -> Config:
+    return compose_checked(verb, overrides, VERBS[verb].sections)
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
@@ -94,9 +104,11 @@ def test_every_experiment_composes_with_every_value_that_it_sweeps_over(experime
     swept = sweep_values(verb.name, experiment)
     (runs,) = [int(line.split()[1]) for line in header if line.startswith("# ") and " runs" in line]
     assert runs == math.prod(len(values) for values in swept)
-    for i in range(max(map(len, swept))):
-        overrides = [*MANDATORY.get(experiment, []), *(values[i % len(values)] for values in swept)]
-        composed(verb, f"+experiment={experiment}", *overrides)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composer = Composer(verb.name, GlobalHydra.instance().config_loader())  # as a sweep does
+        for i in range(max(map(len, swept))):
+            overrides = [*MANDATORY.get(experiment, []), *(values[i % len(values)] for values in swept)]
+            validate(plain(composer([f"+experiment={experiment}", *overrides])), verb.sections)
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
@@ -133,7 +145,7 @@ def test_a_swept_size_reaches_the_model_and_no_further() -> None:
 def launched(header: list[str]):
     """The verb that an experiment's header says to launch, and the command."""
     (command,) = [line for line in header if line.startswith("# python -m ")]
-    return {"mdl": MDL, "train": TRAIN, "sample_info": SAMPLE_INFO}[command.split()[3]], command
+    return VERBS[command.split()[3]], command
 
 
 def sweep_values(verb: str, experiment: str) -> list[list[str]]:

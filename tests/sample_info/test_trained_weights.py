@@ -28,14 +28,22 @@ SCORE = [
 Command = Callable[..., Outcome]
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test's training is left for those that follow."""
+    return tmp_path_factory.mktemp("trained")
+
+
 @pytest.fixture
-def trained(command: Command) -> Path:
-    """The weights of two seeds, trained on all ten digits."""
-    options = ["eraser=control", "train=quick", "train.max_epochs=3", "train.stack=all", "seeds=[1,4]"]
-    outcome = command(TRAIN, *MODEL, *options)
-    assert outcome.code == 0, outcome.err
-    (path,) = Path("runs").glob("train-*/weights.safetensors")
-    return path
+def trained(command: Command, kept: Path) -> Path:
+    """A copy of the weights of two seeds, trained on all ten digits."""
+    if not kept.joinpath("runs").exists():
+        options = ["eraser=control", "train=quick", "train.max_epochs=3", "train.stack=all", "seeds=[1,4]"]
+        outcome = command(TRAIN, *MODEL, *options, f"runs_dir={kept}/runs")
+        assert outcome.code == 0, outcome.err
+    (directory,) = kept.glob("runs/train-*")
+    shutil.copytree(directory, Path("runs") / directory.name)
+    return Path("runs") / directory.name / "weights.safetensors"
 
 
 def scored(command: Command, *overrides: str) -> Path:

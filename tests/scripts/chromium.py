@@ -1,6 +1,8 @@
 """Debian's Chromium without a window, and what tests do with the report's page in it."""
 
+import atexit
 import contextlib
+import functools
 import shutil
 import time
 from collections.abc import Iterator
@@ -10,9 +12,9 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 REASON = "needs Debian's chromium and chromium-driver"
 
 
-@contextlib.contextmanager
-def opened(page: Path) -> Iterator:
-    """A browser that shows the page; fails at its end if the page's console said anything."""
+@functools.cache
+def browser():
+    """One for all tests of a process: to start it takes longer than most of them."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -21,12 +23,20 @@ def opened(page: Path) -> Iterator:
     options.binary_location = str(CHROMIUM)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    try:
-        driver.get(page.as_uri())
-        yield driver
-        assert driver.get_log("browser") == []  # no error, no warning, no request that failed
-    finally:
-        driver.quit()
+    atexit.register(driver.quit)
+    return driver
+
+
+@contextlib.contextmanager
+def opened(page: Path) -> Iterator:
+    """A browser that shows the page anew; fails at its end if the page's console said anything."""
+    driver = browser()
+    driver.get("about:blank")
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    driver.get_log("browser")  # which forgets what was read
+    driver.get(page.as_uri())
+    yield driver
+    assert driver.get_log("browser") == []  # no error, no warning, no request that failed
 
 
 def column(browser, heading: str) -> list[str]:

@@ -122,7 +122,7 @@ def test_a_failed_run_is_repeated_from_its_own_configuration(command, capsys) ->
     ("overrides", "count"),
     [
         (["eraser=control,leace", "model.width=8,16", "train=quick", "train.lr=0.1,1e-3", "seeds=[0],[1,2]"], 16),
-        (["+experiment=digits_all", "seeds=[0]"], 28),
+        (["+experiment=digits_all", "eraser=control,leace", "seeds=[0]"], 8),
         (["dataset=digits", "mdl=quick,default", "train.betas=[0.5,0.9]"], 2),
     ],
 )

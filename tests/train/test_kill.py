@@ -22,16 +22,23 @@ NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 REPLAY = ["mdl.code=replay", "mdl.replay.batch=64", "mdl.replay.streams=15"]
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where undisturbed runs are left for the tests that follow."""
+    return tmp_path_factory.mktemp("undisturbed")
+
+
 @pytest.mark.parametrize(
     ("point", "code"),
     [("mid_write", []), ("before_rename", []), ("after_rename", []), ("mid_epoch", []), ("mid_epoch", REPLAY)],
 )
 def test_a_killed_run_ends_with_the_numbers_of_an_undisturbed_one(
-    point: str, code: list[str], command, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    point: str, code: list[str], kept: Path, command, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     here = [*ARGUMENTS, *code, f"cache_dir={tmp_path / 'cache'}"]
-    assert command(MDL, *here, "runs_dir=undisturbed").code == 0
+    runs = kept / ("replay" if code else "blocks")
+    assert command(MDL, *here, f"runs_dir={runs}").code == 0  # by the first of the tests
     died = subprocess.run(
         [sys.executable, "-m", "tests.train.killed", point, *here, f"runs_dir={tmp_path / 'killed'}"],
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
@@ -45,10 +52,10 @@ def test_a_killed_run_ends_with_the_numbers_of_an_undisturbed_one(
     resumed = command(MDL, *here, "runs_dir=killed")
     assert resumed.code == 0, resumed.err
     assert f"continuing at {'label' if code else 'training size'}" in caplog.text
-    undisturbed = read_json(Path("undisturbed") / directory.name / "result.json")
+    undisturbed = read_json(runs / directory.name / "result.json")
     result = read_json(directory / "result.json")
     assert {name: result[name] for name in NUMBERS} == {name: undisturbed[name] for name in NUMBERS}
-    curves = [runs / "curves.csv" for runs in (directory, Path("undisturbed") / directory.name)]
+    curves = [run / "curves.csv" for run in (directory, runs / directory.name)]
     assert not code or not any(path.exists() for path in curves)  # nothing is trained to convergence
     assert code or curves[0].read_text() == curves[1].read_text()
     left = {"config.yaml", "result.json", "log.txt", "state.json"}

@@ -15,6 +15,8 @@ SMALL = ["--dim", "48", "--samples", "400", "--classes", "4", "--images", "/nowh
 
 def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasers, "installed", lambda _: False)
+    monkeypatch.setattr(erasers, "STREAM", 5)
+    monkeypatch.setattr(erasers, "IMAGES", 10)
     assert erasers.main([*SMALL, "--json", str(tmp_path / "rows.json")]) == 0
     printed = capsys.readouterr().out
     saved = json.loads((tmp_path / "rows.json").read_text())
