@@ -85,7 +85,7 @@ class Shown(NamedTuple):
     titles: Sequence[str] = ()
 
 
-def draw_rows(rows: Mapping[str, Shown], path: Path) -> None:
+def draw_rows(rows: Mapping[str, Shown], *paths: Path) -> None:
     """Images in rows of one length, by what stands at their left; values beyond black and white are clipped."""
     columns = max(len(row.pixels) for row in rows.values())
     size = (1.0 * columns + 1.6, sum(1.03 + 0.12 * bool(row.titles) for row in rows.values()) + 0.2)
@@ -96,8 +96,10 @@ def draw_rows(rows: Mapping[str, Shown], path: Path) -> None:
             ax.set_title(title, fontsize=9)
             hide_axes(ax)
         name_row(own[0], name, rotation=0, ha="right", va="center")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=120)
+        figure.set_layout_engine("none")  # as it was arranged for the first
     plt.close(figure)
 
 
