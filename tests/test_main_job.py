@@ -133,7 +133,7 @@ def test_the_flag_for_a_sweep_may_stand_anywhere(command) -> None:
 
 def test_the_theorem_seen_by_train(command) -> None:
     """A linear model learns from the control's class means and cannot beat the label entropy without them."""
-    outcome = command(TRAIN, "-m", "eraser=control,leace", "model=linear", "logger.mode=disabled")
+    outcome = command(TRAIN, "-m", "eraser=control,leace", "model=linear", "train=quick", "logger.mode=disabled")
     assert outcome.code == 0, outcome.err
     results = {r["config"]["eraser"]["name"]: r for r in (read_json(p) for p in Path("runs").glob("*/result.json"))}
     entropy = results["control"]["label_entropy_bits"]

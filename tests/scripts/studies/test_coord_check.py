@@ -29,10 +29,10 @@ FADING = "cpb_mlp"
 STEPS = 3
 
 
-def measured(model: str, parametrization):
+def measured(model: str, parametrization, *seeds: int):
     architecture = Architecture.parse(model)
     by_width = {
-        width: coordinates(architecture, width, parametrization, lr=1e-3, steps=STEPS, seeds=(0, 1))
+        width: coordinates(architecture, width, parametrization, lr=1e-3, steps=STEPS, seeds=seeds)
         for width in CASES[model]
     }
     return slopes(by_width, STEPS)
@@ -40,7 +40,7 @@ def measured(model: str, parametrization):
 
 @pytest.mark.parametrize("model", CASES)
 def test_flat_under_mup(model: str) -> None:
-    exponents = measured(model, "mup")
+    exponents = measured(model, "mup", 0, 1)
     assert "readout" in exponents
     for layer, (scale, change) in exponents.items():
         if FADING not in layer:
@@ -53,7 +53,7 @@ def test_flat_under_mup(model: str) -> None:
 
 @pytest.mark.parametrize("model", CASES)
 def test_growing_under_the_standard_parametrisation(model: str) -> None:
-    exponents = measured(model, "standard")
+    exponents = measured(model, "standard", 0)
     _, of_logits = exponents["readout"]
     assert of_logits > 0.5
     growing = [layer for layer, (_, change) in exponents.items() if change > 0.3]
