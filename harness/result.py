@@ -136,6 +136,22 @@ class Attribution(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ErrorEstimate(Part):
+    """How many of one seed's scores of one kind are believable: wrong by less than a factor of two, by the estimate.
+
+    Where retraining left `retrained` examples out: Spearman's correlation of the estimate with the error, how many of
+    them are believed, how many of those truly are within the factor, and how many of the doubted truly are not.
+    """
+
+    believable: int
+    retrained: int | None = None
+    spearman: float | None = None
+    believed: int | None = None
+    rightly_believed: int | None = None
+    rightly_doubted: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class LinearizedAccuracy(Part):
     """Of the linearised network, an entry per seed; `left_out` on each training example, once trained without it."""
 
@@ -174,7 +190,7 @@ class Information(Part):
     """The share of `python -m sample_info`; lists have an entry per seed, `information` and `references` by name.
 
     `how` says what was computed, in a few words and numbers; `between_seeds` correlates F-SI, mean and standard
-    deviation over pairs of seeds.
+    deviation over pairs of seeds; `error_estimates` are by score, None where they were not asked for.
     """
 
     information: dict[str, list[ScoreSummary]]
@@ -185,6 +201,7 @@ class Information(Part):
     groups: dict[str, Group]
     summaries: SummaryCurves | None
     attribution: dict[str, list[Attribution]] | None = None
+    error_estimates: dict[str, list[ErrorEstimate]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from sample_info.changes import Changes, functional_information, loss_effects, w
 from sample_info.examples import Examples
 from sample_info.kinds import decisions
 from sample_info.linearized.network import LinearizedNetwork
+from sample_info.linearized.path import along_trained_path
 from sample_info.linearized.sgd import at_minimum, sgd_information
 from sample_info.problem import Problem
 from sample_info.references.registry import SUBSETS, references_of
@@ -29,6 +30,7 @@ from sample_info.report.pairwise import keep_only, save_block
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
 from sample_info.summaries.accuracy import Show, part_of, remembered, require_possible, try_summaries
+from sample_info.trust import TRAINED_PATH
 from train.randomness import generator
 
 log = logging.getLogger(__name__)
@@ -79,6 +81,9 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
         scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
     accounts = references_of(problem, settings.references, run)
+    references = {name: one.changes for name, one in accounts.items() if not bool(one.weight.isnan().all())}
+    if settings.error_estimate:
+        references = {TRAINED_PATH: _along_path(settings, network, run, part_of(show, 0.9, 1)), **references}
     judged = None
     if SUBSETS in settings.references.methods:
         wrong = examples.given != examples.labels
@@ -87,7 +92,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
         seed=problem.seed,
         changes=changes,
         scores=scores,
-        references={name: one.changes for name, one in accounts.items() if not bool(one.weight.isnan().all())},
+        references=references,
         attribution=judged,
         how=how,
         left_out_correct=decisions(without) == examples.given.cpu(),
@@ -122,6 +127,19 @@ def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
         kind = "exact" if few or not left else "coordinates"
     draws = functools.partial(generator, problem.seed, "projection", kind)
     return problem.kernels(Projection(kind, settings.kernel.size, draws))
+
+
+def _along_path(settings: SampleInfoSettings, network: LinearizedNetwork, run: Run, show: Show) -> Changes:
+    """What the linearisation along the trained path says; that of an interrupted run is read back."""
+
+    def found() -> list[list[float]]:
+        changes = along_trained_path(
+            network, functools.partial(_ntk, settings), lambda done: show(done, "trained path")
+        )
+        return [changes.weight.tolist(), changes.prediction.tolist()]
+
+    stored = remembered(run, f"trained-path-{network.problem.seed}", found)
+    return Changes(*torch.tensor(stored, dtype=torch.float64))
 
 
 def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Show) -> tuple[Changes, Tensor]:

@@ -181,6 +181,7 @@ class SampleInfoSettings:
         sigma: standard deviation of the smoothing noise.
         sgd_batch_size: b of the SGD whose steady state smooths the third score; None leaves that score out.
         pairwise: whether what each example does to each held-out output and loss is kept, with its sign.
+        error_estimate: whether the error of every score is estimated, see `sample_info.trust`.
         data, training, references, summaries, kernel: groups of options.
         batch_size: examples per backward pass.
         memory_gib: for intermediate results.
@@ -201,6 +202,7 @@ class SampleInfoSettings:
     summaries: SummarySettings
     kernel: KernelSettings
     pairwise: bool = later(default=False)
+    error_estimate: bool = later(default=False)
     batch_size: int = unhashed(64)
     memory_gib: float = unhashed(1.0)
 
@@ -213,6 +215,8 @@ class SampleInfoSettings:
         self.summaries.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
         if methods := self.references.methods:
             self.training.require_steps(f"references.methods={methods}", "references.methods=[]")
+        if self.error_estimate:
+            self.training.require_steps("error_estimate=true", "error_estimate=false")
         if adversarial := self.data.adversarial:
             self.training.require_steps(f"data.adversarial={adversarial}", "data.adversarial=0")
         if self.summaries.trained:
@@ -227,7 +231,8 @@ class SampleInfoSettings:
     @property
     def needs_one_kernel(self) -> bool:
         """Whether something is computed for which all examples must come from one and the same erased data."""
-        return bool(self.references.methods or self.summaries.orders or self.data.adversarial or self.sgd_batch_size)
+        asked = self.references.methods, self.summaries.orders, self.data.adversarial, self.sgd_batch_size
+        return any(asked) or self.error_estimate
 
     @property
     def memory_bytes(self) -> float:

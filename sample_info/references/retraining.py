@@ -99,14 +99,25 @@ class GradientDescent:
         parts = parts.to(self.x.device)
         return self._descended(self.x[parts], self.y[parts], self.y.new_ones(*parts.shape, 1), progress)
 
-    def _descended(self, x: Tensor, y: Tensor, c: Tensor, progress: Callable[[int], None]) -> Weights:
-        """Of inputs that members share [n, ...], or of their own [S, b, ...], with targets; weights c are [S, b, 1]."""
+    def _descended(
+        self,
+        x: Tensor,
+        y: Tensor,
+        c: Tensor,
+        progress: Callable[[int], None],
+        note: Callable[[Tensor], object] = lambda _: None,
+    ) -> Weights:
+        """Of inputs that members share [n, ...], or of their own [S, b, ...], with targets; weights c are [S, b, 1].
+
+        Slopes c (f - y) [S, b, k] are noted before every step.
+        """
         initial = {name: weight.detach() for name, weight in self.initial.items()}
         change = {name: weight.new_zeros(len(c), *weight.shape) for name, weight in initial.items()}
         weights = {name: (moved + initial[name]).requires_grad_() for name, moved in change.items()}
         for step in range(self.steps):
             outputs = self.outputs(weights, x)
             slope = (outputs.detach() - y).mul_(c)  # ∂L/∂f: cheaper written down than derived
+            note(slope)
             gradients = torch.autograd.grad(outputs, list(weights.values()), slope)
             with torch.no_grad():
                 for (name, moved), gradient in zip(change.items(), gradients, strict=True):
@@ -122,8 +133,19 @@ class GradientDescent:
 
     def trained(self) -> Weights:
         """Weights at the end of the training with all examples."""
-        change = self.train(torch.ones(1, len(self.x)))
-        return {name: self.initial[name] + moved[0] for name, moved in change.items()}
+        return self.trained_path()[0]
+
+    def trained_path(self, progress: Callable[[int], None] = lambda _: None) -> tuple[Weights, Tensor]:
+        """Weights at the end of the training with all examples, and f - y before every step, [t, n, k].
+
+        Raises:
+            DivergedError: the learning rate is too large.
+        """
+        residuals = self.y.new_empty(self.steps, *self.y.shape)
+        places = iter(residuals)
+        everything = self.y.new_ones(1, len(self.x), 1)
+        change = self._descended(self.x, self.y, everything, progress, lambda slope: next(places).copy_(slope[0]))
+        return {name: self.initial[name] + moved[0] for name, moved in change.items()}, residuals
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:
         """Outputs [S, n, k] of members with weights [S, ...] on inputs that they share, or on their own [S, n, ...]."""

@@ -12,12 +12,21 @@ from torch import Tensor
 
 from erasure.store.storage import save_tensors, write_text
 from harness.logger import Logger
-from harness.result import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
+from harness.result import (
+    Attribution,
+    ErrorEstimate,
+    Group,
+    Information,
+    LinearizedAccuracy,
+    ScoreSummary,
+    SummaryCurves,
+)
 from harness.table import Record, csv_of
 from sample_info.changes import Changes, agreements_of, auroc, bits, pearson
 from sample_info.examples import Examples
 from sample_info.settings import SummarySettings
 from sample_info.summaries.accuracy import Curve
+from sample_info.trust import TRAINED_PATH, Trust
 
 N = TypeVar("N", int, float)
 
@@ -37,6 +46,16 @@ class Scored:
     summaries: Mapping[str, list[Curve]]
     attribution: Mapping[str, Attribution] | None = None
 
+    @property
+    def trusts(self) -> dict[str, Trust]:
+        """How far each kind of score is to be trusted, by name; none where that was not asked for."""
+        path, truth = self.references.get(TRAINED_PATH), self.references.get("retraining")
+        if path is None:
+            return {}
+        kinds = {"f_si": "prediction", "si": "weight"}
+        accounts = (self.changes, path) if truth is None else (self.changes, path, truth)
+        return {name: Trust(*(getattr(one, kind) for one in accounts)) for name, kind in kinds.items()}
+
 
 def columns(scored: Scored) -> dict[str, Tensor]:
     """A seed's numbers per example by name, [n] each; units in the names."""
@@ -45,6 +64,8 @@ def columns(scored: Scored) -> dict[str, Tensor]:
     for name, changes in scored.references.items():
         prefix = name.replace(" ", "_")
         named |= {f"{prefix}_weight_change": changes.weight, f"{prefix}_prediction_change": changes.prediction}
+    for name, trust in scored.trusts.items():
+        named |= {f"{name}_error_factor": trust.factor, f"{name}_believable": trust.believable.long()}
     return named
 
 
@@ -123,7 +144,13 @@ def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
         between_seeds=_between_seeds([one.scores["f_si_nats"] for one in scored]),
         summaries=_summaries(examples.settings.summaries, [one.summaries for one in scored]),
         attribution=_attribution([one.attribution for one in scored if one.attribution is not None]),
+        error_estimates=_error_estimates([one.trusts for one in scored]),
     )
+
+
+def _error_estimates(found: Sequence[Mapping[str, Trust]]) -> dict[str, list[ErrorEstimate]] | None:
+    """None where nothing was estimated."""
+    return {f"{name}_nats": [seed[name].described for seed in found] for name in found[0]} or None
 
 
 def _attribution(found: Sequence[Mapping[str, Attribution]]) -> dict[str, list[Attribution]] | None:

@@ -10,7 +10,15 @@ from conf import Options
 from erasure.store.storage import write_text
 from harness.compare import Grid, Spread
 from harness.labels import spelled
-from harness.result import Attribution, Group, InformationResult, ReferenceAgreement, ScoreSummary, SummaryCurves
+from harness.result import (
+    Attribution,
+    ErrorEstimate,
+    Group,
+    InformationResult,
+    ReferenceAgreement,
+    ScoreSummary,
+    SummaryCurves,
+)
 from harness.table import Column, Record, Table, number, spread, word
 from sample_info.report.comparison import Agreement, Movement
 
@@ -33,6 +41,11 @@ _ATTRIBUTION = (
     "correlation, over trainings on random halves, of a held-out output with what the account adds up to, mean over "
     "outputs and seeds (95 % bootstrap interval over halves and inputs, mean over seeds). Leave-one-out r: Pearson's, "
     "of effects with those of retraining, over examples."
+)
+_ESTIMATES = (
+    "How many scores are wrong by less than a factor of two, by the estimate, over seeds. Where retraining left some "
+    "out: Spearman's correlation of the estimate with |log(score / truth)| (± standard deviation over seeds), and how "
+    "many of the believed truly are within the factor, of the doubted truly are not. docs/sample_info.md."
 )
 _MOVEMENTS = "F-SI example by example, mean over seeds."
 _AUROC = "AUROC: the probability that an example of the group scores above one of the others; 0.5 is chance."
@@ -118,6 +131,36 @@ def _ratio(heading: str, kind: str) -> Column[Entry[list[ReferenceAgreement]]]:
     return Column(heading, text, record)
 
 
+def _share(heading: str, name: str, counts: Callable[[Entry[Any]], tuple[int, int] | None]) -> Column[Entry[Any]]:
+    """So many of so many; nothing where neither is known."""
+
+    def record(entry: Entry[Any]) -> Record:
+        return dict(zip((name, f"{name}_of"), counts(entry) or (None, None), strict=True))
+
+    return Column(heading, lambda entry: "{:,} of {:,}".format(*found) if (found := counts(entry)) else "", record)
+
+
+def _sum(entry: Entry[list[ErrorEstimate]], count: Callable[[ErrorEstimate], int | None]) -> int:
+    return sum(count(one) or 0 for one in entry.part)
+
+
+def _believable(entry: Entry[list[ErrorEstimate]]) -> tuple[int, int]:
+    return _sum(entry, lambda one: one.believable), entry.result.train_size * len(entry.part)
+
+
+def _believed(entry: Entry[list[ErrorEstimate]]) -> tuple[int, int] | None:
+    """How many are believed rightly, and how many are believed, of those that retraining left out."""
+    counts = _sum(entry, lambda one: one.rightly_believed), _sum(entry, lambda one: one.believed)
+    return counts if _sum(entry, lambda one: one.retrained) else None
+
+
+def _doubted(entry: Entry[list[ErrorEstimate]]) -> tuple[int, int] | None:
+    retrained = _sum(entry, lambda one: one.retrained)
+    doubted = retrained - _sum(entry, lambda one: one.believed)
+    return (_sum(entry, lambda one: one.rightly_doubted), doubted) if retrained else None
+
+
+_SCORES = {"f_si_nats": "F-SI", "si_nats": "SI"}
 _EXAMPLE = (
     "what an example tells the network's predictions that the others do not, in nats at noise sigma, over examples"
 )
@@ -169,6 +212,14 @@ ATTRIBUTION: Sequence[Column[Entry[list[Attribution]]]] = (
     spread("leave-one-out r", "leave_one_out", ".3f", lambda entry: [one.leave_one_out for one in entry.part]),
     spread("AUROC, wrong labels", "auroc", ".3f", lambda entry: [one.auroc for one in entry.part]),
 )
+ESTIMATES: Sequence[Column[Entry[list[ErrorEstimate]]]] = (
+    *WHO,
+    word("score", "score", lambda entry: _SCORES[entry.name]),
+    _share("within a factor of 2, by the estimate", "believable", _believable),
+    spread("rank correlation", "spearman", ".3f", lambda entry: [one.spearman for one in entry.part]),
+    _share("believed, and truly within", "rightly_believed", _believed),
+    _share("doubted, and truly not", "rightly_doubted", _doubted),
+)
 MOVEMENTS: Sequence[Column[Movement]] = (
     _ROW,
     word("from", "from", lambda moved: moved.before),
@@ -180,13 +231,15 @@ MOVEMENTS: Sequence[Column[Movement]] = (
 
 
 def tables_of(grid: Grid[InformationResult], movements: Sequence[Movement]) -> dict[str, Table]:
-    """By title: a row per run; per run and reference, and account; per pair of erasers; per run and kind of example."""
+    """By title: a row per run; per run and reference, score, account; per pair of erasers; per run and kind."""
     runs, references = entries(grid, lambda result: {"": result}), entries(grid, lambda result: result.references)
     groups = entries(grid, lambda result: result.groups)
     judged = entries(grid, lambda result: result.attribution or {})
+    estimates = entries(grid, lambda result: result.error_estimates or {})
     return {
         "Runs": Table.of("sample-info-runs", RUNS, runs, f"{_SEEDS} docs/sample_info.md.", [RUN]),
         "Scores and references": Table.of("sample-info-references", REFERENCES, references, _REFERENCES, [RUN]),
+        "Estimated errors of scores": Table.of("sample-info-errors", ESTIMATES, estimates, _ESTIMATES, [RUN]),
         "Accounts judged by retraining": Table.of("sample-info-attribution", ATTRIBUTION, judged, _ATTRIBUTION, [RUN]),
         "How scores move between erasers": Table.of("sample-info-movement", MOVEMENTS, movements, _MOVEMENTS),
         "Groups of examples": Table.of("sample-info-groups", GROUPS, groups, f"{_SEEDS} {_AUROC}", [RUN]),

@@ -32,6 +32,7 @@ def test_a_projection_is_of_the_kind_and_size_that_were_asked_for(kind: Kind) ->
         (["sgd_batch_size=8", "training.weight_decay=0"], "needs a positive sample_info.training.weight_decay"),
         ([*TRAINED, "training.steps=converged"], "training.steps=converged"),
         ([*TRAINED, "training.time=continuous"], "training.time=continuous"),
+        (["error_estimate=true", "training.steps=converged"], "error_estimate=true: networks are trained"),
         (["examples=1"], "examples=1: must be at least 2"),
         (["held_out=0"], "held_out=0: must be at least 1"),
         (["sigma=0"], "sigma=0.*must be a positive number"),

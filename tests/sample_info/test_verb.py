@@ -22,6 +22,7 @@ from sample_info.examples import load
 from sample_info.kinds import decisions
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references import registry
+from sample_info.trust import Trust
 from tests.sample_info.reference_dynamics import coefficients
 from tests.wandb_file import only_run
 
@@ -265,6 +266,41 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
         assert [*result["references"]["descent"][0][kind]["ratio"].values()] == pytest.approx([1, 1, 1])
     assert "descent" in outcome.out
     assert result["information"]["si_sgd_nats"][0]["mean_nats"] > 0
+
+
+ESTIMATED = [*SMALL, "logger.mode=disabled", "sample_info.error_estimate=true"]
+
+
+def test_errors_of_scores_are_estimated_and_judged_by_retraining(command) -> None:
+    options = ["model.width=16", "sample_info.references.methods=[retraining]", "sample_info.references.examples=8"]
+    outcome = command(VERB, *ESTIMATED, *options)
+    assert outcome.code == 0, outcome.err
+    directory, result = the_run()
+    tensors, _ = load_tensors(directory / "scores.safetensors")
+    for score, kind in (("f_si", "prediction"), ("si", "weight")):
+        own, path, truth = (tensors[f"{who}{kind}_change"][0] for who in ("", "trained_path_", "retraining_"))
+        factor, believable = tensors[f"{score}_error_factor"][0], tensors[f"{score}_believable"][0]
+        assert torch.equal(factor, Trust(own, path).factor)
+        assert believable.tolist() == (factor < 2).long().tolist()
+        (found,) = result["error_estimates"][f"{score}_nats"]
+        assert (found["believable"], found["retrained"]) == (int(believable.sum()), 8)
+        left_out = ~truth.isnan()
+        assert found["believed"] == int(believable[left_out].sum())
+    assert f"{result['error_estimates']['f_si_nats'][0]['believable']} of 60" in outcome.out
+    assert {"trained path", "trained path with retraining"} <= {*result["references"]}
+    with (directory / "scores.csv").open() as file:
+        assert {row["si_believable"] for row in csv.DictReader(file)} <= {"0", "1"}
+
+
+def test_every_score_of_a_linear_network_is_believable(command) -> None:
+    rate = "sample_info.training.learning_rate=1e-4"
+    outcome = command(VERB, "model=linear", *ESTIMATED[1:], rate)
+    assert outcome.code == 0, outcome.err
+    directory, result = the_run()
+    tensors, _ = load_tensors(directory / "scores.safetensors")
+    for score in ("f_si", "si"):
+        assert float(tensors[f"{score}_error_factor"].max()) < 1 + 1e-3  # the network itself trains in float32
+        assert result["error_estimates"][f"{score}_nats"] == [{"believable": 60}]
 
 
 @pytest.mark.parametrize(
