@@ -25,6 +25,8 @@ from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, w
 from tests.erasure.test_hf import write_cifarnet
 from tests.erasure.test_image_folder import folder, write_images
 from tests.erasure.test_mixture import mixture
+from tests.erasure.test_text import TRAIN as TEXTS
+from tests.erasure.test_text import write_glove, write_imdb
 from tests.models.every_model import EVERY
 
 VERSIONS = {
@@ -42,6 +44,7 @@ VERSIONS = {
     "Cifar10": 1,
     "Digits": 1,
     "HuggingFace": 1,
+    "MeanWordVectors": 1,
     "ImageFolder": 1,
     "Mixture": 1,
     "Mnist": 1,
@@ -90,6 +93,7 @@ SOURCES: dict[str, float] = {
     "Arrays": -46.1822147,
     "ImageFolder": 25.331645,
     "HuggingFace": -3700.28098,
+    "MeanWordVectors": 1.35471280,
     "Cifar10": 13215.9263,
     "Svhn": 36348.6957,
     "Mnist": 11211.2757,
@@ -154,6 +158,12 @@ def _hub(root: Path, _: pytest.MonkeyPatch) -> Source:
     return Target({**target("dataset", "cifarnet").section, "path": str(root)}).build(Source)
 
 
+def _texts(root: Path, _: pytest.MonkeyPatch) -> Source:
+    write_imdb(root, TEXTS, TEXTS)
+    section = {**target("dataset", "imdb").section, "path": str(root), "vectors": str(write_glove(root / "glove.txt"))}
+    return Target(section).build(Source)
+
+
 def _digits(*_: object) -> Digits:
     return Digits(name="digits", **OPTIONS)
 
@@ -163,6 +173,7 @@ WRITTEN: dict[str, Callable[[Path, pytest.MonkeyPatch], Source]] = {
     "Arrays": _arrays,
     "ImageFolder": _folder,
     "HuggingFace": _hub,
+    "MeanWordVectors": _texts,
     "Cifar10": lambda root, patch: write_cifar10(root, patch)[0],
     "Svhn": lambda root, patch: write_svhn(root, patch)[0],
     "Mnist": lambda root, patch: write_mnist(root, patch)[0],
