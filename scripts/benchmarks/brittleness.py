@@ -29,10 +29,10 @@ def flips(
     inputs: Tensor,
     shares: Sequence[float] = SHARES,
 ) -> dict[str, list[float | None]]:
-    """For each account, the smallest share of the examples without which each of `inputs` [q] is decided otherwise.
+    """For each account, the share of the examples without which each of `inputs` [q] is decided otherwise.
 
-    What goes is what by the account does most for the present decision. Shares are tried in turn, each for those inputs
-    that no smaller one has flipped; None where none has.
+    What goes is what by the account does most for the present decision. Shares are bisected: the next smaller one does
+    not flip the decision; None where the largest does not.
 
     Args:
         problem: the training.
@@ -41,24 +41,24 @@ def flips(
         inputs: positions among the held-out inputs.
         shares: ascending.
     """
-    n, now = len(problem.x), decisions(outputs)
-    found: dict[str, list[float | None]] = {name: [None] * len(inputs) for name in accounts}
-    order = {  # [q, n]: the most helpful first
-        name: ((2 * now[inputs] - 1) * effects[:, inputs]).T.argsort(descending=True)
-        for name, effects in accounts.items()
-    }
-    for share in shares:
-        left = [(name, q) for name in accounts for q in range(len(inputs)) if found[name][q] is None]
-        if not left:
-            break
-        sets = torch.stack([order[name][q, : round(share * n)] for name, q in left])
-        options = {
-            "effective_n": problem.descent.effective_n(n, sets.shape[1]),
-            "memory_bytes": int(problem.memory_bytes),
-        }
-        stacks = retrained_stacks(problem.training, problem.held_out[inputs], sets, **options)
-        moved = torch.cat([stack.outputs for stack in stacks])  # [b, q, 1]
-        for (name, q), without in zip(left, outputs[inputs] - moved, strict=True):
-            if decisions(without)[q] != now[inputs[q]]:
-                found[name][q] = share
-    return found
+    n, now = len(problem.x), decisions(outputs[inputs])
+    helpful = {name: ((2 * now - 1) * one[:, inputs]).T.argsort(descending=True) for name, one in accounts.items()}
+    between = {(name, q): (0, len(shares)) for name in accounts for q in range(len(inputs))}  # positions of the answer
+    while left := {key: (low + high) // 2 for key, (low, high) in between.items() if low < high}:
+        tried = max(left.values(), key=list(left.values()).count)  # the most at once
+        keys = [key for key, middle in left.items() if middle == tried]
+        sets = torch.stack([helpful[name][q, : round(shares[tried] * n)] for name, q in keys])
+        without = outputs[inputs] - _moved(problem, inputs, sets)
+        for (name, q), found in zip(keys, without, strict=True):
+            low, high = between[name, q]
+            between[name, q] = (low, tried) if decisions(found)[q] != now[q] else (tried + 1, high)
+    smallest = [*shares, None]
+    return {name: [smallest[between[name, q][0]] for q in range(len(inputs))] for name in accounts}
+
+
+def _moved(problem: Problem, inputs: Tensor, sets: Tensor) -> Tensor:
+    """f(x) - f_-S(x) of some held-out inputs without each of `sets` [b, s], [b, q, 1]."""
+    effective_n = problem.descent.effective_n(len(problem.x), sets.shape[1])
+    options = {"effective_n": effective_n, "memory_bytes": int(problem.memory_bytes)}
+    stacks = retrained_stacks(problem.training, problem.held_out[inputs], sets, **options)
+    return torch.cat([stack.outputs for stack in stacks])
