@@ -1,6 +1,6 @@
 """TRAK and EK-FAC beside our accounts and influence functions, on a finished run's own network and trainings.
 
-    python -m sample_info +experiment=attribution
+    python -m sample_info -m +experiment=attribution model=wide_mlp
     uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY
     uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY --brittle 10
 
@@ -73,21 +73,21 @@ class Row:
 
 
 def _three(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    return "" if value is None else f"{value:.4f}" if value > 0.9985 else f"{value:.3f}"
+
+
+def _interval(found: Interval) -> str:
+    return f"{_three(found.mean)} ({_three(found.low)} to {_three(found.high)})"
 
 
 COLUMNS = [
     Column[Row]("account", lambda row: row.name),
-    Column[Row]("datamodeling score", lambda row: "{:.3f} ({:.3f} to {:.3f})".format(*_parts(row.datamodeling))),
+    Column[Row]("datamodeling score", lambda row: _interval(row.datamodeling)),
     Column[Row]("leave-one-out r", lambda row: _three(row.leave_one_out)),
     Column[Row]("AUROC, wrong labels", lambda row: _three(row.auroc)),
     Column[Row]("seconds", lambda row: shown(row.cost.seconds)),
     Column[Row]("peak MiB", lambda row: shown(row.cost.peak_mib)),
 ]
-
-
-def _parts(interval: Interval) -> tuple[float, float, float]:
-    return interval.mean, interval.low, interval.high
 
 
 @dataclass(frozen=True)
