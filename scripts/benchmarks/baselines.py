@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--out", type=Path, help="write the tables there, too, as Markdown")
     asked = own.parse_args(arguments)
     try:
-        require_installed()
         study = Study.of(asked.directory)
+        require_installed()
     except (ValueError, OSError) as error:
         own.error(str(error))
     judged = study.judged_accounts(asked.dampings, asked.projections)
