@@ -26,7 +26,7 @@ ERASER_COLOURS = {
     "gradient": "#009E73",
     "random": "#CC79A7",
 }
-_SPARE = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A")
+_SPARE = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
 
 STYLE: Any = {  # matplotlib rc parameters
     "font.size": 11,

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from harness.style import epoch_axis
+from conf.groups import choices
+from harness.style import colour, epoch_axis
+
+
+@pytest.mark.parametrize("columns", [choices("eraser"), ["linear", "quadratic", "cubic", "mlp", "lenet"]])
+def test_no_two_columns_have_one_colour(columns: list[str]) -> None:
+    drawn = [*columns, "leace (rank_tolerance=0.1)"]
+    assert len({colour(column, drawn) for column in drawn}) == len(drawn)
 
 
 @pytest.mark.parametrize("last", [0, 4, 60, 1000])
