@@ -14,9 +14,10 @@ NAMES = {  # of what is usually written otherwise than its file is called
     "leace": "LEACE", "oracle_leace": "oracle LEACE", "qleace": "QLEACE", "alf_qleace": "ALF-QLEACE",
     "alf_cubic": "ALF-cubic", "gradient_orders": "gradient, orders", "random_edit": "random, equal edit",
     "mlp": "MLP", "wide_mlp": "wide MLP", "lenet": "LeNet", "cnn": "CNN", "convnextv2": "ConvNeXt V2",
-    "swinv2": "Swin V2", "empirical_ntk": "empirical NTK", "cifar10": "CIFAR-10", "cifarnet": "CIFARNet",
-    "mnist": "MNIST", "svhn": "SVHN", "mnist_svhn": "MNIST + SVHN", "digits_cifar10": "digits + CIFAR-10",
-    "image_folder": "image folder",
+    "swinv2": "Swin V2", "empirical_ntk": "empirical NTK", "resnet": "ResNet", "cifar10": "CIFAR-10",
+    "cifarnet": "CIFARNet", "mnist": "MNIST", "svhn": "SVHN", "mnist_svhn": "MNIST + SVHN",
+    "digits_cifar10": "digits + CIFAR-10",
+    "image_folder": "image folder", "icassava": "iCassava", "cats_vs_dogs": "cats and dogs", "imdb": "IMDB",
 }  # fmt: skip
 _FIRST = re.compile(r"(?:^|(?<= · ))\w+")  # word of each part of a label
 _PLAIN = re.compile(r"^(model|eraser|sample_info|setting)\.")  # sections that an option's name says
