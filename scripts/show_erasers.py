@@ -18,7 +18,7 @@ from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
 from harness.labels import spelled
-from harness.style import hide_axes, name_row
+from harness.style import hide_axes, name_row, save
 from mdl.__main__ import VERB
 from scripts.options import parser
 
@@ -85,8 +85,8 @@ class Shown(NamedTuple):
     titles: Sequence[str] = ()
 
 
-def draw_rows(rows: Mapping[str, Shown], *paths: Path) -> None:
-    """Images in rows of one length, by what stands at their left; values beyond black and white are clipped."""
+def draw_rows(rows: Mapping[str, Shown], path: Path) -> None:
+    """Images in rows of one length, by what stands at their left, clipped to black and white; a PDF beside `path`."""
     columns = max(len(row.pixels) for row in rows.values())
     size = (1.0 * columns + 1.6, sum(1.03 + 0.12 * bool(row.titles) for row in rows.values()) + 0.2)
     figure, axes = plt.subplots(len(rows), columns, figsize=size, squeeze=False, layout="constrained")
@@ -96,10 +96,8 @@ def draw_rows(rows: Mapping[str, Shown], *paths: Path) -> None:
             ax.set_title(title, fontsize=9)
             hide_axes(ax)
         name_row(own[0], name, rotation=0, ha="right", va="center")
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120)
-        figure.set_layout_engine("none")  # as it was arranged for the first
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save(figure, path, dpi=120)
     plt.close(figure)
 
 

@@ -45,6 +45,11 @@ def test_the_library_snippet_runs(page: str) -> None:
     assert (means - means.mean(0)).abs().max() < 1e-6
 
 
+def test_runs_that_are_kept_say_nothing_of_the_machine() -> None:
+    for path in (ROOT / "docs/study").glob("*/*"):
+        assert not re.search(r"[\"' ]/\w", path.read_text()), f"{path}: an absolute path"
+
+
 def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> None:
     assert report([str(ROOT / "docs/study"), "--out", str(tmp_path)]) == 0
     page, tables = (ROOT / "docs/study.md").read_text(), tmp_path / "tables"

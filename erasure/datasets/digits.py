@@ -1,11 +1,8 @@
 """scikit-learn's handwritten digits: real scans, embedded in the package, nothing to download."""
 
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import torch
 
 from erasure.source import LabelledImages, RawImages, Source
@@ -22,12 +19,11 @@ class Digits(Source):
     slow_to_load: ClassVar[bool] = False
 
     def load(self) -> RawImages:
-        package = find_spec("sklearn")  # whose import takes longer than to read its file
-        assert package is not None
-        assert package.origin is not None
-        path = Path(package.origin).with_name("datasets") / "data" / "digits.csv.gz"
-        rows = torch.from_numpy(np.loadtxt(path, delimiter=",", dtype=np.uint8))
-        images, labels = rows[:, :-1].contiguous().view(-1, 1, 8, 8), rows[:, -1].long()
+        from sklearn.datasets import load_digits  # a second to import: only when the images are wanted
+
+        pixels, target = load_digits(return_X_y=True)
+        images = torch.from_numpy(pixels).to(torch.uint8).view(-1, 1, 8, 8)
+        labels = torch.from_numpy(target).long()
         if digest(images) != _CONTENT:
             raise ValueError("scikit-learn's digits have other pixels than expected: reinstall it")
         return RawImages(LabelledImages(images, labels), None, tuple("0123456789"), max_value=16)

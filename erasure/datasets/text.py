@@ -47,12 +47,12 @@ class MeanWordVectors(HuggingFaceTable):
     _choice: ClassVar[str] = "imdb"
 
     def load(self) -> RawImages:
-        self._file()  # before anything is fetched
         return replace(super().load(), bounded=False)
 
     def content(self) -> str:
         """Digest of the texts' files and of the vectors'."""
-        return fingerprint({"texts": super().content(), "vectors": file_checksum(self._file())})
+        vectors = file_checksum(self._file())  # first: texts can be fetched, vectors cannot
+        return fingerprint({"texts": super().content(), "vectors": vectors})
 
     def row_names(self, index: Tensor) -> list[str]:
         """How many words the training texts at these places [n] have, and how they begin."""
@@ -118,11 +118,14 @@ def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
     d = None
     with path.open(encoding="utf-8", errors="replace") as file:
         for i, line in enumerate(file, 1):
-            word, *values = line.rstrip().split(" ")
-            if i == 1 and len(values) == 1 and word.isdigit():
+            word, _, numbers = line.rstrip().partition(" ")
+            if i == 1 and word.isdigit() and numbers.isdigit():
                 continue
-            d = d or len(values)
-            if word not in wanted or len(values) > d:  # a word of several parts, as GloVe 840B has
+            d = d or numbers.count(" ") + 1
+            if word not in wanted:
+                continue
+            values = numbers.split(" ")
+            if len(values) > d:  # a word of several parts, as GloVe 840B has
                 continue
             try:
                 vector = np.array(values, dtype=np.float32)

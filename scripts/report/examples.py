@@ -152,7 +152,7 @@ def draw_examples(found: Mapping[str, Sequence[Costs]], cache_dir: str, director
             for end in ("dearest", "cheapest")
         }
         files += [directory / "figures" / f"{name}-examples.{kind}" for kind in ("png", "pdf")]
-        draw_rows(rows, *files[-2:])
+        draw_rows(rows, files[-2])
     return files
 
 

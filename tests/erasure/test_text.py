@@ -92,6 +92,8 @@ def test_files_that_are_no_word_vectors_are_refused(tmp_path: Path, vectors, sai
 def test_prepare_makes_vectors_once_and_says_what_is_missing(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     write_imdb(tmp_path / "imdb", [*TRAIN[:2]] * 20, [*TRAIN[:2]] * 5)
+    assert main(["dataset=imdb"]) == 2  # before reviews are fetched
+    assert "dataset.vectors=data/glove.6B.300d.txt: no such file" in capsys.readouterr().err
     assert main(["dataset=imdb", "dataset.path=imdb"]) == 2
     assert "dataset.vectors=data/glove.6B.300d.txt: no such file: put word vectors there" in capsys.readouterr().err
     (tmp_path / "data").mkdir()
