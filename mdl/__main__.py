@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from harness.result import MdlResult, Result
 
 
+AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
+
+
 def work(config: Config) -> cli.Work:
-    from harness.job import Work
-    from mdl import kernel
+    from harness.work import Work, deferred
     from mdl.chunks import ChunkSettings
-    from mdl.prequential import AXES, prequential, share
-    from mdl.replay import replay
     from models.kernel import KernelModel
     from train.bench import load, training_job
 
@@ -25,10 +25,11 @@ def work(config: Config) -> cli.Work:
     if issubclass(job.model, KernelModel):
         if settings.code != "blocks":
             raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
-        return Work(job, kernel.load, kernel.code, AXES)
+        return Work(job, deferred("mdl.kernel.load"), deferred("mdl.kernel.code"), AXES)
     if settings.code == "replay":
-        return Work(job, load, replay, AXES)
-    return Work(job, load, prequential, AXES, share if settings.share else None)
+        return Work(job, load, deferred("mdl.replay.replay"), AXES)
+    shared = deferred("mdl.prequential.share") if settings.share else None
+    return Work(job, load, deferred("mdl.prequential.prequential"), AXES, shared)
 
 
 def result(path: Path) -> "Result":

@@ -29,8 +29,6 @@ from train.early_stopping import endings
 from train.engine import Engine, EpochReport
 from train.stacking import STACKING
 
-AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
-
 
 def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
     """Train on every chunk size and score each model on the next chunk and on the test split.

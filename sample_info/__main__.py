@@ -17,11 +17,9 @@ _FIGURES = ("scores.png", "summaries.png")  # of every run
 
 
 def work(config: Config) -> cli.Work:
-    from harness.job import Work
-    from sample_info.examples import load
-    from sample_info.scoring import score
+    from harness.work import Work, deferred
 
-    return Work(job_of(config), load, score, AXES)
+    return Work(job_of(config), deferred("sample_info.examples.load"), deferred("sample_info.scoring.score"), AXES)
 
 
 def job_of(config: "Options") -> "Job":

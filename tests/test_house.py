@@ -15,7 +15,8 @@ COMMANDS_BENEATH = ("scripts.benchmarks", "scripts.studies")
 ELSEWHERE = {
     "tests/conf/test_yaml.py": "conf/compose conf/groups conf/help conf/verbs",
     "tests/test_main_job.py": (
-        "conf/cli conf/sweep harness/device harness/table harness/columns erasure/progress erasure/erasers/identity"
+        "conf/cli conf/sweep harness/device harness/work harness/table harness/columns "
+        "erasure/progress erasure/erasers/identity"
     ),
     "tests/mdl/test_table.py": "mdl/figure",
     "tests/cluster/test_launcher.py": (
@@ -34,7 +35,6 @@ ELSEWHERE = {
     "tests/erasure/test_properties.py": "erasure/projection",
     "tests/harness/test_run.py": "harness/state harness/loss_curves harness/drawn",
     "tests/scripts/test_report.py": "harness/example_bits",
-    "tests/harness/test_logger.py": "harness/examples",
     "tests/models/test_every_model.py": "models/classifier models/layers models/linear",
     "tests/models/test_timm_classifiers.py": "models/swinv2 models/timm_classifier models/stochastic_depth",
     "tests/models/test_mup.py": "models/scaled",

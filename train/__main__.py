@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from harness.result import Result, TrainResult
 
 
-def work(config: Config) -> cli.Work:
-    from harness.job import Work
-    from train.bench import load, require_network, training_job
-    from train.whole import AXES, train_on_everything
+AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
 
-    return Work(require_network(training_job("train", config)), load, train_on_everything, AXES)
+
+def work(config: Config) -> cli.Work:
+    from harness.work import Work, deferred
+    from train.bench import load, require_network, training_job
+
+    job = require_network(training_job("train", config))
+    return Work(job, load, deferred("train.whole.train_on_everything"), AXES)
 
 
 def result(path: Path) -> "Result":

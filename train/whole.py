@@ -15,7 +15,6 @@ from train.data import label_entropy_bits
 from train.early_stopping import endings
 from train.engine import Engine, EpochReport
 
-AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 
 

@@ -1,0 +1,165 @@
+"""A job done once, whatever its verb computes: skipped if finished, continued, logged, its result written."""
+
+import contextlib
+import logging
+import pkgutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+import yaml
+from torch import Tensor
+
+from erasure.pipeline import ErasedDataset
+from harness.device import versions
+from harness.interruption import interruptible
+from harness.job import Job
+from harness.logger import Logger, LoggerSettings
+from harness.result import Information, Result, result_of
+from harness.run import Run
+from harness.trained import Timing, Trained
+
+log = logging.getLogger(__name__)
+
+_LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
+
+
+class Loaded(Protocol):
+    """A job's data and whatever its verb needs beside it, loaded."""
+
+    @property
+    def dataset(self) -> ErasedDataset: ...
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """Its share of `result.json`: "seeds", "num_classes", "train_size", "parameters"."""
+        ...
+
+
+L = TypeVar("L", bound=Loaded)
+Share = Trained | Information  # what a verb computes of its result
+
+
+def deferred(name: str) -> Callable[..., Any]:
+    """The function of this qualified name, imported when it is called: a finished run needs none of them."""
+    return lambda *given: pkgutil.resolve_name(name)(*given)
+
+
+@dataclass(frozen=True)
+class Work(Generic[L]):
+    """A job, and how its verb does it.
+
+    Attributes:
+        job: what to run.
+        load: the verb's data and architecture.
+        compute: the verb's own part; returns its share of the result.
+        axes: W&B metric patterns and the metric that is their x axis.
+        share: computes what no other process computes of the run's parts; whether all are computed then. None where
+            one process computes the whole run.
+    """
+
+    job: Job
+    load: Callable[[Job], L]
+    compute: Callable[[L, Run, Logger], Share]
+    axes: Mapping[str, str]
+    share: Callable[[L, Run], bool] | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where the run is, or would be."""
+        return self.job.run().directory
+
+    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
+        """Run it once: a finished run's result is read back, an unfinished one is (re)started.
+
+        Args:
+            group: W&B group, e.g. the sweep.
+            wait: for another process that computes it; otherwise the answer is None then.
+        """
+        run = self.job.run()
+        if (result := run.result) is not None:
+            log.info("%s has finished before: nothing to train", run.id)
+            run.tidy()
+            return result
+        _ = self.job.device  # one that is not there is noticed before anything is written
+        with interruptible(at_once=True):
+            bench = None
+            if self.share is not None:
+                with _under_way(self.job, run):
+                    bench = self.load(self.job)
+                    if not self.share(bench, run) and not wait:
+                        return None
+            with run.exclusive(wait=wait) as ours:
+                if not ours:
+                    return None
+                if (result := run.result) is not None:
+                    log.info("%s was finished by another process: nothing to train", run.id)
+                    return result
+                with _under_way(self.job, run):
+                    return _carry_out(self, run, group, bench)
+
+
+@contextlib.contextmanager
+def _under_way(job: Job, run: Run) -> Iterator[None]:
+    """Note that a run is computed, what is logged meanwhile, and why it ends early if it does."""
+    # sections that say how and where, too: the record should be complete
+    run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
+    try:
+        with run.logging():
+            _tell_changes(job, run)
+            yield
+    except BaseException as error:
+        run.fail(error)
+        raise
+
+
+def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> Result:
+    job = work.job
+    started = time.time()
+    bench = bench or work.load(job)
+    names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
+    with Logger(
+        job.settings(LoggerSettings),
+        run_id=run.id,
+        verb=job.verb,
+        group=group,
+        tags=names,
+        config=job.config,
+        directory=run.directory,
+        axes=work.axes,
+    ) as logger:
+        for split, certificate in bench.dataset.certificate.items():
+            logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
+        logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
+        share = work.compute(bench, run, logger)
+        own = {f.name: getattr(share, f.name) for f in fields(share)}
+        seconds = round(time.time() - started, 3)
+        timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
+        about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
+        about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}
+        result = result_of({**about, **bench.described, **own, "timing": timing})
+        logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
+        logger.result(result)
+        run.finish(result)
+    return result
+
+
+def _tell_changes(job: Job, run: Run) -> None:
+    """Say what has changed since a finished run that would otherwise be this one."""
+    if (earlier := run.before_code_changed()) is not None:
+        now, then = job.code(), earlier.code
+        changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+        log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
+
+
+def example_row(dataset: ErasedDataset, split: str = "test") -> Tensor:
+    """What an eraser leaves of the first image of each class of a split, side by side, uint8 [H, W, C], clipped."""
+    images, labels = dataset.splits[split].images, dataset.splits[split].labels
+    firsts = [int((labels == label).nonzero()[0]) for label in labels.unique()]
+    pixels = dataset.pixels(images[firsts].float()).clamp(0, 1).cpu()
+    scale = max(1, -(-_LEAST_SIDE // pixels.shape[-1]))
+    pixels = pixels.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
+    return (255 * torch.cat([*pixels], dim=2)).round().to(torch.uint8).permute(1, 2, 0)
