@@ -4,6 +4,7 @@ import functools
 import gc
 import logging
 import os
+import pkgutil
 import sys
 import time
 import traceback
@@ -50,7 +51,6 @@ class Verb:
         purpose: one sentence for --help.
         sections: configuration section -> dataclass of its settings, or its qualified name.
         work: configuration -> its run.
-        result: result.json -> its content; raises ValueError where it is not what a run wrote.
         headline: the result in one line.
         summarise: (finished results, directory for files, failed jobs' names) -> prints tables and paths.
     """
@@ -59,7 +59,6 @@ class Verb:
     purpose: str
     sections: Mapping[str, Section]
     work: Callable[[Config], Work]
-    result: Callable[[Path], Any]
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
 
@@ -161,11 +160,11 @@ def _end_sweep(verb: Verb, sweep: Sweep) -> int:
         print(f"to look at it: {sweep.status_command}")
         return 0
     outcomes = sweep.outcomes()
-    finished = []
+    finished, read_result = [], pkgutil.resolve_name("harness.result.read_result")
     for outcome in outcomes:
         if "result" in outcome:
             try:
-                finished.append(verb.result(Path(outcome["result"])))
+                finished.append(read_result(Path(outcome["result"])))
             except ValueError as error:
                 outcome |= {"error": str(error), "exit_code": FAILED}
     if finished:

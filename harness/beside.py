@@ -1,17 +1,40 @@
-"""Runs beside their controls: how those of a row and eraser stand to the control of their row."""
+"""Runs beside their controls: how those of a row and eraser stand to the control of their row, and where below it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
-from harness.backfire import Backfire, crossing_size
+import numpy as np
+
 from harness.cell import Cell, Found
 from harness.compare import Difference, Grid, R, holm, paired_difference
 from harness.example_bits import error_over_examples, loss_error
-from harness.loss_curves import crossing_epoch
+from harness.loss_curves import crossing, crossing_epoch
 from harness.result import TrainedResult, of_seeds
-from harness.trained import Coded, stuck
+from harness.trained import Coded, Point, stuck
 
 Values = Callable[[TrainedResult], Sequence[float] | None]  # per seed; None where a result has none
+
+
+@dataclass(frozen=True)
+class Backfire:
+    """Whether an erased run ends below the control that shares its dataset, model, training, sizes and seeds.
+
+    Attributes:
+        gap: final loss on the test split minus the control's, in bits per label, as its table has it.
+        size: training examples from which the mean test loss stays below the control's; None if it ends above,
+            or if only one size was trained.
+        epoch: of the training on the whole dataset, from which the mean validation loss stays below the
+            control's (`crossing_epoch`); None if it ends above, or without curves.
+    """
+
+    gap: Difference
+    size: int | None
+    epoch: int | None
+
+    @property
+    def backfires(self) -> bool:
+        return self.gap.below
 
 
 @dataclass(frozen=True)
@@ -74,6 +97,22 @@ def code_paper(result: TrainedResult) -> Sequence[float] | None:
 def final_bits(result: TrainedResult) -> Sequence[float]:
     """Loss per label on the test split, trained on everything, by seed."""
     return result.final.loss_bits
+
+
+def crossing_size(erased: Sequence[Point], control: Sequence[Point]) -> int | None:
+    """The training size from which the mean test loss of `erased` stays below that of `control`.
+
+    Args:
+        erased: a run's learning curve, and so `control`; of the same sizes.
+
+    Raises:
+        ValueError: they were trained on different sizes.
+    """
+    sizes = [point.n for point in erased]
+    if sizes != (others := [point.n for point in control]):
+        raise ValueError(f"trained on {sizes} examples, the control on {others}")
+    losses = [np.array([mean(point.ce_test_bits) for point in curve]) for curve in (erased, control)]
+    return crossing(sizes, *losses) if len(sizes) > 1 else None
 
 
 @dataclass(frozen=True)

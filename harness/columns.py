@@ -1,6 +1,6 @@
 """What tables say of trained runs beside their controls: every column, defined once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import mean
 
 from harness.beside import Beside, Values, calibrated_bits, code_bits, code_paper, final_bits
@@ -82,8 +82,9 @@ def _certified(split: str, name: str) -> Callable[[Beside], float | None]:
     return lambda entry: entry.result and getattr(entry.result.certificate[split], name)
 
 
-def _edit(entry: Beside) -> Record:
-    return {name: _certified("train", name)(entry) for name in ("edit_size", "out_of_range")}
+def _gap(split: str, of: str, meaning: str = "") -> Column[Beside]:
+    heading, name = f"gap of {of}s" + ", test" * (split == "test"), "test_" * (split == "test") + f"{of}_gap"
+    return number(heading, name, ".1g", _certified(split, f"{of}_gap"), meaning)
 
 
 def _coded_bits(of: Callable[[MdlResult], Sequence[float]]) -> Callable[[Beside], Sequence[float]]:
@@ -143,108 +144,48 @@ RUNS = Column[Beside](
         "loss_bits_on_plateau": _final(entry),
     },
 )
-CODE = _spread(
-    "bits per label",
-    "bits_per_label_mean",
-    ".3f",
-    code_bits,
-    "prequential codelength (a model at chance needs log2 k)",
-    rests_on=_coding,
-)
-DELTA = _delta(lambda entry: entry.code, "bits_per_label", "of the codelength; no test example enters it")
-CALIBRATED = _spread(
-    "calibrated",
-    "calibrated_bits_per_label_mean",
-    ".3f",
-    calibrated_bits,
-    "the codelength by logits divided by one temperature for each training size, fitted on the validation split",
-    rests_on=_coding,
-)
-EXCESS = spread(
-    "excess (bits)",
-    "excess_bits_mean",
-    ",.0f",
-    _coded_bits(excess_bits),
-    "codelength of all labels less N times the test loss (docs/bits.md)",
-)
-SURPLUS = spread(
-    "surplus (bits)", "surplus_bits_mean", ",.0f", _surplus, "above the control's test loss, of all labels"
-)
-COMPLEXITY = Column[Beside](
-    "sample complexity",
-    lambda entry: f"{_complexity(entry) or ''}",
-    lambda entry: {"sample_complexity": _complexity(entry)},
-    "training size from which new labels cost no more than the control's test loss, the largest over seeds",
-)
-AREA = spread("area (bits)", "area_bits_mean", ",.0f", _coded_bits(area_bits), "of labels, above the last block's")
 PAPER = _spread("Σ n·CE / N", "paper_units_mean", ".3f", code_paper, rests_on=_everywhere)
 PAPER_DELTA = _delta(lambda entry: entry.paper, "paper_units")
-LOSS = _spread(
-    "test loss (bits)",
-    "final_loss_bits_mean",
-    ".4f",
-    final_bits,
-    "per label, trained on everything",
-    rests_on=_final,
-    more=lambda entry: {"final_loss_test_error": entry.loss_error},
-)
-ACCURACY = _spread("accuracy (%)", "accuracy_mean", ".1f", lambda result: result.final.accuracy, scale=100)
-TRAINING_LOSS = _spread(
-    "training loss",
-    "train_loss_bits_mean",
-    ".4f",
-    lambda result: result.final.train_loss_bits,
-    "on the images without augmentation, at the lowest validation loss, and at the end of training",
-)
-END_LOSS = _spread("at the end", "end_train_loss_bits_mean", ".4f", lambda result: result.final.end_train_loss_bits)
-ENTROPY = Column[Beside](
-    "entropy",
-    known(lambda result: f"{result.label_entropy_bits:.4f}" if isinstance(result, TrainedOnce) else ""),
-    meaning="of the training labels, the best that a constant predictor can do",
-)
-EPOCHS = Column[Beside]("epochs", known(_epochs))
-GAP = Column[Beside](
-    "Δ of test loss",
-    lambda entry: f"{entry.loss.gap if entry.loss else ''}",
-    lambda entry: difference_record("final_gap", entry.loss.gap if entry.loss else None),
-    "to the control's",
-)
-BELOW = Column[Beside](
-    "below control",
-    _below,
-    _crossings,
-    "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
-    "control's; a run backfires that ends significantly below it",
-)
-FALL = Column[Beside](
-    "sharpest fall (bits)",
-    known(lambda result: f"{result.sharp_drop or ''}"),
-    _drop,
-    f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
-    "began",
-)
-STUCK = Column[Beside](PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones")
-GAPS: Mapping[str, Column[Beside]] = {
-    "mean_gap": number(
-        "gap of means", "mean_gap", ".1g", _certified("train", "mean_gap"),
-        "between classes, relative, as that of covariances on the training split: no promise goes further",
+
+# by the names by which a report's are chosen: of the codelength
+CODES: dict[str, Column[Beside]] = {
+    "bits": _spread(
+        "bits per label", "bits_per_label_mean", ".3f", code_bits,
+        "prequential codelength (a model at chance needs log2 k)", rests_on=_coding,
     ),
-    "covariance_gap": number("gap of covariances", "covariance_gap", ".1g", _certified("train", "covariance_gap")),
-    "test_mean_gap": number(
-        "gap of means, test", "test_mean_gap", ".1g", _certified("test", "mean_gap"),
-        "the same on the test split, under the same map",
+    "difference": _delta(lambda entry: entry.code, "bits_per_label", "of the codelength; no test example enters it"),
+    "calibrated": _spread(
+        "calibrated", "calibrated_bits_per_label_mean", ".3f", calibrated_bits,
+        "the codelength by logits divided by one temperature for each training size, fitted on the validation split",
+        rests_on=_coding,
     ),
-    "test_covariance_gap": number(
-        "gap of covariances, test", "test_covariance_gap", ".1g", _certified("test", "covariance_gap")
+    "excess_bits": spread(
+        "excess (bits)", "excess_bits_mean", ",.0f", _coded_bits(excess_bits),
+        "codelength of all labels less N times the test loss (docs/bits.md)",
+    ),
+    "surplus_bits": spread(
+        "surplus (bits)", "surplus_bits_mean", ",.0f", _surplus, "above the control's test loss, of all labels"
+    ),
+    "sample_complexity": Column(
+        "sample complexity",
+        lambda entry: f"{_complexity(entry) or ''}",
+        lambda entry: {"sample_complexity": _complexity(entry)},
+        "training size from which new labels cost no more than the control's test loss, the largest over seeds",
+    ),
+    "area_bits": spread(
+        "area (bits)", "area_bits_mean", ",.0f", _coded_bits(area_bits), "of labels, above the last block's"
     ),
 }  # fmt: skip
-EDIT = Column[Beside](
-    "edit (%)",
-    known(lambda result: f"{100 * result.certificate['train'].edit_size:.3g}"),
-    _edit,
-    "share of the variance of the training images that erasing them takes",
-)
-ORDERS: Mapping[str, Column[Beside]] = {
+GAPS = {  # of what erasing leaves
+    "mean_gap": _gap(
+        "train", "mean",
+        "between classes, relative, as that of covariances on the training split: no promise goes further",
+    ),
+    "covariance_gap": _gap("train", "covariance"),
+    "test_mean_gap": _gap("test", "mean", "the same on the test split, under the same map"),
+    "test_covariance_gap": _gap("test", "covariance"),
+}  # fmt: skip
+ORDERS = {
     "order_1": _order(
         1,
         "share of the order's energy that lies between classes, on the test split, and so of orders 2 to 4; < where it "
@@ -252,39 +193,67 @@ ORDERS: Mapping[str, Column[Beside]] = {
     ),
     **{f"order_{p}": _order(p) for p in (2, 3, 4)},
 }
-COST = Column[Beside](
-    "parameters",
-    known(lambda result: f"{result.parameters:,}"),
-    lambda entry: {
-        "parameters": entry.result and entry.result.parameters,
-        "seconds": entry.result and entry.result.timing.seconds,
-    },
-)
-
-# columns by the names by which a report's are chosen: of the codelength, and of what is trained on everything
-CODES = {
-    "bits": CODE,
-    "difference": DELTA,
-    "calibrated": CALIBRATED,
-    "excess_bits": EXCESS,
-    "surplus_bits": SURPLUS,
-    "sample_complexity": COMPLEXITY,
-    "area_bits": AREA,
-}
-FINALS = {
-    "loss": LOSS,
-    "accuracy": ACCURACY,
-    "gap": GAP,
-    "below": BELOW,
-    "fall": FALL,
-    "training_loss": TRAINING_LOSS,
-    "end_loss": END_LOSS,
-    "entropy": ENTROPY,
-    "epochs": EPOCHS,
-    "plateau": STUCK,
+# and of what is trained on everything
+FINALS: dict[str, Column[Beside]] = {
+    "loss": _spread(
+        "test loss (bits)", "final_loss_bits_mean", ".4f", final_bits, "per label, trained on everything",
+        rests_on=_final, more=lambda entry: {"final_loss_test_error": entry.loss_error},
+    ),
+    "accuracy": _spread("accuracy (%)", "accuracy_mean", ".1f", lambda result: result.final.accuracy, scale=100),
+    "gap": Column(
+        "Δ of test loss",
+        lambda entry: f"{entry.loss.gap if entry.loss else ''}",
+        lambda entry: difference_record("final_gap", entry.loss.gap if entry.loss else None),
+        "to the control's",
+    ),
+    "below": Column(
+        "below control",
+        _below,
+        _crossings,
+        "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
+        "control's; a run backfires that ends significantly below it",
+    ),
+    "fall": Column(
+        "sharpest fall (bits)",
+        known(lambda result: f"{result.sharp_drop or ''}"),
+        _drop,
+        f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
+        "began",
+    ),
+    "training_loss": _spread(
+        "training loss", "train_loss_bits_mean", ".4f", lambda result: result.final.train_loss_bits,
+        "on the images without augmentation, at the lowest validation loss, and at the end of training",
+    ),
+    "end_loss": _spread(
+        "at the end", "end_train_loss_bits_mean", ".4f", lambda result: result.final.end_train_loss_bits
+    ),
+    "entropy": Column(
+        "entropy",
+        known(lambda result: f"{result.label_entropy_bits:.4f}" if isinstance(result, TrainedOnce) else ""),
+        meaning="of the training labels, the best that a constant predictor can do",
+    ),
+    "epochs": Column("epochs", known(_epochs)),
+    "plateau": Column(PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones"),
     **GAPS,
-    "edit": EDIT,
+    "edit": Column(
+        "edit (%)",
+        known(lambda result: f"{100 * result.certificate['train'].edit_size:.3g}"),
+        lambda entry: {name: _certified("train", name)(entry) for name in ("edit_size", "out_of_range")},
+        "share of the variance of the training images that erasing them takes",
+    ),
     **ORDERS,
-    "parameters": COST,
-}
+    "parameters": Column(
+        "parameters",
+        known(lambda result: f"{result.parameters:,}"),
+        lambda entry: {
+            "parameters": entry.result and entry.result.parameters,
+            "seconds": entry.result and entry.result.timing.seconds,
+        },
+    ),
+}  # fmt: skip
 BY_NAME = {**CODES, "paper": PAPER, **FINALS}
+
+
+def columns(names: str) -> list[Column[Beside]]:
+    """Those of these names, separated by blanks."""
+    return [BY_NAME[name] for name in names.split()]

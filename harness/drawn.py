@@ -1,15 +1,16 @@
-"""Figures that cost seconds to draw, and are drawn once: a finished sweep that is launched again copies its own."""
+"""A sweep's tables and figure. That costs seconds to draw, and is drawn once: launched again, it copies its own."""
 
 import functools
 import inspect
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from erasure.store.storage import fingerprint, replacing
 from harness import labels, style
 from harness.result import Result, as_json
+from harness.table import Table, write_tables
 
 
 def drawn_once(draw: functools.partial[Any], path: Path, results: Sequence[Result]) -> Path:
@@ -31,3 +32,11 @@ def drawn_once(draw: functools.partial[Any], path: Path, results: Sequence[Resul
         with replacing(copy) as temporary:
             shutil.copyfile(drawn, temporary)
     return path
+
+
+def show(tables: Mapping[str, Table], draw: functools.partial[Any], path: Path, results: Sequence[Result]) -> None:
+    """Print tables by setting, and write them beside the figure that `draw` makes of the results at `path`."""
+    for setting, table in tables.items():
+        table.show(setting)
+    written = write_tables(tables, path.parent)
+    print(f"figure: {drawn_once(draw, path, results)}\ntables: {', '.join(map(str, written))}")

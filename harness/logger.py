@@ -70,8 +70,8 @@ class Logger:
             dir=self._directory,  # its service may have started in another folder
         )  # fmt: skip
         for metrics, axis in axes.items():
-            self._do(lambda run, axis=axis: run.define_metric(axis))
-            self._do(lambda run, metrics=metrics, axis=axis: run.define_metric(metrics, step_metric=axis))
+            self._do(lambda run, _, axis=axis: run.define_metric(axis))
+            self._do(lambda run, _, metrics=metrics, axis=axis: run.define_metric(metrics, step_metric=axis))
 
     def _start(self, settings: LoggerSettings, **described: Any) -> None:
         import wandb
@@ -100,17 +100,15 @@ class Logger:
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Log one point, its x axis among the metrics."""
-        self._do(lambda run: run.log(dict(metrics)))
+        self._do(lambda run, _: run.log(dict(metrics)))
 
     def summarise(self, values: Mapping[str, float]) -> None:
-        self._do(lambda run: run.summary.update(dict(values)))
+        self._do(lambda run, _: run.summary.update(dict(values)))
 
     def image(self, name: str, pixels: Callable[[], Tensor], caption: str) -> None:
         """Log an image, uint8 [H, W, C], made only if it is wanted; of vectors (C other than 1 or 3) none."""
 
-        def send(run: Any) -> None:
-            import wandb
-
+        def send(run: Any, wandb: Any) -> None:
             if (made := pixels()).shape[-1] in (1, 3):
                 run.log({name: wandb.Image(made.numpy(), caption=caption)})
 
@@ -118,30 +116,17 @@ class Logger:
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Log a table, such as a row per example."""
-
-        def send(run: Any) -> None:
-            import wandb
-
-            run.log({name: wandb.Table(columns=[*columns], data=[[*row] for row in rows])})
-
-        self._do(send)
+        data = [[*row] for row in rows]
+        self._do(lambda run, wandb: run.log({name: wandb.Table(columns=[*columns], data=data)}))
 
     def figure(self, name: str, path: Path) -> None:
         """Log a figure that is on disk."""
-
-        def send(run: Any) -> None:
-            import wandb
-
-            run.log({name: wandb.Image(str(path))})
-
-        self._do(send)
+        self._do(lambda run, wandb: run.log({name: wandb.Image(str(path))}))
 
     def result(self, result: Result) -> None:
         """Keep result.json's content and its tables as an artifact, `result-RUN_ID`."""
 
-        def send(run: Any) -> None:
-            import wandb
-
+        def send(run: Any, wandb: Any) -> None:
             artifact = wandb.Artifact(f"result-{self._name}", type="result")
             with artifact.new_file("result.json") as file:
                 json.dump(as_json(result), file, indent=2)
@@ -151,16 +136,16 @@ class Logger:
 
         self._do(send)
 
-    def _do(self, work: Callable[[Any], object]) -> None:
-        """Do something with the W&B run, if there still is one."""
+    def _do(self, work: Callable[[Any, Any], object]) -> None:
+        """Do something with the W&B run, if there still is one, and the library."""
         if self._wandb_run is None:
             return
+        import wandb
+
         try:
             with _files_in(Path(self._wandb_run.dir).parent):
-                work(self._wandb_run)
+                work(self._wandb_run, wandb)
         except Exception as error:  # its service may be killed before us
-            import wandb
-
             log.warning("W&B failed (%s): this run goes on without it", _reason(error))
             self._wandb_run = None
             with contextlib.suppress(Exception):
@@ -173,8 +158,8 @@ class Logger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None and not issubclass(kind, Exception):  # told to stop: another process will go on
-            self._do(lambda run: run.mark_preempting())
-        self._do(lambda run: run.finish(exit_code=0 if kind is None else 1))
+            self._do(lambda run, _: run.mark_preempting())
+        self._do(lambda run, _: run.finish(exit_code=0 if kind is None else 1))
 
 
 @contextlib.contextmanager

@@ -32,13 +32,7 @@ LOCK = "run.lock"
 CURVES = "curves.csv"
 STATE = "state.json"
 RESULT = "result.json"
-_LEFTOVERS = (
-    "part-*.json",
-    "part-*.lock*",
-    "checkpoint-*.safetensors",
-    ".*.tmp",
-    f"{LOCK}*",
-)  # of a run that has finished
+_LEFTOVERS = ("part-*.json", "part-*.lock*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a finished run
 
 RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
 
@@ -60,7 +54,7 @@ def run_id(verb: str, described: Options, code: Mapping[str, int | str]) -> str:
 class Run:
     """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
 
-    Many tasks may be asked for the same run: what writes belongs into `exclusive`, or into the `claim` of a part.
+    Many tasks may be asked for the same run: what writes belongs into a `claim`.
     """
 
     def __init__(self, root: Path | str, identity: str) -> None:
@@ -69,25 +63,15 @@ class Run:
         self._held: list[Lease] = []
 
     @contextlib.contextmanager
-    def exclusive(self, *, wait: bool = True) -> Iterator[bool]:
-        """Be the only process that writes this run's result.
+    def claim(self, part: str = "", *, wait: bool = True) -> Iterator[bool]:
+        """Be the only process that computes a part, or that writes this run's result; several may share a run so.
 
         Args:
+            part: its name; none for the result.
             wait: for another that does, as long as its heart beats; otherwise False is what there is in the block.
         """
-        with self._holding(LOCK, wait=wait) as ours:
-            yield ours
-
-    @contextlib.contextmanager
-    def claim(self, part: str, *, wait: bool) -> Iterator[bool]:
-        """Be the only process that computes a part; `wait` as for `exclusive`. Several processes may share a run so."""
-        with self._holding(f"part-{part}.lock", wait=wait) as ours:
-            yield ours
-
-    @contextlib.contextmanager
-    def _holding(self, name: str, *, wait: bool) -> Iterator[bool]:
         self.directory.mkdir(parents=True, exist_ok=True)
-        lease = Lease(self.directory / name)
+        lease = Lease(self.directory / (f"part-{part}.lock" if part else LOCK))
         if wait:
             lease.acquire()
         elif not lease.try_acquire():
@@ -154,7 +138,7 @@ class Run:
         """Delete what a process left that was killed after it had written the result."""
         with contextlib.suppress(OSError):  # the run may be somebody else's
             if any(leftover(path.name) for path in self.directory.iterdir()):
-                with self.exclusive(wait=False) as ours:
+                with self.claim(wait=False) as ours:
                     if ours:
                         self._delete_leftovers()
 

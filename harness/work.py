@@ -92,7 +92,7 @@ class Work(Generic[L]):
                     bench = self.load(self.job)
                     if not self.share(bench, run) and not wait:
                         return None
-            with run.exclusive(wait=wait) as ours:
+            with run.claim(wait=wait) as ours:
                 if not ours:
                     return None
                 if (result := run.result) is not None:

@@ -9,7 +9,7 @@ from conf import cli
 from conf.schema import Config
 
 if TYPE_CHECKING:
-    from harness.result import MdlResult, Result
+    from harness.result import MdlResult
 
 
 AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
@@ -32,12 +32,6 @@ def work(config: Config) -> cli.Work:
     return Work(job, load, deferred("mdl.prequential.prequential"), AXES, shared)
 
 
-def result(path: Path) -> "Result":
-    from harness.result import read_result
-
-    return read_result(path)
-
-
 def headline(result: "MdlResult") -> str:
     from harness.compare import Spread
 
@@ -48,10 +42,9 @@ def headline(result: "MdlResult") -> str:
 def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     """Table and figure of the comparison, printed and written to `directory`."""
     from harness.compare import arrange, by_setting
-    from harness.drawn import drawn_once
+    from harness.drawn import show
     from harness.job import Job
     from harness.result import MdlResult
-    from harness.table import write_tables
     from mdl.figure import draw
     from mdl.table import print_run, table_of
 
@@ -64,11 +57,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
         elif control.id != only.run_id:
             results = [found, only]
     compared = {setting: table_of(grid, setting) for setting, grid in by_setting(results).items()}
-    for setting, table in compared.items():
-        table.show(setting)
-    tables = write_tables(compared, directory)
-    figure = drawn_once(functools.partial(draw, arrange(results)), directory / "comparison.png", results)
-    print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
+    show(compared, functools.partial(draw, arrange(results)), directory / "comparison.png", results)
 
 
 VERB = cli.Verb(
@@ -80,7 +69,6 @@ VERB = cli.Verb(
         "logger": "harness.logger.LoggerSettings",
     },
     work=work,
-    result=result,
     headline=headline,
     summarise=summarise,
 )

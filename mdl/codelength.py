@@ -1,8 +1,15 @@
-"""From cross-entropies at growing training sizes to a codelength in bits, and to the paper's own unit."""
+"""From cross-entropies at growing training sizes to a codelength in bits, the paper's own unit, and a power law."""
 
 import itertools
 import math
 from collections.abc import Sequence
+from statistics import mean
+
+import numpy as np
+
+from harness.compare import Spread
+from harness.logger import Logger
+from harness.trained import Coded, Codelength, Final, Point
 
 
 def online_code_bits(sizes: Sequence[int], ce_next_bits: Sequence[float], num_classes: int) -> float:
@@ -27,3 +34,74 @@ def paper_units(sizes: Sequence[int], ce_test_bits: Sequence[float], total: int)
     m = 10, n_1 = 1,024, N = 50,000 it is 11.39. It is here so that tables can stand beside the paper's.
     """
     return sum(n * bits for n, bits in zip(sizes, ce_test_bits, strict=True)) / total
+
+
+def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, float] | None:
+    """Least-squares fit of a · n^-b + c with a, b >= 0 and c >= 0, or None where it does not describe the curve.
+
+    Returns a, b, c (bits) and r2, the share of variance explained. A curve that does not fall, or of
+    which less than 90 % is explained, gets None rather than numbers that mean nothing.
+    """
+    n, y = np.asarray(sizes, float), np.asarray(ce_bits, float)
+    spread = float(((y - y.mean()) ** 2).sum())
+    if len(n) < 4 or spread == 0 or y[-1] >= y[0]:
+        return None
+    from scipy.optimize import least_squares
+
+    def residuals(p: np.ndarray) -> np.ndarray:
+        return p[0] * (n / n[0]) ** -p[1] + p[2] - y
+
+    start = np.array([max(y[0] - y[-1], 1e-6), 0.5, max(y[-1] / 2, 1e-6)])
+    solution = least_squares(residuals, start, bounds=([0, 0, 0], [np.inf, 10, np.inf]))
+    a, b, c = solution.x
+    r2 = 1 - float((solution.fun**2).sum()) / spread
+    if r2 < 0.9 or b < 1e-3:
+        return None
+    return {"a": float(a * n[0] ** b), "b": float(b), "c": float(c), "r2": r2}
+
+
+def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
+    """What follows from a learning curve and the codelengths of all labels, an entry per seed."""
+    sizes, last = [point.n for point in curve], curve[-1]
+    assert last.test_accuracy is not None
+    following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
+    tested = zip(*(point.ce_test_bits for point in curve), strict=True)
+    return Coded(
+        mdl=Codelength(
+            bits_per_sample=[bits / last.n for bits in total_bits],
+            total_bits=list(total_bits),
+            paper=[paper_units(sizes, ce_test, last.n) for ce_test in tested],
+        ),
+        curve=list(curve),
+        power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
+        final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy, train_loss_bits=last.ce_train_bits),
+    )
+
+
+def as_result(logger: Logger, curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
+    """`of_curve`, with every size and the totals on the dashboard."""
+    for point in curve:
+        log_point(logger, point)
+    result = of_curve(curve, total_bits)
+    log_summary(logger, result)
+    return result
+
+
+def log_point(logger: Logger, point: Point) -> None:
+    """A training size on the dashboard, means over seeds."""
+    means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
+    logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
+
+
+def log_summary(logger: Logger, result: Coded) -> None:
+    """The totals on the dashboard."""
+    code = Spread.of(result.mdl.bits_per_sample)
+    logger.summarise(
+        {
+            "result/bits_per_sample": code.mean,
+            "result/bits_per_sample_std": code.std or 0.0,
+            "result/paper": mean(result.mdl.paper),
+            "result/loss_bits": mean(result.final.loss_bits),
+            "result/accuracy": mean(result.final.accuracy),
+        }
+    )

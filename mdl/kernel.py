@@ -18,8 +18,9 @@ from harness.result import as_json, parsed
 from harness.run import Run
 from harness.trained import Coded, Part, Point
 from mdl.chunks import ChunkSettings, chunk_sizes
+from mdl.codelength import as_result
 from mdl.kernel_code import KernelCode
-from mdl.prequential import log_point, log_summary, of_curve, placed
+from mdl.prequential import placed
 from models.kernel import KernelModel, Similarity
 from train.bench import Loaded
 from train.data import to_device
@@ -176,9 +177,4 @@ def _finish(bench: KernelBench, run: Run, logger: Logger, sizes: Sequence[int], 
     known = torch.arange(n, dtype=torch.int32).expand_as(orders)
     save_coded_bits(run, placed(bench.job, orders, bits, known))
     save_test_bits(run, seeds, torch.tensor([one.test_bits for one in coded]))
-    curve = curve_of(sizes, coded)
-    for point in curve:
-        log_point(logger, point)
-    result = of_curve(curve, bits.sum(1).tolist())
-    log_summary(logger, result)
-    return result
+    return as_result(logger, curve_of(sizes, coded), bits.sum(1).tolist())

@@ -4,7 +4,6 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import mean
 
 import torch
 from torch import Tensor
@@ -12,17 +11,15 @@ from torch import Tensor
 from erasure.pipeline import positions, whole_images
 from erasure.progress import Display
 from erasure.store.cache import Cache
-from harness.compare import Spread
 from harness.example_bits import CodedBits, save_coded_bits, save_test_bits
 from harness.job import Job
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
 from harness.run import Run
-from harness.trained import Coded, Codelength, Final, Point, Timing
+from harness.trained import Coded, Point, Timing
 from mdl.chunks import ChunkSettings, chunk_sizes
-from mdl.codelength import online_code_bits, paper_units
-from mdl.powerlaw import fit_power_law
+from mdl.codelength import log_point, log_summary, of_curve, online_code_bits
 from mdl.progress import Work
 from train.bench import Bench
 from train.early_stopping import endings
@@ -189,41 +186,3 @@ def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) 
     whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in bench.seeds]
     drop = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in whole)
     return replace(result, mdl=replace(result.mdl, calibrated_bits_per_sample=per_label), sharp_drop=drop)
-
-
-def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
-    """What follows from a learning curve and the codelengths of all labels, an entry per seed."""
-    sizes, last = [point.n for point in curve], curve[-1]
-    assert last.test_accuracy is not None
-    following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
-    tested = zip(*(point.ce_test_bits for point in curve), strict=True)
-    return Coded(
-        mdl=Codelength(
-            bits_per_sample=[bits / last.n for bits in total_bits],
-            total_bits=list(total_bits),
-            paper=[paper_units(sizes, ce_test, last.n) for ce_test in tested],
-        ),
-        curve=list(curve),
-        power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
-        final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy, train_loss_bits=last.ce_train_bits),
-    )
-
-
-def log_point(logger: Logger, point: Point) -> None:
-    """A training size on the dashboard, means over seeds."""
-    means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
-    logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
-
-
-def log_summary(logger: Logger, result: Coded) -> None:
-    """The totals on the dashboard."""
-    code = Spread.of(result.mdl.bits_per_sample)
-    logger.summarise(
-        {
-            "result/bits_per_sample": code.mean,
-            "result/bits_per_sample_std": code.std or 0.0,
-            "result/paper": mean(result.mdl.paper),
-            "result/loss_bits": mean(result.final.loss_bits),
-            "result/accuracy": mean(result.final.accuracy),
-        }
-    )

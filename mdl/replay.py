@@ -18,8 +18,9 @@ from harness.logger import Logger
 from harness.run import Run
 from harness.trained import Coded, Point, Timing
 from mdl.chunks import ChunkSettings, ReplaySettings, chunk_sizes
+from mdl.codelength import as_result
 from mdl.mixture import TemperatureMixture
-from mdl.prequential import log_point, log_summary, of_curve, placed
+from mdl.prequential import placed
 from train.bench import Bench
 from train.data import DeviceImages
 from train.engine import Engine
@@ -55,13 +56,10 @@ def replay(bench: Bench, run: Run, logger: Logger) -> Coded:
             finished += len(code.seeds)
 
         codes = engine.in_stacks(begin, finish, "replay")
-    curve = _curve(codes, sizes, settings.replay)
-    for point in curve:
-        log_point(logger, point)
     _save_bits(bench, run, engine.orders.cpu(), codes)
     save_test_bits(run, bench.seeds, torch.cat([code.tested().example_bits for code in codes]))
-    result = of_curve(curve, [float(bits) for code in codes for bits in code.bits.sum(1)])
-    log_summary(logger, result)
+    total_bits = [float(bits) for code in codes for bits in code.bits.sum(1)]
+    result = as_result(logger, _curve(codes, sizes, settings.replay), total_bits)
     return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
 
 

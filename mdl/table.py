@@ -8,40 +8,20 @@ from rich.table import Table as RichTable
 from erasure.certificate import Certificate
 from erasure.progress import console
 from harness.beside import beside_controls
-from harness.columns import (
-    ACCURACY,
-    AREA,
-    BELOW,
-    CALIBRATED,
-    CODE,
-    COMPLEXITY,
-    COST,
-    DELTA,
-    EDIT,
-    ERASER,
-    EXCESS,
-    FALL,
-    GAP,
-    GAPS,
-    LOSS,
-    MARKS,
-    ORDERS,
-    PAPER,
-    ROW,
-    RUNS,
-    STUCK,
-    SURPLUS,
-)
+from harness.columns import ERASER, GAPS, MARKS, ORDERS, ROW, RUNS, columns
 from harness.compare import Grid, Spread
 from harness.result import MdlResult
 from harness.table import Table
 
-_COLUMNS = (CODE, DELTA, CALIBRATED, EXCESS, LOSS, ACCURACY, GAP, BELOW, FALL, STUCK, *GAPS.values(), *ORDERS.values())
+_COLUMNS = [
+    *columns("bits difference calibrated excess_bits loss accuracy gap below fall plateau"), *GAPS.values(),
+    *ORDERS.values(),
+]  # fmt: skip
 
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:
     """The comparison of one setting."""
-    also = (ROW, ERASER, RUNS, PAPER, COST, EDIT, SURPLUS, COMPLEXITY, AREA)
+    also = (ROW, ERASER, RUNS, *columns("paper parameters edit surplus_bits sample_complexity area_bits"))
     return Table.pivoted(setting, "dataset · model", _COLUMNS, beside_controls(grid), MARKS, also=also)
 
 

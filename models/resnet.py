@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.layers import Conv2d, GroupNorm, Linear
-from models.mup import Parametrization
 from models.scaled import ScaledClassifier
 
 _GROUPS = 8  # of channels that are normalised together
@@ -36,20 +35,9 @@ class ResNet(ScaledClassifier):
     stem: "Normalised"
     blocks: nn.ModuleList
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        *,
-        width: int,
-        depth: int,
-        parametrization: Parametrization,
-    ) -> None:
+    def layers(self, width: int) -> dict[str, nn.Module]:
         if width % _GROUPS:
             raise ValueError(f"model.width={width}: a residual network needs a multiple of {_GROUPS}")
-        super().__init__(input_shape, num_classes, width=width, depth=depth, parametrization=parametrization)
-
-    def layers(self, width: int) -> dict[str, nn.Module]:
         channels = [width, *(stage * width for stage in (1, 2, 4) for _ in range(self.depth))]
         return {
             "stem": Normalised(self.input_shape[0], width),

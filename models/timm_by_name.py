@@ -90,17 +90,15 @@ class TimmByName(Classifier):
     def _choose_statistics(self, batch_norm: Literal["frozen", "batch"], *, stored: bool) -> None:
         norms = [module for module in self.network.modules() if isinstance(module, _BatchNorm)]
         self.mixes_examples = bool(norms) and batch_norm == "batch"
+        said = ""
         if self.mixes_examples:
             for norm in norms:
                 norm.running_mean = norm.running_var = None  # without any, the batch's are used
-            log.warning(
-                "%s with model.batch_norm=batch: predictions depend on the batch (train.eval_batch_size)", self._name
-            )
+            said = "%s with model.batch_norm=batch: predictions depend on the batch (train.eval_batch_size)"
         elif norms and not stored:
-            log.warning(
-                "%s starts from random weights: frozen batch norm normalises nothing (or set model.batch_norm=batch)",
-                self._name,
-            )
+            said = "%s starts from random weights: frozen batch norm normalises nothing (or set model.batch_norm=batch)"
+        if said:
+            log.warning(said, self._name)
 
     def train(self, mode: bool = True) -> "TimmByName":
         """Leave timm's network in evaluation mode, whatever the mode: see `batch_norm`."""

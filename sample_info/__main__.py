@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conf import Options, cli
 from conf.schema import Config, validate
@@ -41,12 +41,6 @@ def job_of(config: "Options") -> "Job":
     if settings.initial_weights is None:
         return job
     return replace(job, checksums={"sample_info": {"initial_weights": checksum_of(settings.initial_weights)}})
-
-
-def result(path: Path) -> Any:
-    from harness.result import read_result
-
-    return read_result(path)
 
 
 def headline(result: "InformationResult") -> str:
@@ -90,7 +84,6 @@ VERB = cli.Verb(
     purpose="how much each training example tells a network that the others do not, before or after erasure",
     sections={"sample_info": "sample_info.settings.SampleInfoSettings", "logger": "harness.logger.LoggerSettings"},
     work=work,
-    result=result,
     headline=headline,
     summarise=summarise,
 )

@@ -9,7 +9,7 @@ from conf import cli
 from conf.schema import Config
 
 if TYPE_CHECKING:
-    from harness.result import Result, TrainResult
+    from harness.result import TrainResult
 
 
 AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
@@ -23,12 +23,6 @@ def work(config: Config) -> cli.Work:
     return Work(job, load, deferred("train.whole.train_on_everything"), AXES)
 
 
-def result(path: Path) -> "Result":
-    from harness.result import read_result
-
-    return read_result(path)
-
-
 def headline(result: "TrainResult") -> str:
     from harness.compare import Spread
 
@@ -39,17 +33,11 @@ def headline(result: "TrainResult") -> str:
 def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     """Table of final losses and figure of loss curves, printed and written to `directory`."""
     from harness.compare import arrange, by_setting
-    from harness.drawn import drawn_once
-    from harness.table import write_tables
+    from harness.drawn import show
     from train.summary import draw, table_of
 
-    grid = arrange(results)
     compared = {setting: table_of(own, setting) for setting, own in by_setting(results).items()}
-    for setting, table in compared.items():
-        table.show(setting)
-    tables = write_tables(compared, directory)
-    figure = drawn_once(functools.partial(draw, grid), directory / "loss_curves.png", results)
-    print(f"figure: {figure}\ntables: {', '.join(map(str, tables))}")
+    show(compared, functools.partial(draw, arrange(results)), directory / "loss_curves.png", results)
 
 
 VERB = cli.Verb(
@@ -57,7 +45,6 @@ VERB = cli.Verb(
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
     sections={"train": "train.settings.TrainSettings", "logger": "harness.logger.LoggerSettings"},
     work=work,
-    result=result,
     headline=headline,
     summarise=summarise,
 )

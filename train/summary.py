@@ -4,26 +4,7 @@ from pathlib import Path
 
 from harness.beside import beside_controls
 from harness.cell import Cell, Found
-from harness.columns import (
-    ACCURACY,
-    BELOW,
-    COST,
-    EDIT,
-    END_LOSS,
-    ENTROPY,
-    EPOCHS,
-    ERASER,
-    FALL,
-    GAP,
-    GAPS,
-    LOSS,
-    MARKS,
-    ORDERS,
-    ROW,
-    RUNS,
-    STUCK,
-    TRAINING_LOSS,
-)  # fmt: skip
+from harness.columns import ERASER, GAPS, MARKS, ORDERS, ROW, RUNS, columns
 from harness.compare import Grid
 from harness.labels import spelled
 from harness.panels import loss_lines, panel_size, panels
@@ -32,13 +13,14 @@ from harness.style import chance_line, colour, epoch_axis, figure_at, line_width
 from harness.table import Table
 from harness.trained import stuck
 
-_COLUMNS = (ROW, ERASER, LOSS, ACCURACY, TRAINING_LOSS, END_LOSS, ENTROPY, EPOCHS, GAP, BELOW, FALL, STUCK)
+_COLUMNS = columns("loss accuracy training_loss end_loss entropy epochs gap below fall plateau")
 
 
 def table_of(grid: Grid, setting: str) -> Table:
     """A line per run of one setting."""
     entries = [entry for entry in beside_controls(grid).values() if entry.result]
-    return Table.of(setting, _COLUMNS, entries, MARKS, also=(RUNS, *GAPS.values(), EDIT, *ORDERS.values(), COST))
+    also = (RUNS, *GAPS.values(), *columns("edit"), *ORDERS.values(), *columns("parameters"))
+    return Table.of(setting, (ROW, ERASER, *_COLUMNS), entries, MARKS, also)
 
 
 def draw(grid: Grid[TrainResult], path: Path) -> Path:

@@ -154,7 +154,7 @@ def test_a_run_that_another_process_computes_is_looked_at_again_after_the_others
     held, seen = threading.Event(), []
 
     def other_process() -> None:
-        with first.exclusive():
+        with first.claim():
             held.set()
             deadline = time.monotonic() + 60
             while not (second.directory / "result.json").exists() and time.monotonic() < deadline:
@@ -185,7 +185,7 @@ def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, lau
     command(MDL, *SLURM, *TINY)
     (run,) = planned_runs()
     monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: pytest.fail("submitted"))
-    with run.exclusive():
+    with run.claim():
         outcome = command(MDL, *SLURM, *TINY)
     assert outcome.code == 1
     assert "runs already (process" in outcome.err

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.backfire import Backfire
-from harness.beside import beside
+from harness.beside import Backfire, beside
 from harness.cell import Cell, Found
 from harness.compare import Grid
 from harness.loss_curves import (

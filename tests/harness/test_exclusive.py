@@ -24,11 +24,11 @@ def test_the_second_task_waits_and_finds_the_result(tmp_path: Path) -> None:
     first, second, events = Run(tmp_path, "x"), Run(tmp_path, "x"), []
 
     def later() -> None:
-        with second.exclusive():
+        with second.claim():
             events.append(second.result)
 
     waiting = threading.Thread(target=later)
-    with first.exclusive():
+    with first.claim():
         first.start("a: 1\n")
         waiting.start()
         time.sleep(0.3)
@@ -43,7 +43,7 @@ def test_who_was_taken_for_dead_writes_nothing_more(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
 
     def compute() -> None:
-        with run.exclusive():
+        with run.claim():
             run.start("a: 1\n")
             lock = run.directory / LOCK
             lock.write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
@@ -99,7 +99,7 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
 
     assert state("never") == ("missing", "")
     run = Run(tmp_path, "x")
-    with run.exclusive():
+    with run.claim():
         run.start("a: 1\n")
         run.save_part("100", {})
         name, detail = state("x")
@@ -157,7 +157,7 @@ def test_a_block_that_waits_takes_precedence_and_delivers_to_the_one_around_it()
 
 def test_who_was_taken_for_dead_saves_no_checkpoint(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
-    with run.exclusive():
+    with run.claim():
         run.start("a: 1\n")
         checkpoints = Checkpoints(run.directory, 1.0, run.require_lease)
         checkpoints.save("10-0", ({"w": torch.zeros(2)}, {"epoch": 1}))
