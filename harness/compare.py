@@ -37,7 +37,7 @@ DIFFERENCES = (
 )
 
 CODES = ("mdl.code", "mdl.replay")  # keys of a setting that may differ within a table: rows say how
-_PAIRED = ("dataset", "model", "sample_info", "seeds")  # with the setting, all that a run and its control share
+_PAIRED = ("dataset", "model", "sample_info", "seeds", "setting")  # all that a run and its control share
 
 PLATEAU = "on the plateau"
 PLATEAU_CAPTION = (
@@ -122,13 +122,8 @@ def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
 
 def difference_record(name: str, difference: Difference | None, unit: str = "bits") -> dict[str, float | None]:
     """A difference's columns in a CSV file."""
-    values = (
-        (difference.mean, difference.standard_error, difference.p_value, difference.test_error)
-        if difference
-        else (None,) * 4
-    )
-    columns = (f"{name}_{unit}", f"{name}_standard_error", f"{name}_p_holm", f"{name}_test_error")
-    return dict(zip(columns, values, strict=True))
+    columns = {unit: "mean", "standard_error": "standard_error", "p_holm": "p_value", "test_error": "test_error"}
+    return {f"{name}_{column}": difference and getattr(difference, of) for column, of in columns.items()}
 
 
 def bootstrap_error(erased: Array, control: Array) -> float:
@@ -169,8 +164,8 @@ def arrange(results: Sequence[R]) -> Grid[R]:
 
     A label is the part's name, and the fewest options that tell it from the others that share the name.
     """
-    described = [_shared(r.config) for r in results]
-    rows = labels(described, ("dataset", "model"))
+    counted = [identifying(result.config) | {"setting": setting(result.config)} for result in results]
+    rows = labels([{key: own.get(key) for key in _PAIRED} for own in counted], ("dataset", "model"))
     columns = labels([{"eraser": r.config["eraser"]} for r in results], ("eraser",))
     rows, columns = told_apart(results, rows, columns)
     cells: dict[str, dict[str, R]] = {}
@@ -204,11 +199,6 @@ def _twins(results: Sequence[Result], rows: Sequence[str], columns: Sequence[str
         places.setdefault(place, []).append(i)
     pairs = (pair for own in places.values() for pair in permutations(own, 2))
     return sorted({i for pair in pairs if set(results[pair[0]].seeds) <= set(results[pair[1]].seeds) for i in pair})
-
-
-def _shared(config: Options) -> Options:
-    counted = identifying(config)
-    return {key: counted.get(key) for key in _PAIRED} | {"setting": setting(config)}
 
 
 def by_setting(results: Sequence[R]) -> dict[str, Grid[R]]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from erasure.store.storage import fingerprint, replacing
+from erasure.store.storage import fingerprint, replacing, write_text
 from harness import labels, style
 from harness.result import Result, as_json
-from harness.table import Table, write_tables
+from harness.table import Table, csv_of
 
 
 def drawn_once(draw: functools.partial[Any], path: Path, results: Sequence[Result]) -> Path:
@@ -35,8 +35,15 @@ def drawn_once(draw: functools.partial[Any], path: Path, results: Sequence[Resul
 
 
 def show(tables: Mapping[str, Table], draw: functools.partial[Any], path: Path, results: Sequence[Result]) -> None:
-    """Print tables by setting, and write them beside the figure that `draw` makes of the results at `path`."""
+    """Print tables by setting, and write them beside the figure that `draw` makes of the results at `path`.
+
+    table.md is as on the terminal; table.csv has a line per run with every number unrounded.
+    """
     for setting, table in tables.items():
         table.show(setting)
-    written = write_tables(tables, path.parent)
+    markdown = [line for setting, table in tables.items() for line in (f"## {setting}", "", table.markdown(), "")]
+    written = [path.with_name("table.md"), path.with_name("table.csv")]
+    write_text(written[0], "\n".join([*markdown, next(iter(tables.values())).caption, ""]))
+    records = [{"setting": setting, **record} for setting, table in tables.items() for record in table.records]
+    write_text(written[1], csv_of(records))
     print(f"figure: {drawn_once(draw, path, results)}\ntables: {', '.join(map(str, written))}")

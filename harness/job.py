@@ -1,6 +1,7 @@
 """A configuration with its parts resolved: what it is a run of, under which id, and the data that it names."""
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,8 +17,9 @@ from erasure.eraser import Eraser
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.source import Source
 from erasure.store.cache import Cache
+from erasure.store.storage import fingerprint
 from harness.device import pick_device
-from harness.run import RESULTS_VERSION, Run, run_id
+from harness.run import RESULTS_VERSION, Run
 from models.classifier import Model
 
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
@@ -119,3 +121,17 @@ def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
     return erased_dataset(
         job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache, apart=apart, device=job.device
     )
+
+
+def run_id(verb: str, described: Options, code: Mapping[str, int | str]) -> str:
+    """Identity of a run: readable names, a digest of what was asked for, and one of the code that computes it.
+
+    Args:
+        verb: "mdl", "train", ...
+        described: JSON-like sections; "dataset", "eraser" and "model" each with a "name". Nothing about
+            where or how it runs (device, logger, paths, launcher) belongs here.
+        code: what stands for the code, by name: a version, or the digest of a source.
+    """
+    names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
+    asked = fingerprint({"verb": verb, **described}, length=10)
+    return "-".join([verb, *names, asked, fingerprint(dict(code), length=8)])

@@ -1,23 +1,19 @@
-"""A run on disk: its identity, its directory, its result. The files are the truth; the rest is display."""
+"""A run on disk: its directory, its result. The files are the truth; the rest is display."""
 
 import contextlib
 import fnmatch
 import glob
 import logging
-import re
 import time
-import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conf import Options
 from erasure.store.lease import Lease, LeaseLostError
 from erasure.store.storage import (
     DamagedFileError,
     file_checksum,
-    fingerprint,
     read_json,
     remove,
     write_json,
@@ -35,20 +31,6 @@ RESULT = "result.json"
 _LEFTOVERS = ("part-*.json", "part-*.lock*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a finished run
 
 RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
-
-
-def run_id(verb: str, described: Options, code: Mapping[str, int | str]) -> str:
-    """Identity of a run: readable names, a digest of what was asked for, and one of the code that computes it.
-
-    Args:
-        verb: "mdl", "train", ...
-        described: JSON-like sections; "dataset", "eraser" and "model" each with a "name". Nothing about
-            where or how it runs (device, logger, paths, launcher) belongs here.
-        code: what stands for the code, by name: a version, or the digest of a source.
-    """
-    names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
-    asked = fingerprint({"verb": verb, **described}, length=10)
-    return "-".join([verb, *names, asked, fingerprint(dict(code), length=8)])
 
 
 class Run:
@@ -183,40 +165,6 @@ class Run:
         """Loss curves as curves.csv: one row per training size, seed and evaluation."""
         self.require_lease()
         write_curves(self.directory / CURVES, rows)
-
-    @contextlib.contextmanager
-    def logging(self) -> Iterator[None]:
-        """Copy log records into log.txt; a failure's traceback goes there, and the failure says so."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / "log.txt"
-        handler = logging.FileHandler(path, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        root = logging.getLogger()
-        root.addHandler(handler)
-        try:
-            yield
-        except BaseException as error:
-            handler.flush()
-            with path.open("a", encoding="utf-8") as file:
-                file.write(traceback.format_exc())
-            error.add_note(f"traceback in {path}")
-            raise
-        finally:
-            root.removeHandler(handler)
-            handler.close()
-
-
-def read_state(directory: Path) -> tuple[str, str]:
-    """What a run noted of itself: "running", "finished", "failed" or "interrupted", and the error that ended it.
-
-    Raises:
-        DamagedFileError: it was edited or damaged, or is another run's.
-        OSError: it cannot be read.
-    """
-    written = read_json(directory / STATE)
-    if written.get("run") != directory.name or "state" not in written:
-        raise DamagedFileError(f"{directory / STATE} is another run's")
-    return str(written["state"]), str(written.get("error", ""))
 
 
 def whole_curves(directory: Path, result: Result | None) -> Path | None:

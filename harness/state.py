@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from erasure.store.lease import DEFAULT_STALE_AFTER_S, heartbeat
-from erasure.store.storage import DamagedFileError
+from erasure.store.storage import DamagedFileError, read_json
 from harness.result import read_result
-from harness.run import LOCK, RESULT, STATE, read_state
+from harness.run import LOCK, RESULT, STATE
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
@@ -70,3 +70,16 @@ def _finished(path: Path) -> State:
     except ValueError as error:
         return State("failed", str(error))
     return State("finished", seconds=result.timing.seconds or 0.0)
+
+
+def read_state(directory: Path) -> tuple[str, str]:
+    """What a run noted of itself: "running", "finished", "failed" or "interrupted", and the error that ended it.
+
+    Raises:
+        DamagedFileError: it was edited or damaged, or is another run's.
+        OSError: it cannot be read.
+    """
+    written = read_json(directory / STATE)
+    if written.get("run") != directory.name or "state" not in written:
+        raise DamagedFileError(f"{directory / STATE} is another run's")
+    return str(written["state"]), str(written.get("error", ""))

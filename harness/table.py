@@ -4,14 +4,12 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from rich import box
 from rich.table import Table as RichTable
 
 from erasure.progress import console
-from erasure.store.storage import write_text
 from harness.compare import Spread
 from harness.labels import spelled
 
@@ -204,12 +202,3 @@ def csv_of(records: Sequence[Record]) -> str:
 
 def tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in text)
-
-
-def write_tables(tables: Mapping[str, Table], directory: Path) -> list[Path]:
-    """table.md, as on the terminal, and table.csv, a line per run with every number unrounded; `tables` by setting."""
-    markdown = [line for setting, table in tables.items() for line in (f"## {setting}", "", table.markdown(), "")]
-    paths = [directory / "table.md", directory / "table.csv"]
-    write_text(paths[0], "\n".join([*markdown, next(iter(tables.values())).caption, ""]))
-    write_text(paths[1], csv_of([{"setting": s, **record} for s, table in tables.items() for record in table.records]))
-    return paths

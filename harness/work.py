@@ -4,6 +4,7 @@ import contextlib
 import logging
 import pkgutil
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -108,12 +109,33 @@ def _under_way(job: Job, run: Run) -> Iterator[None]:
     # sections that say how and where, too: the record should be complete
     run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
     try:
-        with run.logging():
+        with logged(run.directory):
             _tell_changes(job, run)
             yield
     except BaseException as error:
         run.fail(error)
         raise
+
+
+@contextlib.contextmanager
+def logged(directory: Path) -> Iterator[None]:
+    """Copy log records into log.txt; a failure's traceback goes there, and the failure says so."""
+    path = directory / "log.txt"
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    except BaseException as error:
+        handler.flush()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(traceback.format_exc())
+        error.add_note(f"traceback in {path}")
+        raise
+    finally:
+        root.removeHandler(handler)
+        handler.close()
 
 
 def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> Result:

@@ -113,36 +113,23 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
                 given = None  # that of the seed before: memory need not hold both
                 kernel, given = drawn, matrices(bench, drawn, show)
             assert given is not None
-            order = permutation(seed, n).to(bench.job.device)
-            coded = of_seed(*given.coder.code(order, given.cross, given.diagonal, sizes), bench.data["test"].labels)
+            (coder, tested), order = given, permutation(seed, n).to(bench.job.device)
+            coded = of_seed(*coder.code(order, *tested, sizes), bench.data["test"].labels)
             run.save_part(f"seed-{seed}", as_json(coded))
             found[seed] = coded
             show(f"order {len(found)} of {len(seeds)}: {sum(coded.bits) / n:.3f} bits per label")
     return _finish(bench, run, logger, sizes, [found[seed] for seed in seeds])
 
 
-@dataclass(frozen=True)
-class Given:
-    """What codes the training labels by a kernel, and its matrices of the test images.
-
-    Attributes:
-        coder: of the training labels.
-        cross: kernel of test with training images, [m, n].
-        diagonal: K(x, x) of the test images, [m].
-    """
-
-    coder: KernelCode
-    cross: Tensor
-    diagonal: Tensor
-
-
-def matrices(bench: KernelBench, kernel: Similarity, show: Callable[[str], None]) -> Given:
-    """A kernel's matrices of the data; tells what is computed."""
+def matrices(
+    bench: KernelBench, kernel: Similarity, show: Callable[[str], None]
+) -> tuple[KernelCode, tuple[Tensor, Tensor]]:
+    """What codes the training labels by a kernel; the kernel of test with training images [m, n], and K(x, x) [m]."""
     train, test = bench.data["train"], bench.data["test"]
     show(f"the kernel of {len(train):,} training images")
     coder = KernelCode(kernel(train.images, train.images), train.labels, bench.num_classes)
     show(f"the kernel of {len(test):,} test images")
-    return Given(coder, kernel(test.images, train.images), kernel.diagonal(test.images))
+    return coder, (kernel(test.images, train.images), kernel.diagonal(test.images))
 
 
 def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:

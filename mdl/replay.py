@@ -81,6 +81,7 @@ class ReplayCode(Learner):
 
     Attributes:
         bits: what each label has cost, in each member's order, [S, N] float64; 0 where it is not yet coded.
+        scores: [3, S, sizes] after each: loss in bits and accuracy on the test split, loss in bits on what is known.
         known: number of labels that are coded.
         ends: of the batches, in numbers of labels.
     """
@@ -104,7 +105,7 @@ class ReplayCode(Learner):
         self._streams = [stream_positions(len(self.ends), options.streams, seed) for seed in seeds]
         self.mixture = TemperatureMixture(len(seeds), orders.device)
         self.bits = torch.zeros(orders.shape, dtype=torch.float64, device=orders.device)
-        self._scores = torch.zeros(3, len(seeds), len(sizes), dtype=torch.float64, device=orders.device)
+        self.scores = torch.zeros(3, len(seeds), len(sizes), dtype=torch.float64, device=orders.device)
         self.known = self._batch = self._step = 0  # labels coded; batches learnt; steps taken on the one being learnt
 
     @property
@@ -130,27 +131,25 @@ class ReplayCode(Learner):
         """The averaged weights, calibrated as they are now, on the test split."""
         return self.ensemble.score(self.optimizer.averaged(), self.test, nats=self.mixture.nats)
 
-    def scores(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """At size number i: loss in bits and accuracy on the test split, loss in bits on what is known; [S] each."""
-        test, accuracy, train = self._scores[:, :, i]
-        return test, accuracy, train
-
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that `restore` needs to go on to the bit."""
         tensors, numbers = self.optimizer.state()
-        own = {"bits": self.bits, "scores": self._scores, "log_weights": self.mixture.log_weights}
         progress = {"known": self.known, "batch": self._batch, "step": self._step}
-        return tensors | own, {"members": self._members, "progress": progress, "optimizer": numbers}
+        return tensors | self._own, {"members": self._members, "progress": progress, "optimizer": numbers}
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
         """Go on where another with the same data and options stood; False if it had other members."""
         if values.get("members") != self._members:
             return False
         self.optimizer.restore(tensors, values["optimizer"])
-        for name, own in (("bits", self.bits), ("scores", self._scores), ("log_weights", self.mixture.log_weights)):
+        for name, own in self._own.items():
             own.copy_(tensors[name])
         self.known, self._batch, self._step = (values["progress"][key] for key in ("known", "batch", "step"))
         return True
+
+    @property
+    def _own(self) -> dict[str, Tensor]:
+        return {"bits": self.bits, "scores": self.scores, "log_weights": self.mixture.log_weights}
 
     @property
     def _members(self) -> dict[str, Any]:
@@ -183,7 +182,7 @@ class ReplayCode(Learner):
         """Note how the members stand at size number i."""
         test, weights = self.tested(), self.optimizer.averaged()
         train = self.ensemble.score(weights, self.train, self._orders[:, : self.known], nats=self.mixture.nats)
-        self._scores[:, :, i] = torch.stack([test.bits, test.accuracy, train.bits])
+        self.scores[:, :, i] = torch.stack([test.bits, test.accuracy, train.bits])
 
     def _require_finite(self, bits: Tensor, end: int) -> None:
         if bits.isfinite().all():
@@ -224,11 +223,10 @@ def _save_bits(bench: Bench, run: Run, orders: Tensor, codes: Sequence[ReplayCod
 
 def _curve(codes: Sequence[ReplayCode], sizes: Sequence[int], options: ReplaySettings) -> list[Point]:
     """All members' losses by size, an entry per seed."""
-    bits = torch.cat([code.bits for code in codes])
+    bits, scores = torch.cat([code.bits for code in codes]), torch.cat([code.scores for code in codes], 1)
     points = []
     for i, (n, following) in enumerate(itertools.zip_longest(sizes, sizes[1:])):
-        scores = (torch.cat(kind).tolist() for kind in zip(*(code.scores(i) for code in codes), strict=True))
-        test, accuracy, train = scores
+        test, accuracy, train = scores[:, :, i].tolist()
         points.append(
             Point(
                 n=n,

@@ -11,7 +11,7 @@ from models.stochastic_depth import StochasticDepth
 
 
 class Model(ABC):
-    """What labels are predicted with. A subclass takes `input_shape` (C, H, W) and `num_classes`, then options.
+    """What labels are predicted with. A subclass takes `input_shape` (C, H, W) and `num_classes` k, then options.
 
     Options are keyword-only.
 

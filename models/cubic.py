@@ -13,8 +13,6 @@ class CubicClassifier(QuadraticClassifier):
     """Logits from all monomials of degree 1, 2 and 3, starting at zero: quadratic ones with products of three.
 
     Args:
-        input_shape: (C, H, W).
-        num_classes: k.
         sketch: most dimensions whose products are formed; s of them have (s + 1) (s + 2) (s + 3) / 6 - 1 features.
 
     Raises:

@@ -45,11 +45,9 @@ class Kernel(KernelModel):
 
     "nngp" and "ntk" are those of a ReLU MLP without biases, of infinite width, weights N(0, 2 / fan-in) in its hidden
     layers and N(0, 1 / fan-in) in its readout: of its outputs at initialisation (Lee et al. 2018, by the arc-cosine
-    kernels of Cho & Saul 2009), and of its gradients (Jacot et al. 2018). "rbf" is exp(-‖x - y‖² / (2 b² d)).
+    kernels of Cho & Saul 2009), and of its gradients (Jacot et al. 2018). "rbf" is exp(-‖x - y‖² / (2 b² d)), d values.
 
     Args:
-        input_shape: (C, H, W); d values.
-        num_classes: k.
         kernel: "ntk", "nngp" or "rbf".
         depth: hidden layers of the MLP.
         bandwidth: b of the Gaussian kernel; images are standardised, so that √d is the size of one.

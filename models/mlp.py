@@ -25,15 +25,7 @@ class MLP(ScaledClassifier):
     overflows float32 at depth 8; so every layer after the first sees its input at unit root mean square.
 
     Args:
-        input_shape: (C, H, W).
-        num_classes: k.
-        width: units in every hidden layer.
-        depth: number of hidden layers.
-        activation: "relu", "gelu" or "swiglu".
-        parametrization: see `ScaledClassifier`.
-
-    Raises:
-        ValueError: width or depth below 1.
+        activation: "relu", "gelu" or "swiglu"; the others are those of `ScaledClassifier`.
     """
 
     version = 1

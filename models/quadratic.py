@@ -17,8 +17,6 @@ class QuadraticClassifier(Classifier):
     their monomials are still polynomials of degree 2 in the pixels, so that Theorem 2.2 holds for them as well.
 
     Args:
-        input_shape: (C, H, W).
-        num_classes: k.
         sketch: most dimensions whose products are formed; s of them have s (s + 3) / 2 features.
 
     Raises:

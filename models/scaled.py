@@ -19,8 +19,6 @@ class ScaledClassifier(Classifier):
     `readout_multiplier`.
 
     Args:
-        input_shape: (C, H, W).
-        num_classes: k.
         width: of the layers.
         depth: number of layers, or of blocks per stage.
         parametrization: "mup" keeps the best learning rate where it is at the base width, "standard" does not.

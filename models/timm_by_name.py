@@ -39,8 +39,6 @@ class TimmByName(Classifier):
     at evaluation.
 
     Args:
-        input_shape: (C, H, W).
-        num_classes: k.
         architecture: timm's name.
         pretrained: start from timm's weights.
         weights: .safetensors file with the architecture's state dict to start from; a head in it is left out.

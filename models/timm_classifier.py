@@ -24,12 +24,9 @@ class TimmClassifier(ScaledClassifier):
     elsewhere ∝ fan_in^-½; their biases start at zero and everything else at timm's constants.
 
     Args:
-        input_shape: (C, H, W), sides of at least 8.
-        num_classes: k.
         width: channels of the first stage.
         depth: blocks in the first stage.
         drop_path: stochastic depth, the last block's rate; rates rise linearly from zero.
-        parametrization: see `ScaledClassifier`.
 
     Raises:
         ValueError: an option out of range, or an image too small.

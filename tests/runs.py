@@ -12,9 +12,10 @@ from PIL import Image
 
 from conf.groups import keys
 from erasure.store.storage import save_tensors, sealed
+from harness.job import run_id
 from harness.loss_curves import sharp_drops
 from harness.result import as_json
-from harness.run import Run, run_id
+from harness.run import Run
 from mdl.codelength import online_code_bits, paper_units
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")

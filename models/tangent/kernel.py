@@ -34,8 +34,6 @@ class EmpiricalNtk(KernelModel):
     kept, which is right on average.
 
     Args:
-        input_shape: (C, H, W).
-        num_classes: k.
         network: with a linear `readout`.
 
     Raises:

@@ -13,7 +13,8 @@ from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.cell import Found
 from harness.excess import blocks_of
 from harness.result import MdlResult, result_of, unknown_keys
-from harness.run import RESULT, STATE, read_state
+from harness.run import RESULT, STATE
+from harness.state import read_state
 from mdl.codelength import paper_units
 
 RUN_FILES = {"config.yaml", STATE, RESULT}  # any of them makes a folder a run's

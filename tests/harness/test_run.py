@@ -8,10 +8,12 @@ import pytest
 
 from erasure.store.storage import DamagedFileError, sealed
 from harness.cell import Cell, Found
+from harness.job import run_id
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
-from harness.run import Run, run_id, whole_curves
+from harness.run import Run, whole_curves
 from harness.state import state_of
+from harness.work import logged
 from tests.results import made_up
 
 DESCRIBED = {
@@ -89,7 +91,8 @@ def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
 
     def fail() -> None:
-        with run.logging():
+        run.directory.mkdir()
+        with logged(run.directory):
             logging.getLogger("test").warning("before it broke")
             raise RuntimeError("it broke")
 

@@ -95,11 +95,11 @@ def test_labels_that_can_be_learnt_cost_less_and_the_first_batch_the_uniform_cod
     assert learnt.finished
     torch.testing.assert_close(learnt.bits[:, :3], torch.full((2, 3), math.log2(K), dtype=torch.float64))
     assert float(learnt.bits[:, 40:].mean()) < 0.5 * math.log2(K)
-    test, accuracy, train = learnt.scores(len(SIZES) - 1)
+    test, accuracy, train = learnt.scores[:, :, len(SIZES) - 1]
     assert test.tolist() == learnt.tested().bits.tolist()
     assert float(accuracy.min()) > 0.8
     assert float(train.max()) < 0.9
-    early, late = learnt.scores(0)[0], test
+    early, late = learnt.scores[0, :, 0], test
     assert (late < early).all()
 
 
@@ -137,7 +137,7 @@ def test_a_restored_code_goes_on_to_the_bit(code, model, steps: int) -> None:
     list(resumed.run())
     for one in (dying, resumed):
         assert torch.equal(one.bits, undisturbed.bits)
-        assert torch.equal(one._scores, undisturbed._scores)
+        assert torch.equal(one.scores, undisturbed.scores)
         assert torch.equal(one.tested().example_bits, undisturbed.tested().example_bits)
     assert not code(images(), seeds=(2,)).restore(tensors, json.loads(values))
 
