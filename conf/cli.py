@@ -19,11 +19,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from conf.check import ConfigError
 from conf.compose import plain
 from conf.errors import BAD_CONFIG, FAILED, exit_code, explain
 from conf.groups import CONF, look_in
 from conf.help import help_text
-from conf.schema import Config, ConfigError, Section, validate
+from conf.schema import Config, Section, validate
 from conf.sweep import Sweep
 
 log = logging.getLogger(__name__)

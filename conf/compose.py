@@ -14,8 +14,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 from conf import Options
+from conf.check import ConfigError
 from conf.groups import CONF, search_path
-from conf.schema import Config, ConfigError, Section, validate
+from conf.schema import Config, Section, validate
 
 
 def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> Config:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from conf.check import ConfigError, unknown_key
 from conf.groups import chosen, common_keys, keys
-from conf.schema import VARIABLES, ConfigError, unknown_key
+from conf.schema import VARIABLES
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
 _ELSEWHERE = "choose others with runs_dir=FOLDER and cache_dir=FOLDER"

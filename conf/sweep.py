@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from conf.schema import ConfigError
+from conf.check import ConfigError
 
 _ELSEWHERE = ("runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
 REQUEST, PLAN = "sweep.json", "plan.json"

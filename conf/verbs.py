@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from conf import Options
+from conf.check import ConfigError, keyword_only
 from conf.groups import CONF
-from conf.schema import TARGETS, Common, ConfigError, Section, hashed, keyword_only
+from conf.schema import Common, Section, hashed
+from conf.target import TARGETS
 
 if TYPE_CHECKING:
     from conf.cli import Verb

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from conf import Options
-from conf.schema import Config, Target
+from conf.schema import Config
+from conf.target import Target
 from conf.verbs import identifying
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser

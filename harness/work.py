@@ -16,10 +16,11 @@ from torch import Tensor
 
 from erasure.pipeline import ErasedDataset
 from harness.device import versions
+from harness.information import Information
 from harness.interruption import interruptible
 from harness.job import Job
 from harness.logger import Logger, LoggerSettings
-from harness.result import Information, Result, result_of
+from harness.result import Result, result_of
 from harness.run import Run
 from harness.trained import Timing, Trained
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from conf.schema import Target
+from conf.target import Target
 from erasure.placement import free_bytes
 from erasure.progress import Display
 from harness.example_bits import save_coded_bits, save_test_bits

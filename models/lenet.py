@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -99,7 +98,8 @@ def matching_sizes(input_shape: tuple[int, int, int], num_classes: int, width: i
     """
     wanted = mlp_parameters(input_shape, num_classes, width, depth)
     candidates = []
-    for first, second in _channel_pairs():
+    for second in itertools.count(1):
+        first = max(1, round(second * _CHANNELS[0] / _CHANNELS[1]))
         sizes = _with_units(first, second, wanted, input_shape, num_classes, depth)
         miss = abs(sizes.parameters(input_shape, num_classes, depth) / wanted - 1)
         proportion = abs(math.log(sizes.units / second * _CHANNELS[1] / _UNITS))
@@ -114,12 +114,6 @@ def matching_sizes(input_shape: tuple[int, int, int], num_classes: int, width: i
             f"{count:,}; choose a larger model.width"
         )
     return sizes
-
-
-def _channel_pairs() -> Iterator[tuple[int, int]]:
-    """Pairs of channels in LeNet-5's proportion 6 : 16, ascending."""
-    for second in itertools.count(1):
-        yield max(1, round(second * _CHANNELS[0] / _CHANNELS[1])), second
 
 
 def _with_units(

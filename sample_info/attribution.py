@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import save_tensors
-from harness.result import Attribution, Interval
+from harness.information import Attribution, Interval
 from harness.run import Run
 from sample_info.changes import Effects, auroc, pearson, ranks
 from sample_info.linearized.network import LinearizedNetwork

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from harness.result import Correlation, Ratio, ReferenceAgreement
+from harness.information import Correlation, Ratio, ReferenceAgreement
 
 
 @dataclass(frozen=True)

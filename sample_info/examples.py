@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from conf import Options
-from conf.schema import Target
+from conf.target import Target
 from erasure.eraser import Eraser
 from erasure.pipeline import ErasedDataset, positions, whole_images
 from erasure.source import stratified_split

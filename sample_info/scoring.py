@@ -11,8 +11,8 @@ from torch import Tensor
 
 from erasure.progress import Display
 from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
+from harness.information import Information
 from harness.logger import Logger
-from harness.result import Information
 from harness.run import Run
 from models.classifier import count_parameters
 from models.tangent.jacobian import Projection

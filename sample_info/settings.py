@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conf import Options
-from conf.schema import Target, check_target, keyword_only, later, unhashed
+from conf.check import keyword_only
+from conf.schema import later, unhashed
+from conf.target import Target, check_target
 from models.tangent.jacobian import Kind
 from sample_info.eraser_fit import EraserFit
 from sample_info.linearized.training import LinearizedDescent

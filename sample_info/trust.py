@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from harness.result import ErrorEstimate
+from harness.information import ErrorEstimate
 from sample_info.changes import spearman
 
 TRAINED_PATH = "trained path"  # what the second account is called among references

@@ -11,7 +11,7 @@ from rich.table import Table
 from conf.compose import composed
 from conf.errors import exit_code
 from conf.groups import choices
-from conf.schema import Target
+from conf.target import Target
 from erasure.pipeline import raw_images, raw_key
 from erasure.progress import console
 from erasure.source import MissingDataError, RawImages, Source, splits

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "tests/erasure/test_transport.py": "erasure/polar",
     "tests/erasure/test_eraser.py": "erasure/batches",
     "tests/erasure/test_properties.py": "erasure/projection",
+    "tests/harness/test_result.py": "harness/information",
     "tests/harness/test_run.py": "harness/state harness/loss_curves harness/drawn",
     "tests/scripts/test_report.py": "harness/example_bits",
     "tests/models/test_every_model.py": "models/classifier models/layers models/linear",
@@ -40,7 +41,7 @@ ELSEWHERE = {
     "tests/models/test_mup.py": "models/scaled",
     "tests/train/test_engine.py": "train/bench train/ensemble train/randomness",
     "tests/train/test_training.py": "train/learner",
-    "tests/conf/test_schema.py": "train/settings",
+    "tests/conf/test_schema.py": "conf/check conf/target train/settings",
     "tests/models/tangent/test_jacobian.py": "models/tangent/ntk",
     "tests/sample_info/test_changes.py": "sample_info/linearized/sgd",
     "tests/sample_info/test_verb.py": (

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from conf.compose import composed
 from conf.groups import choices
-from conf.schema import Target
+from conf.target import Target
 from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
 from erasure.source import Source

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from conf.schema import Config, Target
+from conf.schema import Config
+from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from harness.device import pick_precision
 from harness.job import Job, erased

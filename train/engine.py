@@ -76,6 +76,16 @@ class Fit:
     curves: Sequence[MemberCurve]
     stack: int
 
+    @classmethod
+    def of(cls, ensemble: Ensemble, trainings: Sequence[Training], stack: int) -> "Fit":
+        """What trainings of `stack` members each have come to."""
+        best, last = (
+            {name: torch.cat([getattr(training, kind)[name] for training in trainings]) for name in ensemble.names}
+            for kind in ("best", "last")
+        )
+        curves = [stopping.curve for training in trainings for stopping in training.stopping]
+        return cls(ensemble, best, last, curves, stack)
+
     def score(
         self,
         images: DeviceImages,
@@ -150,11 +160,7 @@ def fit(
         elsewhere.append(training.epoch)
 
     trainings = in_stacks(begin, finish, len(seeds), stack, str(subsets.shape[1]), checkpoints)
-    best, last = (
-        {name: torch.cat([getattr(training, kind)[name] for training in trainings]) for name in ensemble.names}
-        for kind in ("best", "last")
-    )
-    return Fit(ensemble, best, last, [one.curve for training in trainings for one in training.stopping], stack)
+    return Fit.of(ensemble, trainings, stack)
 
 
 class Engine:

@@ -11,9 +11,9 @@ from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from omegaconf.errors import OmegaConfBaseException
 
+from conf.check import ConfigError
 from conf.compose import Composer
 from conf.errors import explain
-from conf.schema import ConfigError
 from conf.sweep import Sweep
 
 log = logging.getLogger(__name__)

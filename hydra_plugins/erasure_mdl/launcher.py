@@ -15,7 +15,7 @@ from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 from hydra_plugins.hydra_submitit_launcher.submitit_launcher import BaseSubmititLauncher
 from omegaconf import OmegaConf
 
-from conf.schema import ConfigError
+from conf.check import ConfigError
 from conf.sweep import Sweep
 from hydra_plugins.erasure_mdl.jobs import Job, in_turn, planned, unfinished
 

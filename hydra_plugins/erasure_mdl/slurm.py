@@ -10,7 +10,7 @@ from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn
 from omegaconf import OmegaConf
 
-from conf.schema import ConfigError
+from conf.check import ConfigError
 from conf.sweep import Sweep
 from hydra_plugins.erasure_mdl.jobs import Job, computed_elsewhere, note_finished
 from hydra_plugins.erasure_mdl.launcher import Overrides, Submitit, shared

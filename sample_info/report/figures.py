@@ -16,8 +16,9 @@ from torch import Tensor
 from conf import Options
 from harness import style
 from harness.compare import Grid
+from harness.information import SummaryCurves
 from harness.labels import spelled
-from harness.result import InformationResult, SummaryCurves
+from harness.result import InformationResult
 from harness.style import STYLE, colour, hide_axes, name_row, shared_legend
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement

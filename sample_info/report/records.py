@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import save_tensors, write_text
-from harness.logger import Logger
-from harness.result import (
+from harness.information import (
     Attribution,
     ErrorEstimate,
     Group,
@@ -21,6 +20,7 @@ from harness.result import (
     ScoreSummary,
     SummaryCurves,
 )
+from harness.logger import Logger
 from harness.table import Record, csv_of
 from sample_info.changes import Changes, agreements_of, auroc, bits, pearson
 from sample_info.examples import Examples

@@ -9,16 +9,9 @@ from typing import Any, Generic, TypeVar
 from conf import Options
 from erasure.store.storage import write_text
 from harness.compare import Grid, Spread
+from harness.information import Attribution, ErrorEstimate, Group, ReferenceAgreement, ScoreSummary, SummaryCurves
 from harness.labels import spelled
-from harness.result import (
-    Attribution,
-    ErrorEstimate,
-    Group,
-    InformationResult,
-    ReferenceAgreement,
-    ScoreSummary,
-    SummaryCurves,
-)
+from harness.result import InformationResult
 from harness.table import Column, Record, Table, number, spread, word
 from sample_info.report.comparison import Agreement, Movement
 

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import load_tensors, write_text
-from harness.result import Interval, read_result
+from harness.information import Interval
+from harness.result import read_result
 from harness.table import Column, Table
 from sample_info.__main__ import job_of
 from sample_info.attribution import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation

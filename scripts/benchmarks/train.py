@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from conf.compose import composed
-from conf.schema import Target
+from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages, splits
 from mdl.__main__ import VERB

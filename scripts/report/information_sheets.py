@@ -4,7 +4,8 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 
 from harness.compare import Grid, Spread
-from harness.result import InformationResult, SummaryCurves
+from harness.information import SummaryCurves
+from harness.result import InformationResult
 from harness.table import Column, Record, Table, records_of
 from sample_info.report.table import AGREEMENT, RUN, WHO, Entry, accuracy_of, entries, percent, spreads, tables_of
 from scripts.report.information import Information

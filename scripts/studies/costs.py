@@ -20,10 +20,12 @@ from typing import NamedTuple
 import torch
 
 from conf import Options
+from conf.check import ConfigError
 from conf.compose import jobs_of, plain
 from conf.errors import exit_code
 from conf.groups import look_in
-from conf.schema import Config, ConfigError, Target, validate
+from conf.schema import Config, validate
+from conf.target import Target
 from conf.verbs import identifying
 from harness.device import pick_device
 from harness.labels import labels

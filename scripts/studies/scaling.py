@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from conf.groups import keys
-from conf.schema import Target
+from conf.target import Target
 from erasure.progress import Display
 from erasure.source import LabelledImages
 from models.classifier import Classifier

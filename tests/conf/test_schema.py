@@ -8,7 +8,9 @@ from typing import Literal
 
 import pytest
 
-from conf.schema import ConfigError, Target, hashed, keyword_only, later, only_with, unhashed, unknown_key, validate
+from conf.check import ConfigError, keyword_only, unknown_key
+from conf.schema import hashed, later, only_with, unhashed, validate
+from conf.target import Target
 from models.mlp import MLP
 from train.settings import TrainSettings
 

@@ -14,12 +14,14 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from conf.check import keyword_only
 from conf.cli import Verb
 from conf.compose import Composer, plain
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
-from conf.schema import TARGETS, Config, Target, keyword_only, validate
+from conf.schema import Config, validate
+from conf.target import TARGETS, Target
 from conf.verbs import sections
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from conf.groups import CONF
-from conf.schema import Target
+from conf.target import Target
 from erasure import hub
 from erasure.datasets.hf import HuggingFace
 from erasure.fetch import FetchError

@@ -10,8 +10,9 @@ import torch
 import torchvision.datasets as published
 from torch import Tensor
 
+from conf.check import ConfigError
 from conf.compose import composed
-from conf.schema import ConfigError, Target, check_target
+from conf.target import Target, check_target
 from erasure.classes import ClassSubset
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits

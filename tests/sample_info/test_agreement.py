@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from harness.result import Ratio, as_json
+from harness.information import Ratio
+from harness.result import as_json
 from sample_info.changes import Changes, agreement, auroc, pearson, spearman
 from sample_info.references.registry import require_known
 

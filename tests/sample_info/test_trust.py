@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness.result import ErrorEstimate
+from harness.information import ErrorEstimate
 from models.mlp import MLP
 from sample_info.trust import Trust
 from tests.sample_info.linearized.test_path import both, problem_of, retrained

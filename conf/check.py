@@ -1,0 +1,75 @@
+"""Values against types, by pydantic; what is refused is told in one line, with the nearest key."""
+
+import difflib
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+from conf import Options
+
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for keys that there are not
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be run; one line that names the value, what is allowed and the remedy."""
+
+
+@functools.cache
+def keyword_only(function: Callable) -> Mapping[str, Any]:
+    """Keyword-only arguments of a callable and their types."""
+    hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def check(prefix: str, section: Options, types: Mapping[str, Any]) -> Options:
+    try:
+        checked = _model(tuple(types.items())).model_validate(dict(section))
+    except ValidationError as error:
+        first = min(
+            error.errors(), key=lambda one: one["type"] not in _UNKNOWN
+        )  # a key that is missing may be misspelt
+        raise ConfigError(_one_line(prefix, first, types)) from None
+    return {key: getattr(checked, f"field_{i}") for i, key in enumerate(types)}
+
+
+@functools.cache
+def _model(types: tuple[tuple[str, Any], ...]) -> type[BaseModel]:
+    """Making it takes milliseconds, in a sweep of thousands that want the same few."""
+    # Pydantic keeps names with a leading underscore to itself, so fields are numbered and aliased.
+    numbered: dict[str, Any] = {f"field_{i}": (kind, Field(alias=key)) for i, (key, kind) in enumerate(types)}
+    return create_model("Section", __config__=ConfigDict(extra="forbid"), **numbered)  # groups inherit that
+
+
+def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str:
+    if isinstance(refused := error.get("ctx", {}).get("error"), ValueError):
+        return str(refused)  # by the settings themselves
+    place, loc = prefix, list(error["loc"])
+    while len(loc) > 1 and is_dataclass(kind := types.get(str(loc[0]))):
+        place, types = f"{place}{loc.pop(0)}.", keyword_only(kind)
+    key, *within = loc
+    if error["type"] in _UNKNOWN:
+        return unknown_key(str(key), [name for name in types if name not in ("name", "_target_")], what=f"key {place}")
+    if error["type"] == "missing" and not within:
+        return f"{place}{key} is missing: set it with {place}{key}=VALUE"
+    value = f"{place}{key}{''.join(f'[{p}]' for p in within)}={error['input']}"
+    if error["type"] == "dataclass_type":
+        options = ", ".join(f"{place}{key}.{option}" for option in keyword_only(types[str(key)]))
+        return f"{value}: it has options of its own: set {options}"
+    return f"{value}: {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+_MEANT = {"none": "control", "identity": "control", "original": "control", "fast": "quick"}  # choices by other names
+
+
+def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
+    """Say that there is no such key, which is nearest, and which there are."""
+    nearest = [_MEANT[key]] if _MEANT.get(key) in known else difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    return f"unknown {what}{key}: {hint}" + (f"choose from {', '.join(sorted(known))}" if known else "it has none")

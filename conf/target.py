@@ -1,0 +1,147 @@
+"""Sections of a configuration that name a class, whose options are its keyword-only arguments."""
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import site
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from conf import Options
+from conf.check import ConfigError, check, keyword_only
+
+TARGETS = {  # sections that name a class in _target_ -> what it is a subclass of
+    "dataset": "erasure.source.Source",
+    "eraser": "erasure.eraser.Eraser",
+    "model": "models.classifier.Model",
+}
+T = TypeVar("T")
+
+
+class Target:
+    """A section that names a class and its options: `{name: mlp, _target_: models.mlp.MLP, width: 128, ...}`."""
+
+    def __init__(self, section: Options) -> None:
+        self.path = str(section["_target_"])
+        self.section = section
+
+    def resolve(self, kind: type[T] = object) -> type[T]:
+        """Import the class, unless its module is an installed package's.
+
+        Raises:
+            ConfigError: there is no such class, or it is no `kind`.
+        """
+        module, _, attribute = self.path.rpartition(".")
+        refused = f"_target_={self.path}: must be a subclass of {kind.__module__}.{kind.__name__}"
+        if not _may_be_imported(module):
+            raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except Exception as error:  # a module of the user's may raise anything
+            reason = " ".join(str(error).split()) + _hidden(error)
+            raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
+        if not (isinstance(found, type) and issubclass(found, kind)):
+            raise ConfigError(refused)
+        return found
+
+    @property
+    def schema(self) -> Callable:
+        """What the options are passed to: an eraser's fit, unless that hands them on to the class."""
+        resolved = self.resolve()
+        for name in ("fit_examples", "from_moments"):
+            function = getattr(resolved, name, resolved)
+            if not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
+                return function
+        return resolved
+
+    @property
+    def options(self) -> Options:
+        """The section without what only identifies it."""
+        accepted = keyword_only(self.schema)
+        return {key: value for key, value in self.section.items() if key in accepted}
+
+    @property
+    def nested(self) -> dict[str, tuple[str, bool]]:
+        """Options that hold sections -> their kind, and whether they hold several, by name.
+
+        {"parts": ("dataset", True)} for `parts: Mapping[str, Source]`,
+        {"network": ("model", False)} for `network: Model`.
+        """
+        several = {f"collections.abc.Mapping[str, {base}]": (kind, True) for kind, base in TARGETS.items()}
+        kinds = several | {f"<class '{base}'>": (kind, False) for kind, base in TARGETS.items()}
+        return {key: kinds[str(kind)] for key, kind in keyword_only(self.schema).items() if str(kind) in kinds}
+
+    def held(self) -> Iterator[tuple[str, str, Options]]:
+        """Place, kind and content of the sections that its options hold."""
+        for key, (kind, several) in self.nested.items():
+            if several:
+                yield from ((f"{key}.{name}", kind, part) for name, part in self.section[key].items())
+            else:
+                yield key, kind, self.section[key]
+
+    def build(self, kind: type[T], *args: Any) -> T:
+        """Construct the class, a `kind`, from positional arguments and the section's options, nested sections first.
+
+        These are given the same positional arguments.
+        """
+        options = self.options
+        for key, (_, several) in self.nested.items():
+            parts = options[key] if several else {"": options[key]}
+            built = {name: Target(section).build(object, *args) for name, section in parts.items()}
+            options[key] = built if several else built[""]
+        return self.resolve(kind)(*args, **options)
+
+
+def _hidden(error: Exception) -> str:
+    """Where what was not found may be in a user's package that one of this project's, of the same name, hides."""
+    package = str(error.name).partition(".")[0] if isinstance(error, ImportError) and error.name else ""
+    own = Path(__file__).parents[1] / package
+    return f"; {package} is {own}: a package of yours needs another name" if package and own.is_dir() else ""
+
+
+@functools.cache
+def _may_be_imported(module: str) -> bool:
+    """Whether a configuration, which may be somebody else's, may have a module imported; found without running any.
+
+    Importing does things, and installed packages have modules that do harm. What is not found may: that fails.
+    """
+    package = module.partition(".")[0]
+    if package in {base.partition(".")[0] for base in TARGETS.values()}:
+        return True
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # no name, or the program itself
+        return False
+    if spec is None:
+        return True
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    installed = {*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()}
+    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location and spec.origin else [])]
+    return bool(places) and not any(
+        Path(place).resolve().is_relative_to(Path(folder).resolve()) for place in places for folder in installed
+    )
+
+
+def check_target(place: str, section: Options, kind: str) -> Options:
+    """A section that names a class, checked against that class's options.
+
+    Args:
+        place: the section's key.
+        section: its content.
+        kind: "dataset", "eraser" or "model".
+
+    Raises:
+        ConfigError: no such class, unknown or missing key, or value of the wrong type.
+    """
+    if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
+        raise ConfigError(f"{place}.{missing[0]} is missing: every {kind} names itself and its class")
+    target = Target(section)
+    target.resolve(Target({"_target_": TARGETS[kind]}).resolve())
+    nested = {key: Mapping[str, Options] if several else Options for key, (_, several) in target.nested.items()}
+    checked = check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(target.schema), **nested})
+    for within, held, part in Target(checked).held():
+        check_target(f"{place}.{within}", part, held)
+    return checked

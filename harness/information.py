@@ -1,0 +1,139 @@
+"""What a finished run says of single examples: typed parts of result.json (`harness.result`)."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.trained import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSummary(Part):
+    """One seed's scores of one kind; examples by where they stand in the dataset, classes in their order."""
+
+    mean_nats: float
+    mean_bits: float
+    median_nats: float
+    largest_nats: float
+    share_of_top_tenth: float | None  # None where all are zero
+    mean_nats_by_class: list[float]
+    most_informative: list[int]
+    least_informative: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio(Part):
+    """Of one score to another, over examples."""
+
+    median: float
+    least: float
+    largest: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correlation(Part):
+    """Of two accounts of the same changes, Pearson's and of ranks; None where one of them does not vary."""
+
+    pearson: float | None
+    spearman: float | None
+    ratio: Ratio | None = field(default=None, metadata={"written": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceAgreement(Part):
+    """How well two accounts of what leaving an example out changes agree, over so many examples that both have."""
+
+    examples: int
+    weight: Correlation
+    prediction: Correlation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval(Part):
+    """A mean and the ends of its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution(Part):
+    """How well an account of single examples foresees trainings without some.
+
+    `datamodeling`: Spearman's correlation over trainings on random halves; `leave_one_out`: Pearson's over examples
+    that were left out one by one, None where none were; `auroc`: of mean squared effects finding wrong labels, None
+    where there are none.
+    """
+
+    datamodeling: Interval
+    leave_one_out: float | None = None
+    auroc: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorEstimate(Part):
+    """How many of one seed's scores of one kind are believable: wrong by less than a factor of two, by the estimate.
+
+    Where retraining left `retrained` examples out: Spearman's correlation of the estimate with the error, how many of
+    them are believed, how many of those truly are within the factor, and how many of the doubted truly are not.
+    """
+
+    believable: int
+    retrained: int | None = None
+    spearman: float | None = None
+    believed: int | None = None
+    rightly_believed: int | None = None
+    rightly_doubted: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearizedAccuracy(Part):
+    """Of the linearised network, an entry per seed; `left_out` on each training example, once trained without it."""
+
+    train_accuracy: list[float]
+    test_accuracy: list[float]
+    left_out_accuracy: list[float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(Part):
+    """A kind of examples: how many, mean F-SI, how well F-SI and SI tell them from the others, an entry per seed."""
+
+    examples: int
+    mean_nats: list[float]
+    auroc: list[float | None]
+    auroc_si: list[float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryCurves(Part):
+    """What is left when examples are dropped: by order an entry per seed, in it one per fraction that is `removed`.
+
+    Test accuracy, and how many classes have examples left: mean and minimum over draws of the random order, whose
+    accuracies are `random_draws`, per seed, draw and fraction.
+    """
+
+    network: Literal["linearized", "trained"]
+    removed: list[float]
+    accuracy: dict[str, list[list[float]]]
+    classes_left: dict[str, list[list[int]]]
+    random_draws: list[list[list[float]]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Information(Part):
+    """The share of `python -m sample_info`; lists have an entry per seed, `information` and `references` by name.
+
+    `how` says what was computed, in a few words and numbers; `between_seeds` correlates F-SI, mean and standard
+    deviation over pairs of seeds; `error_estimates` are by score, None where they were not asked for.
+    """
+
+    information: dict[str, list[ScoreSummary]]
+    network: LinearizedAccuracy
+    references: dict[str, list[ReferenceAgreement]]
+    how: list[dict[str, str | float]]
+    between_seeds: dict[str, float | None] | None
+    groups: dict[str, Group]
+    summaries: SummaryCurves | None
+    attribution: dict[str, list[Attribution]] | None = None
+    error_estimates: dict[str, list[ErrorEstimate]] | None = None
