@@ -17,7 +17,8 @@ from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.truth import halves, trained_without
 from sample_info.settings import ReferenceSettings
 
-OURS, SETS, TRUTH = "our scores, added up", "our sets, left out at once", "retraining"
+OURS, THINNED = "our scores, added up", "our scores at half weight, added up"
+SETS, TRUTH = "our sets, left out at once", "retraining"
 _RESAMPLES = 1000
 
 
@@ -30,6 +31,7 @@ def attributions(
 ) -> dict[str, Attribution]:
     """How our effects added up, our prediction without a whole set, and every account but retraining do, by name.
 
+    Our effects twice: on the training with all, and with every example at the weight that it has on average.
     Trains on `settings.subsets` halves, and keeps what that does as subsets-SEED.safetensors in the run's directory:
     `left_out` [S, s], and `outputs`, f(x) - f_-S(x), [S, m, k]; and of examples left out one by one, `alone` [e] and
     `alone_outputs` [e, m, k].
@@ -49,7 +51,8 @@ def attributions(
         alone = known(single).nonzero().squeeze(1)
         kept |= {"alone": alone, "alone_outputs": single[alone]}
     save_tensors(run.directory / f"subsets-{problem.seed}.safetensors", kept)
-    judged = {OURS: network.all_left_out(), **{name: one for name, one in accounts.items() if name != TRUTH}}
+    own = {OURS: network.all_left_out(), THINNED: network.thinned(sets.shape[1]).all_left_out()}
+    judged = {**own, **{name: one for name, one in accounts.items() if name != TRUTH}}
     found = {
         name: Attribution(
             datamodeling=datamodeling_score(added_up(effects.outputs.cpu(), sets), truth),
@@ -59,7 +62,11 @@ def attributions(
         for name, effects in judged.items()
     }
     exact = (network.trained_held_out - network.without(sets)).cpu()
-    return {OURS: found.pop(OURS), SETS: Attribution(datamodeling=datamodeling_score(exact, truth)), **found}
+    return {
+        **{name: found.pop(name) for name in own},
+        SETS: Attribution(datamodeling=datamodeling_score(exact, truth)),
+        **found,
+    }
 
 
 def added_up(outputs: Tensor, sets: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """One seed's linearised network: what it predicts once trained on all examples, without some, or on some alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -63,6 +64,17 @@ class LinearizedNetwork:
         blocks = self.dynamics.blocks(self.problem.memory_bytes, len(self.problem.held_out))
         found = [self.left_out(block)[0] for block in blocks]
         return Effects(*map(torch.cat, zip(*((one.weight, one.prediction, one.outputs) for one in found), strict=True)))
+
+    def thinned(self, removed: int) -> Self:
+        """The same network trained on the mean of all training sets without so many of the n examples.
+
+        Each example counts by the share of sets that have it. What leaving one out changes there is half the slope of
+        the multilinear extension (Owen 1972) at that point, to first order: what single examples do to large sets,
+        where `all_left_out` says what they do to the whole.
+        """
+        problem, n = self.problem, len(self.problem.x)
+        descent = problem.descent.thinned((n - removed) / problem.descent.effective_n(n, removed))
+        return replace(self, problem=replace(problem, descent=descent))
 
     def without(self, sets: Tensor) -> Tensor:
         """f_-S of the held-out inputs, [b, m, k], trained without each of `sets` [b, s] of s examples: exact.

@@ -1,8 +1,8 @@
 """Gradient descent on squared loss, as a filter on the spectrum of the tangent kernel."""
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -59,6 +59,10 @@ class LinearizedDescent:
     def effective_n(self, n: int, removed: int = 1) -> int:
         """What the loss of a training without so many of n examples is divided by."""
         return n if self.left_out_loss == "sum" else n - removed
+
+    def thinned(self, share: float) -> Self:
+        """The training in which every example's loss counts by a share, and the weight decay in full."""
+        return replace(self, learning_rate=share * self.learning_rate, weight_decay=self.weight_decay / share)
 
     def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
         """φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.

@@ -24,7 +24,7 @@ from harness.information import Interval
 from harness.result import read_result
 from harness.table import Column, Table
 from sample_info.__main__ import job_of
-from sample_info.attribution import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
+from sample_info.attribution import OURS, SETS, THINNED, added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.changes import Effects, auroc
 from sample_info.examples import Examples, load
 from sample_info.linearized.network import LinearizedNetwork
@@ -162,13 +162,14 @@ class Study:
         linearized = LinearizedNetwork(self.problem, self.problem.kernels())
         residual = trained.outputs(self.problem.x) - self.problem.y
 
-        def ours() -> Effects:
-            return LinearizedNetwork(self.problem, self.problem.kernels()).all_left_out()
+        def ours(removed: int = 0) -> Effects:
+            return LinearizedNetwork(self.problem, self.problem.kernels()).thinned(removed).all_left_out()
 
         def influences(damping: float) -> Effects:
             return influence(trained.kernels(), residual, n * damping + self.problem.descent.weight_decay)
 
-        rows = [self.judged(OURS, ours), self.judged_sets(linearized)]
+        rows = [self.judged(OURS, ours), self.judged(THINNED, lambda: ours(self.sets.shape[1]))]
+        rows += [self.judged_sets(linearized)]
         rows += [self.judged(f"influence {damping:g}", lambda d=damping: influences(d)) for damping in dampings]
         rows.append(self.judged("gradient cosine", lambda: cosine(trained.kernels(), residual)))
         rows += [self.judged(f"TRAK {size}", lambda s=size: trak(trained, s)) for size in projections]

@@ -99,10 +99,11 @@ def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
     found = {name: one for name, (one,) in read_json(path)["attribution"].items()}
-    ours, sets, *baselines = found
+    ours, thinned, sets, *baselines = found
     assert baselines == ["influence 10", "influence 1e-05", "gradient cosine"]
     assert found[sets]["datamodeling"]["mean"] > 0.97
     assert found[ours]["datamodeling"]["mean"] > 0.7
+    assert found[thinned]["datamodeling"]["low"] > found[ours]["datamodeling"]["mean"]
     assert all(found[sets]["datamodeling"]["low"] > found[name]["datamodeling"]["high"] for name in baselines)
     assert found[ours]["leave_one_out"] > 0.95
     assert found[ours]["auroc"] == pytest.approx(read_json(path)["groups"]["wrong label"]["auroc"][0])

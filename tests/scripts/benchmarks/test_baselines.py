@@ -12,7 +12,7 @@ from models.cnn import CNN
 from models.linear import LinearClassifier
 from models.mlp import MLP
 from sample_info.__main__ import VERB
-from sample_info.attribution import OURS, SETS
+from sample_info.attribution import OURS, SETS, THINNED
 from sample_info.kinds import decisions
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem
@@ -112,10 +112,26 @@ def test_a_finished_run_beside_the_other_packages(command, capsys: pytest.Captur
     assert baselines.main(arguments) == 0
     judged, brittle = Path("found.md").read_text().split("\n\n")[1:]
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in judged.splitlines()}
-    for name in (OURS, SETS, "influence 1", "influence 10", "gradient cosine", "TRAK 8", "EK-FAC 1", "EK-FAC 10"):
+    for name in (
+        OURS,
+        THINNED,
+        SETS,
+        "influence 1",
+        "influence 10",
+        "gradient cosine",
+        "TRAK 8",
+        "EK-FAC 1",
+        "EK-FAC 10",
+    ):
         assert name in rows
     stored = {name: one for name, (one,) in read_json(path)["attribution"].items()}
-    for name in (OURS, SETS, "influence 10", "gradient cosine"):  # the run's own network and halves: its own numbers
+    for name in (
+        OURS,
+        THINNED,
+        SETS,
+        "influence 10",
+        "gradient cosine",
+    ):  # the run's own network and halves: its own numbers
         expected = stored[name]
         assert float(rows[name][1].split()[0]) == pytest.approx(expected["datamodeling"]["mean"], abs=6e-4)
         if name != SETS:
