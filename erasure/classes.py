@@ -62,11 +62,7 @@ class ClassSubset(Source):
         return self.base.identity() | {"classes": self._written}
 
     def restrict(self, raw: RawImages) -> RawImages:
-        """What is left of the whole dataset's images.
-
-        Raises:
-            ValueError: a class that the dataset does not have.
-        """
+        """What is left of the whole dataset's images; raises ValueError for a class that the dataset does not have."""
         k = len(raw.class_names)
         kept = [label for merged in self.classes for label in merged]
         if not 0 <= min(kept) <= max(kept) < k:

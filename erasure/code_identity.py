@@ -46,13 +46,10 @@ def _digests(module: ModuleType) -> dict[str, str]:
         name, path, package = left.pop()
         if name not in digests:
             tree = ast.parse(path.read_bytes()) if path.suffix == ".py" else None
-            digests[name] = _digest(path.read_bytes() if tree is None else _normalised(tree))
+            content = path.read_bytes() if tree is None else _normalised(tree)
+            digests[name] = hashlib.sha256(content).hexdigest()[:16]
             left += [] if tree is None else filter(None, map(_own, _imported(tree, package)))
     return dict(sorted(digests.items()))
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _normalised(tree: ast.Module) -> bytes:

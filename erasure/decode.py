@@ -3,12 +3,11 @@
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,8 +22,6 @@ _ORIENTATION = 0x0112  # EXIF tag
 _SCAN_END = re.compile(rb"\xff[^\x00\xff]")  # a marker; 0xff among a JPEG's coded values is followed by 0x00
 _RESTARTS = range(0xD0, 0xD8)
 _AFTER_SCAN = {0xC4, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)}  # markers that may end a scan
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +42,7 @@ def decode(
         where: what to call it in messages.
         size: side in pixels to resize to; None to keep.
         channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
-        transparent: takes `where` of an image that was put on white, for `say_transparent`.
+        transparent: takes `where` of an image that was put on white.
 
     Raises:
         ValueError: no image, or one that is damaged or cut short; values of no known range.
@@ -116,45 +113,40 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     return image
 
 
-def say_transparent(images: list[str]) -> None:
-    """One line about images that were put on white, of a whole dataset."""
-    if images:
-        log.warning("%d images have transparent pixels, which were put on white: %s is one", len(images), min(images))
-
-
-def decode_all(items: Iterable[T], read: Callable[[T], np.ndarray], name: Callable[[int], str]) -> Tensor:
-    """One uint8 tensor [n, C, H, W] of images that `read` decodes, in order; what Pillow warns of is an error.
+def decode_all(files: Iterable[tuple[str, str | Path | bytes]], *, size: int | None, channels: int) -> Tensor:
+    """One uint8 tensor [n, C, H, W] of image files, in order; what Pillow warns of is an error.
 
     Args:
-        items: what to decode; consumed piece by piece.
-        read: one item -> its pixels [H, W, C].
-        name: position -> what to call the image in messages.
+        files: what to call each in messages, and its path or content; consumed piece by piece.
+        size: as of `decode`.
+        channels: likewise.
 
     Raises:
-        ValueError: no items, or images of different sizes.
+        ValueError: no files, or images of different sizes.
     """
     parts: list[Tensor] = []
-    done, shape = 0, None
+    transparent: list[str] = []
+
+    def read(file: tuple[str, str | Path | bytes]) -> np.ndarray:
+        return decode(file[1], file[0], size=size, channels=channels, transparent=transparent)
+
+    left, first = iter(files), ("", (0, 0))
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:  # filters are the whole process's, threads included
         warnings.filterwarnings("error", module=r"PIL\.")
-        for block in _blocks(items):
+        while block := list(islice(left, _AT_ONCE)):
             arrays = list(pool.map(read, block))
-            shape = shape or arrays[0].shape
-            for i, array in enumerate(arrays):
-                if array.shape != shape:
-                    (h, w), (h0, w0) = array.shape[:2], shape[:2]
+            first = first if parts else (block[0][0], arrays[0].shape)
+            for (where, _), array in zip(block, arrays, strict=True):
+                if array.shape != first[1]:
+                    (h, w), (h0, w0) = array.shape[:2], first[1][:2]
                     raise ValueError(
-                        f"{name(done + i)} is {w}×{h} but {name(0)} is {w0}×{h0}: "
-                        "set dataset.size to resize all to one side"
+                        f"{where} is {w}×{h} but {first[0]} is {w0}×{h0}: set dataset.size to resize all to one side"
                     )
             parts.append(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous())
-            done += len(arrays)
     if not parts:
         raise ValueError("no images")
+    if transparent:
+        log.warning(
+            "%d images have transparent pixels, which were put on white: %s is one", len(transparent), min(transparent)
+        )
     return torch.cat(parts)
-
-
-def _blocks(items: Iterable[T]) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while block := list(islice(iterator, _AT_ONCE)):
-        yield block

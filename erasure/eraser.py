@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from erasure.batches import Array, by_rows, check_batch
-from erasure.interval import Interval
 from erasure.moments import ClassMoments
 from erasure.store.storage import load_tensors, save_tensors
 
@@ -41,7 +40,7 @@ class Eraser(ABC):
     @classmethod
     @abstractmethod
     def from_moments(cls, moments: ClassMoments) -> Self:
-        """Fit from class moments. Options are keyword-only."""
+        """Fit from class moments of the data to erase. Options are keyword-only."""
 
     @classmethod
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
@@ -55,21 +54,14 @@ class Eraser(ABC):
     def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
         """What a dataset is fitted with: from its moments alone, unless a subclass needs the examples, too.
 
-        Args:
-            x: the training split as it is erased, floating, [n, ...], perhaps on another device than the moments.
-            z: its labels, [n].
-            moments: its class moments, on the device where to compute.
-            options: of `from_moments`.
+        `x` is the training split as it is erased, floating, [n, ...], perhaps on another device than its moments, which
+        are where to compute; `z` its labels, [n].
         """
         return cls.fit_moments(moments, **options)
 
     @classmethod
     def fit_moments(cls, moments: ClassMoments, **options: Any) -> Self:
-        """`from_moments`, with a look at what a subclass made of it.
-
-        Raises:
-            ValueError: the class lacks a method, or what it returned lacks what every eraser has.
-        """
+        """`from_moments`; raises ValueError where a subclass, or what it returned, lacks what every eraser has."""
         if cls.__abstractmethods__:
             raise ValueError(f"{cls.__name__} does not define {', '.join(sorted(cls.__abstractmethods__))}")
         if len(inspect.signature(cls.transform).parameters) != 3:
@@ -143,16 +135,12 @@ class Eraser(ABC):
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """A copy whose tensors are on `device`, and of `dtype` where they are floating: what it then computes in."""
-
-        def moved(value: Any) -> Any:
-            if isinstance(value, Tensor):
-                return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
-            if isinstance(value, Interval):
-                return Interval(moved(value.low), moved(value.high))
-            return value.to(device, dtype) if isinstance(value, Eraser) else value
-
         other = copy.copy(self)
-        vars(other).update({name: moved(value) for name, value in vars(self).items()})
+        for name, value in vars(self).items():
+            if isinstance(value, Eraser):
+                vars(other)[name] = value.to(device, dtype)
+            elif isinstance(value, Tensor):
+                vars(other)[name] = value.to(device=device, dtype=dtype if value.is_floating_point() else None)
         return other
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -160,37 +148,32 @@ class Eraser(ABC):
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def save(self, path: Path | str) -> None:
-        """Write tensors and options to a safetensors file, with a checksum.
-
-        Raises:
-            ValueError: a transductive eraser, which has no map to keep.
-        """
+        """Write tensors and options to a safetensors file, with a checksum; raises ValueError if there is no map."""
         if self.transductive:
             raise ValueError(f"{type(self).__name__} has no map that could be kept: save what it erased")
-        options = {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
-        save_tensors(Path(path), self.state_dict(), {"eraser": _name(type(self)), "options": options})
+        kind, options = type(self), {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
+        described = {"eraser": f"{kind.__module__}.{kind.__qualname__}", "options": options}
+        save_tensors(Path(path), self.state_dict(), described)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """What `save` has written: by `Eraser.load`, or by the class's own. Nothing but tensors and JSON is read.
 
-        Raises:
-            ValueError: a damaged file, no eraser's, or that of a class which is none of this one's (import it first).
+        Raises ValueError for a damaged file, no eraser's, or that of a class which is none of this one's (import it).
         """
         tensors, metadata = load_tensors(Path(path))
         name, known = metadata.get("eraser"), _family(cls)
         if name not in known:
             raise ValueError(f"{path} holds {name or 'nothing'}: {cls.__name__}.load reads {', '.join(sorted(known))}")
         eraser = object.__new__(known[name])
-        vars(eraser).update(tensors)
-        vars(eraser).update((key, tuple(v) if isinstance(v, list) else v) for key, v in metadata["options"].items())
+        options = {key: tuple(v) if isinstance(v, list) else v for key, v in metadata["options"].items()}
+        vars(eraser).update(tensors | options)
         return eraser  # pyright: ignore[reportReturnType] it is one of the class's family
 
     def __repr__(self) -> str:
         told = {"d": self.mean.numel(), "k": self.num_classes, "erased_order": self.erased_order}
-        told |= {name: value for name, value in vars(self).items() if isinstance(value, int | float)}
+        told |= {k: v for k, v in vars(self).items() if isinstance(v, int | float) and k != "num_classes"}
         told |= {"removed": removed} if (removed := getattr(self, "removed", None)) is not None else {}
-        told.pop("num_classes", None)
         return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in told.items())})"
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:  # noqa: B027 most erasers have no range
@@ -210,11 +193,7 @@ class Eraser(ABC):
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
-def _family(cls: type[Eraser]) -> dict[str, type[Eraser]]:
-    """The class and all that derive from it, by name."""
-    return {_name(cls): cls} | {name: one for child in cls.__subclasses__() for name, one in _family(child).items()}
-
-
-def _name(cls: type[Eraser]) -> str:
-    """Its module's, too: an eraser of one's own may be called as one of ours."""
-    return f"{cls.__module__}.{cls.__qualname__}"
+def _family(kind: type[Eraser]) -> dict[str, type[Eraser]]:
+    """The class and all that derive from it, by name; its module's, too: one's own may be called as one of ours."""
+    own = {f"{kind.__module__}.{kind.__qualname__}": kind}
+    return own | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}

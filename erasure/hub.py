@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path, PurePosixPath
 
-from erasure.fetch import FetchError
+from erasure.published import FetchError
 from erasure.source import MissingDataError
 from erasure.store.lease import Lease
 from erasure.store.storage import file_checksum, remove, write_text
@@ -63,11 +63,7 @@ def checksums(place: Path) -> dict[str, str]:
 
 
 def verify(place: Path) -> None:
-    """Compare the files of a folder with its `SHA256SUMS`; what has none is the user's own and is as it is.
-
-    Raises:
-        MissingDataError: one is missing or altered.
-    """
+    """Raise MissingDataError unless a folder's files are those of its `SHA256SUMS`; what has none is the user's own."""
     if not (place / SUMS).is_file():
         return
     for name, expected in checksums(place).items():

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from erasure.batches import by_rows
+from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
+from erasure.source import LabelledImages
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,9 @@ class Scaling:
 
     @classmethod
     def zscore(cls, images: Tensor, moments: ClassMoments) -> Self:
-        """Mean 0 and variance 1 for every coordinate of the training images; constant ones are only centred.
+        """Mean 0 and variance 1 for every coordinate of the training images as stored; constant ones are only centred.
 
-        Args:
-            images: training images as stored, [n, C, H, W].
-            moments: theirs, on the scale 0..1.
+        `images` are [n, C, H, W], `moments` theirs on the scale 0..1.
         """
         shape = images.shape[1:]
         varies = (images.amax(0) != images.amin(0)).to(moments.means.device)  # moments are rounded: never quite 0
@@ -50,6 +50,38 @@ class Scaling:
         return by_rows(lambda rows: x[rows].double() * scale + shift, torch.empty_like(x))
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """What is erased: pixels on the scale 0..1, or z-scored, in float64 as the moments have them.
+
+    Attributes:
+        max_value: what an integer pixel is divided by.
+        scaling: applied afterwards; None for none.
+        working: dtype of those that stay around whole, [n, ...], on the CPU.
+        device: where they are computed.
+    """
+
+    max_value: int
+    scaling: Scaling | None
+    working: torch.dtype
+    device: torch.device
+
+    def exact(self, images: Tensor) -> Tensor:
+        images = images.to(self.device)
+        unit = images.double() if images.is_floating_point() else images.double() / self.max_value
+        return unit if self.scaling is None else self.scaling(unit)
+
+    def rounded(self, images: Tensor) -> Tensor:
+        return by_rows(lambda rows: self.exact(images[rows]), torch.empty(images.shape, dtype=self.working))
+
+    def erase(self, eraser: Eraser, part: LabelledImages, dtype: torch.dtype) -> Tensor:
+        """Erased images [n, ...], rounded once, to `dtype`."""
+        if eraser.transductive:
+            return eraser(self.rounded(part.images), part.labels).to(dtype)
+        erased = torch.empty(part.images.shape, dtype=dtype)
+        return by_rows(lambda rows: eraser(self.exact(part.images[rows]), part.labels[rows]), erased)
+
+
 def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, remedy: str) -> None:
     """Raise ValueError where vectors are so far from zero that rounding blurs how they differ.
 
@@ -58,8 +90,7 @@ def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, reme
 
     Args:
         x: the training vectors [n, ...], before anything was done to them.
-        moments: theirs on the scale where they are rounded.
-        dtype: that they are rounded to.
+        moments: theirs on the scale where they are rounded to `dtype`.
         remedy: what to do about it.
     """
     varies = (x.amax(0) != x.amin(0)).flatten().to(moments.means.device)  # moments are rounded: never quite 0

@@ -2,21 +2,19 @@
 
 import logging
 import math
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from erasure.batches import by_rows
 from erasure.certificate import Certificate, certify, require_erased, whitening_of
-from erasure.classes import ClassSubset
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
+from erasure.images import file_name, packed, raw_images, unpacked
 from erasure.moments import ClassMoments
-from erasure.normalize import Scaling, require_precision
+from erasure.normalize import Numbers, Scaling, require_precision
 from erasure.placement import placed
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry
@@ -76,10 +74,8 @@ def erased_dataset(
 
     Args:
         source: the dataset.
-        eraser: its class.
-        options: of its fit.
-        dtype: of the images that are stored.
-        cache: where they are.
+        eraser: its class, and `options` of its fit.
+        dtype: of the images that are stored in `cache`.
         apart: positions of training examples that nothing is fitted on, and that are a split "apart" of their own.
         device: where moments, erasers and certificates are computed, if they fit there; images stay on the CPU, from
             where they stream in blocks.
@@ -96,84 +92,18 @@ def erased_dataset(
         "version": ERASURE_VERSION,
         **({} if apart is None else {"apart": digest(apart)}),
     }
-
-    key = f"{_file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
+    key = f"{file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
     tensors, metadata = cache.fetch(
         key, lambda: _build(source, eraser, options, dtype, cache, apart, torch.device(device))
     )
     return ErasedDataset(
-        splits=_unpacked(tensors, metadata["certificate"]),
+        splits=unpacked(tensors, metadata["certificate"]),
         class_names=tuple(metadata["class_names"]),
         certificate={name: Certificate(**values) for name, values in metadata["certificate"].items()},
         channel_mean=tensors["channel_mean"],
         channel_std=tensors["channel_std"],
         scaling=Scaling(tensors["scale"], tensors["shift"]) if "scale" in tensors else None,
     )
-
-
-def raw_images(source: Source, cache: Cache) -> RawImages:
-    """The source's images; a source that is slow to load is kept in the cache after the first time."""
-    if isinstance(source, ClassSubset):
-        return source.restrict(raw_images(source.base, cache))
-    if not source.slow_to_load:
-        return source.load()
-    key = raw_key(source)
-
-    def build() -> Entry:
-        raw = source.load()
-        if raw_key(source) != key:
-            raise ValueError(f"dataset {source.name} was changed while it was read: launch the run again")
-        parts = {"train": raw.train} | ({} if raw.test is None else {"test": raw.test})
-        described = {"class_names": list(raw.class_names), "max_value": raw.max_value, "bounded": raw.bounded}
-        return _packed(parts), described | {"parts": dict(raw.parts)}
-
-    tensors, metadata = cache.fetch(key, build)
-    found = _unpacked(tensors, [name for name in ("train", "test") if f"{name}.images" in tensors])
-    return RawImages(
-        found["train"],
-        found.get("test"),
-        tuple(metadata["class_names"]),
-        metadata["max_value"],
-        metadata.get("bounded", True),  # entries older than vectors
-        metadata.get("parts", {}),  # entries older than mixtures
-    )
-
-
-def _packed(parts: Mapping[str, LabelledImages]) -> dict[str, Tensor]:
-    images = {f"{name}.images": part.images for name, part in parts.items()}
-    return images | {f"{name}.labels": part.labels for name, part in parts.items()}
-
-
-def _unpacked(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, LabelledImages]:
-    return {name: LabelledImages(tensors[f"{name}.images"], tensors[f"{name}.labels"]) for name in names}
-
-
-def whole_images(source: Source, cache: Cache) -> RawImages:
-    """The images of the whole dataset, also where `source` has some of its classes only."""
-    return raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
-
-
-def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
-    """For each split, where its images stand in the dataset's own training or test images, [n] int64, and labels.
-
-    Args:
-        source: the dataset, or some of its classes.
-        raw: `whole_images`, which the positions number.
-    """
-
-    numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
-    if isinstance(source, ClassSubset):
-        numbers = source.restrict(numbers)
-    return splits(source, numbers)
-
-
-def raw_key(source: Source) -> str:
-    """What a source's images are called in the cache: the same however they are split and normalised."""
-    return f"{_file_name(source.name)}-raw-{fingerprint(source.stored_identity())}"
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "_", name)
 
 
 def _build(
@@ -194,7 +124,7 @@ def _build(
     device = placed(kind, raw.train.images[0].numel(), len(raw.class_names), device)
     moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
     log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
-    numbers = _Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
+    numbers = Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     train = originals["train"]
     eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **options)
     # rounded like the images: a black pixel is not out of range
@@ -214,7 +144,7 @@ def _build(
         if name == "train":
             eraser.require_orders(erased, part.labels)
             eraser.keep_reference(erased)
-        tensors |= _packed({name: LabelledImages(erased, part.labels)})
+        tensors |= packed({name: LabelledImages(erased, part.labels)})
         after = ClassMoments.fit(erased, part.labels, num_classes=moments.num_classes, device=device)
         whitening = whitening or whitening_of(after)
         certificates[name] = certify(
@@ -257,35 +187,3 @@ def _channel_statistics(images: Tensor) -> dict[str, Tensor]:
     std = channels.std(1)
     rounding = torch.finfo(images.dtype).eps * channels.abs().amax(1)
     return {"channel_mean": channels.mean(1), "channel_std": torch.where(std > rounding, std, 1.0)}
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """What is erased: pixels on the scale 0..1, or z-scored, in float64 as the moments have them.
-
-    Attributes:
-        max_value: what an integer pixel is divided by.
-        scaling: applied afterwards; None for none.
-        working: dtype of those that stay around whole, [n, ...], on the CPU.
-        device: where they are computed.
-    """
-
-    max_value: int
-    scaling: Scaling | None
-    working: torch.dtype
-    device: torch.device
-
-    def exact(self, images: Tensor) -> Tensor:
-        images = images.to(self.device)
-        unit = images.double() if images.is_floating_point() else images.double() / self.max_value
-        return unit if self.scaling is None else self.scaling(unit)
-
-    def rounded(self, images: Tensor) -> Tensor:
-        return by_rows(lambda rows: self.exact(images[rows]), torch.empty(images.shape, dtype=self.working))
-
-    def erase(self, eraser: Eraser, part: LabelledImages, dtype: torch.dtype) -> Tensor:
-        """Erased images [n, ...], rounded once, to `dtype`."""
-        if eraser.transductive:
-            return eraser(self.rounded(part.images), part.labels).to(dtype)
-        erased = torch.empty(part.images.shape, dtype=dtype)
-        return by_rows(lambda rows: eraser(self.exact(part.images[rows]), part.labels[rows]), erased)

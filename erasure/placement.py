@@ -14,11 +14,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def placed(eraser: type[Eraser], dim: int, num_classes: int, device: torch.device) -> torch.device:
-    """The device, or the CPU where class moments and what fitting needs beside them do not fit there.
-
-    Raises:
-        ValueError: they fit nowhere; says how much is needed and what there is.
-    """
+    """The device, or the CPU where moments and what fitting needs beside them do not fit; ValueError if nowhere."""
     needed = eraser.fitting_bytes(dim, num_classes)
     cpu = torch.device("cpu")
     if device.type != "cpu" and (device.type == "mps" or needed > free_bytes(device)):  # no float64 on Apple's

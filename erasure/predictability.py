@@ -43,14 +43,7 @@ def quadratic_prediction(x: Tensor, z: Tensor, moments: ClassMoments, dtype: tor
     The r directions of largest variance are taken, of coordinates scaled to unit variance and whatever the labels,
     with r (r + 3) / 2 features at most 1,000 and a quarter of the examples.
 
-    Args:
-        x: examples [n, ...].
-        z: labels [n].
-        moments: theirs.
-        dtype: that they were rounded to.
-
-    Returns:
-        None if all labels are alike, or examples are too few for a direction.
+    Examples are [n, ...], labels [n], `moments` theirs. None if all labels are alike, or for too few examples.
     """
     features = min(_MOST_FEATURES, len(z) // _EXAMPLES_PER_FEATURE)
     whiten = _leading(moments, int(((9 + 8 * features) ** 0.5 - 3) / 2), dtype)

@@ -110,16 +110,14 @@ class Source(ABC):
     def fetch(self) -> None:  # noqa: B027 nothing to do is the common case
         """Bring the data here from where it is published. Data that is embedded or the user's own is here.
 
-        Raises:
-            FetchError: no network, no space, or something else came than what was published.
+        Raises FetchError where there is no network, no space, or something else came than what was published.
         """
 
 
 def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
     """Training, validation and test split, the same for every run of this dataset.
 
-    Raises:
-        ValueError: sizes that do not fit, or labels that do not match the class names.
+    Raises ValueError for sizes that do not fit, or labels that do not match the class names.
     """
     k = len(raw.class_names)
     for part in (raw.train, raw.test):

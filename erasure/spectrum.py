@@ -73,8 +73,7 @@ class Whitening:
     def of(cls, mean: Tensor, covariance: Tensor, r: int) -> Self:
         """At least r directions, if there are so many, of a sample's mean [d] and covariance [d, d] in float64.
 
-        Raises:
-            ValueError: nothing varies.
+        Raises ValueError where nothing varies.
         """
         d, device = len(covariance), covariance.device
         basis = torch.eye(d, dtype=covariance.dtype, device=device)

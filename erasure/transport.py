@@ -5,20 +5,17 @@ factor U give the distance W₂(a, b) = min_U ‖F_a U - F_b‖ and the map, whe
 (Σ_a^½ Σ_b Σ_a^½)^½ squares the condition number and needs an eigendecomposition.
 """
 
-import logging
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from erasure.alignment import align, factor_map
 from erasure.linalg import CovarianceFactor
-from erasure.polar import orthonormalise, polar_factor, rough_polar_factor
-from erasure.transport_gradients import DifferentiableDistance, DifferentiableMap
-
-log = logging.getLogger(__name__)
+from erasure.polar import polar_factor
 
 
 class NotConvergedError(RuntimeError):
@@ -41,14 +38,7 @@ def transport_map(source: Tensor, target: Tensor) -> Tensor:
     Raises:
         ValueError: a target of higher rank than its source: no map can make variance out of none.
     """
-
-    def one(a: CovarianceFactor, b: CovarianceFactor) -> Tensor:
-        if b.rank > a.rank:
-            raise ValueError(f"no linear map takes a covariance of rank {a.rank} to one of rank {b.rank}")
-        root = b.matrix
-        return _map(a, root, polar_factor(a.multiply_transposed(root)))
-
-    return _pairwise(one, DifferentiableMap, source, target)
+    return _pairwise(_Map, source, target)
 
 
 def bures_distance(first: Tensor, second: Tensor) -> Tensor:
@@ -57,17 +47,7 @@ def bures_distance(first: Tensor, second: Tensor) -> Tensor:
     Not squared. Accurate for near-equal covariances: no difference of traces is taken. Differentiable where both have
     full rank; the backward pass raises ValueError elsewhere.
     """
-
-    def one(a: CovarianceFactor, b: CovarianceFactor) -> Tensor:
-        a, b = (a, b) if a.rank >= b.rank else (b, a)
-        root = b.matrix
-        rotation = polar_factor(a.multiply_transposed(root))
-        # ‖F_a‖² = ‖F_a U‖² + ‖F_a (I - U Uᵀ)‖²: the second part is what a root of lower rank cannot meet
-        missed = torch.eye(a.rank, dtype=torch.float64, device=first.device) - rotation @ rotation.T
-        parts = [a.multiply(rotation) - root, a.multiply(missed)] if a.rank > b.rank else [a.multiply(rotation) - root]
-        return torch.stack([part.square().sum() for part in parts]).sum().sqrt()
-
-    return _pairwise(one, DifferentiableDistance, first, second)
+    return _pairwise(_Distance, first, second)
 
 
 @dataclass(frozen=True)
@@ -125,120 +105,76 @@ def barycenter(
     return Barycenter(alignment.root @ alignment.root.T, alignment.excess)
 
 
-@dataclass(frozen=True)
-class Alignment:
-    """Factors turned to lie as close together as they can.
+class _Map(Function):
+    """A of a source and a target covariance [d, d], with A Σ_source A = Σ_target; the numerics are not differentiated.
 
-    Attributes:
-        root: R [d, r], the weighted mean of the turned factors F_j U_j; R Rᵀ is the barycenter.
-        rotations: U_j, [r_j, r] each, in the precision of `polar`; orthonormal rows or columns, whichever are fewer.
-        excess: as in `Barycenter`.
+    Its differential solves dA Σ_s A + A Σ_s dA = dΣ_t - A dΣ_s A: with Σ_s = F Fᵀ and Fᵀ A F = V diag(p) Vᵀ by one
+    division by p_i + p_j each, which are positive, so that equal eigenvalues are no matter.
     """
 
-    root: Tensor
-    rotations: list[Tensor]
-    excess: Sequence[float]
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, target: Tensor) -> Tensor:
+        a, b = CovarianceFactor(source), CovarianceFactor(target)
+        if b.rank > a.rank:
+            raise ValueError(f"no linear map takes a covariance of rank {a.rank} to one of rank {b.rank}")
+        root = b.matrix
+        found = factor_map(a, root, polar_factor(a.multiply_transposed(root)))
+        ctx.save_for_backward(source, found)
+        return found
 
-    def maps(self, factors: list[CovarianceFactor]) -> Tensor:
-        """A_jᵀ, A_j = R U_jᵀ F_j⁺, [k, d, d]: every covariance of rank r or more becomes R Rᵀ to rounding.
-
-        Consumes the factors.
-
-        The covariances are exact because each U_j is made orthonormal here; that the U_j belong to the round
-        before R changes only the size of the edit, and is part of `excess`.
-        """
-        d = len(self.root)
-        maps = torch.empty(len(factors), d, d, dtype=torch.float64, device=self.root.device)
-        for j in range(len(factors)):
-            maps[j] = _map(factors.pop(0), self.root, orthonormalise(self.rotations.pop(0).double())).T
-        return maps
-
-
-def align(
-    factors: Sequence[CovarianceFactor],
-    weights: Sequence[float],
-    average: Tensor,
-    *,
-    rank: int | None,
-    polar: Callable[[Tensor], Tensor] = rough_polar_factor,
-    tolerance: float,
-    max_rounds: int = 100,
-) -> Alignment:
-    """Minimise Σ λ_j ‖R - F_j U_j‖² over R and orthonormal U_j: the barycenter's fixed point, on factors.
-
-    A round turns every factor towards R (U_j the polar factor of F_jᵀ R) and takes R to their mean. As
-    R = S^½ up to a rotation, this is the fixed point S <- S^-½ (Σ λ_j (S^½ Σ_j S^½)^½)² S^-½ (Álvarez-Esteban
-    et al. 2016, equation 7) without an inverse or a square root. What is left of the excess when it stops does
-    not touch the equality of covariances, only the size of the edit.
-
-    Args:
-        factors: of the Σ_j.
-        weights: λ_j, summing to one.
-        average: Σ λ_j Σ_j, [d, d], where the search starts.
-        rank: r, of the barycenter looked for; None for no limit.
-        polar: `polar_factor` for a barycenter that is itself accurate to the last digits; the rough one is for
-            maps, whose edit it serves as well.
-        tolerance: excess of the objective to stop at, relative to the variance.
-        max_rounds: rounds after which it stops short of the tolerance; the last excess tells.
-
-    Raises:
-        ValueError: no rounds allowed.
-    """
-    if max_rounds < 1:
-        raise ValueError(f"max_rounds={max_rounds}: need at least one")
-    root, last_step = _start(average, rank), math.inf
-    variance = float(average.trace())
-    excess: list[float] = []
-    rotations: list[Tensor] = []
-    for _ in range(max_rounds):
-        rotations, mean = _turned(factors, weights, root, polar)
-        step = float((mean - root).square().sum())  # what moving the mean gains
-        root = mean
-        # Each half round shrinks the excess by about the root of what a round does to the step; more than
-        # thirtyfold is not believed (CIFAR's covariances: twentyfold).
-        shrink = min(0.99, max(1 / 30, math.sqrt(step / last_step)))
-        rest = step * shrink / (1 - shrink) if math.isfinite(last_step) or step == 0 else math.inf
-        last_step = max(step, 1e-300)
-        excess.append(rest / variance)
-        log.debug("barycenter: round %d, excess %.1e", len(excess), excess[-1])
-        if excess[-1] <= tolerance:
-            break
-    return Alignment(root, rotations, tuple(excess))
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        source, found = ctx.saved_tensors
+        factor = _cholesky(source)
+        p, v = torch.linalg.eigh(_symmetric(factor.T @ found @ factor))
+        g = torch.linalg.solve_triangular(factor, _symmetric(gradients[0]), upper=False)
+        g = v.T @ torch.linalg.solve_triangular(factor, g.T, upper=False) @ v
+        turned = factor @ v
+        of_target = turned @ (g / (p[:, None] + p)) @ turned.T
+        return -found @ of_target @ found, of_target
 
 
-def _turned(
-    factors: Sequence[CovarianceFactor], weights: Sequence[float], root: Tensor, polar: Callable[[Tensor], Tensor]
-) -> tuple[list[Tensor], Tensor]:
-    """Rotations of the factors towards R, and the weighted mean of the factors so turned."""
-    rotations, mean = [], torch.zeros_like(root)
-    for weight, factor in zip(weights, factors, strict=True):
-        rotations.append(polar(factor.multiply_transposed(root)))
-        turned = rotations[-1].double()  # single precision here would show in the size of the edit
-        mean.add_(factor.multiply(turned), alpha=weight)
-    return rotations, mean
+class _Distance(Function):
+    """W of two covariances [d, d]: ∂W² / ∂Σ_a = I - A, A the map from a to b; zero where W is, which is a kink."""
+
+    @staticmethod
+    def forward(ctx: Any, first: Tensor, second: Tensor) -> Tensor:
+        a, b = CovarianceFactor(first), CovarianceFactor(second)
+        a, b = (a, b) if a.rank >= b.rank else (b, a)
+        root = b.matrix
+        rotation = polar_factor(a.multiply_transposed(root))
+        # ‖F_a‖² = ‖F_a U‖² + ‖F_a (I - U Uᵀ)‖²: the second part is what a root of lower rank cannot meet
+        missed = torch.eye(a.rank, dtype=torch.float64, device=first.device) - rotation @ rotation.T
+        parts = [a.multiply(rotation) - root, a.multiply(missed)] if a.rank > b.rank else [a.multiply(rotation) - root]
+        distance = torch.stack([part.square().sum() for part in parts]).sum().sqrt()
+        ctx.save_for_backward(first, second, distance)
+        return distance
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        first, second, distance = ctx.saved_tensors
+        scale = torch.where(distance > 0, gradients[0] / (2 * distance), 0.0)
+        one = torch.eye(len(first), dtype=first.dtype, device=first.device)
+        for covariance in (first, second):
+            _cholesky(covariance)
+        return scale * (one - transport_map(first, second)), scale * (one - transport_map(second, first))
 
 
-def _start(average: Tensor, rank: int | None) -> Tensor:
-    """A root [d, r] of the average covariance, or of its best approximation of the given rank."""
-    whole = CovarianceFactor(average)
-    if rank is None or rank >= whole.rank:
-        return whole.matrix
-    values, vectors = torch.linalg.eigh(average)
-    return vectors[:, -rank:] * values[-rank:].sqrt()
-
-
-def _map(source: CovarianceFactor, root: Tensor, rotation: Tensor) -> Tensor:
-    """A = R Uᵀ F⁺."""
-    return source.solve_transposed(rotation @ root.T).T
-
-
-def _pairwise(one, gradient: type[Function], first: Tensor, second: Tensor) -> Tensor:
-    """Apply a function of two factors, which has this gradient, to all pairs of a broadcast batch."""
+def _pairwise(function: type[Function], first: Tensor, second: Tensor) -> Tensor:
+    """Apply a function of two covariances [d, d] to all pairs of a broadcast batch."""
     first, second = torch.broadcast_tensors(first.double(), second.double())
     batch, d = first.shape[:-2], first.shape[-1]
-    pairs = list(zip(first.reshape(-1, d, d), second.reshape(-1, d, d), strict=True))
-    with torch.no_grad():
-        results = [one(CovarianceFactor(a), CovarianceFactor(b)) for a, b in pairs]
-    if first.requires_grad or second.requires_grad:
-        results = [gradient.apply(a, b, found) for (a, b), found in zip(pairs, results, strict=True)]
-    return torch.stack(results).reshape(batch + results[0].shape)
+    pairs = zip(first.reshape(-1, d, d), second.reshape(-1, d, d), strict=True)
+    results = torch.stack([function.apply(a, b) for a, b in pairs])
+    return results.reshape(batch + results.shape[1:])
+
+
+def _cholesky(covariance: Tensor) -> Tensor:
+    factor, info = torch.linalg.cholesky_ex(covariance)
+    if info:
+        raise ValueError("a covariance without full rank has no gradient: add a little to its diagonal")
+    return factor
+
+
+def _symmetric(matrix: Tensor) -> Tensor:
+    return (matrix + matrix.mT) / 2

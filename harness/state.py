@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from erasure.store.lease import DEFAULT_STALE_AFTER_S, heartbeat
+from erasure.store.heartbeat import heartbeat
+from erasure.store.lease import DEFAULT_STALE_AFTER_S
 from erasure.store.storage import DamagedFileError, read_json
 from harness.result import read_result
 from harness.run import LOCK, RESULT, STATE
@@ -36,7 +37,7 @@ def state_of(directory: Path, now: float) -> State:
 
     Args:
         directory: the run's.
-        now: `erasure.store.lease.file_system_time` of the folder it is in.
+        now: `erasure.store.heartbeat.file_system_time` of the folder it is in.
     """
     try:
         names = os.listdir(directory)  # noqa: PTH208 (a third of the time)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from erasure.pipeline import positions, whole_images
+from erasure.images import positions, whole_images
 from erasure.progress import Display
 from erasure.store.cache import Cache
 from harness.example_bits import CodedBits, save_coded_bits, save_test_bits

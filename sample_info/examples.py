@@ -12,7 +12,8 @@ from torch.nn.functional import one_hot
 from conf import Options
 from conf.target import Target
 from erasure.eraser import Eraser
-from erasure.pipeline import ErasedDataset, positions, whole_images
+from erasure.images import positions, whole_images
+from erasure.pipeline import ErasedDataset
 from erasure.source import stratified_split
 from erasure.store.cache import Cache
 from harness.job import CONTROL, Job, erased

@@ -24,14 +24,15 @@ ELSEWHERE = {
         "hydra_plugins/erasure_mdl/slurm"
     ),
     "tests/cluster/test_requeue.py": "hydra_plugins/erasure_mdl/requeue harness/interruption",
-    "tests/erasure/test_published.py": (
-        "erasure/datasets/cifar10 erasure/datasets/mnist erasure/datasets/svhn erasure/fetch"
-    ),
+    "tests/erasure/test_published.py": ("erasure/datasets/cifar10 erasure/datasets/mnist erasure/datasets/svhn"),
     "tests/erasure/test_hf.py": "erasure/hub",
     "tests/erasure/test_image_folder.py": "erasure/decode",
-    "tests/erasure/test_source.py": "erasure/datasets/digits",
-    "tests/erasure/test_transport.py": "erasure/polar",
+    "tests/erasure/test_source.py": "erasure/datasets/digits erasure/images",
+    "tests/erasure/test_transport.py": "erasure/polar erasure/alignment",
     "tests/erasure/test_eraser.py": "erasure/batches",
+    "tests/erasure/test_moments.py": "erasure/accumulator",
+    "tests/erasure/store/test_lease.py": "erasure/store/heartbeat",
+    "tests/erasure/test_alf_cubic.py": "erasure/third_moments",
     "tests/erasure/test_properties.py": "erasure/projection",
     "tests/harness/test_result.py": "harness/information",
     "tests/harness/test_run.py": "harness/state harness/loss_curves harness/drawn",

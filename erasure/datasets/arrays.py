@@ -70,8 +70,7 @@ class Arrays(Source):
     def row_names(self, index: Tensor) -> list[str]:
         """What figures call the training vectors at these places [n] in the file: "row 7", or as `names` has it.
 
-        Raises:
-            ValueError: `names` is no text file, or has too few lines.
+        Raises ValueError where `names` is no text file, or has too few lines.
         """
         if self.names is None:
             return [f"row {i}" for i in index.tolist()]

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from erasure import decode, hub
-from erasure.fetch import command, fetching
+from erasure.published import command, fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
 from erasure.store.storage import fingerprint
 
@@ -101,8 +100,10 @@ class HuggingFaceTable(Source):
             raise MissingDataError(f"dataset {self.path} is not in {self._fetched}: fetch it with {self._command}")
         return self._fetched
 
-    def _open(self, split: str, **columns: str):
-        """The rows of a split with these columns of it, each the value of an option."""
+    def _rows(
+        self, split: str, key: str, feature: Any = None, kind: type = object
+    ) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
+        """Inputs, from the column that option `key` names, of a kind, with labels; and the classes' names, if any."""
         import datasets  # three seconds to import: only when examples are wanted
 
         place = self._place()
@@ -111,12 +112,24 @@ class HuggingFaceTable(Source):
         with self._explained(split):
             table = datasets.load_dataset(where, self.config, data_files=files, split=split, streaming=True)
             present = list(table.features or next(iter(table)))
-        for key, column in columns.items():
-            if column not in present:
+        columns = column, label = getattr(self, key), self.label_column
+        for option, name in zip((key, "label_column"), columns, strict=True):
+            if name not in present:
                 raise ValueError(
-                    f"dataset.{key}={column}: {self.path} has no such column; choose from {', '.join(present)}"
+                    f"dataset.{option}={name}: {self.path} has no such column; choose from {', '.join(present)}"
                 )
-        return table.select_columns([*columns.values()])
+        table = table.select_columns([*columns])
+        names = getattr(dict(table.features or {}).get(label), "names", None)
+        table = table if feature is None else table.cast_column(column, feature)
+
+        def rows() -> Iterator[tuple[Any, Any]]:
+            with self._explained(split):
+                for i, row in enumerate(table):
+                    if not isinstance(row[column], kind):
+                        raise ValueError(f"row {i} has no {key.removesuffix('_column')}")
+                    yield row[column], row[label]
+
+        return rows(), None if names is None else tuple(names)
 
     @contextlib.contextmanager
     def _explained(self, split: str) -> Iterator[None]:
@@ -128,10 +141,6 @@ class HuggingFaceTable(Source):
                 f"split {split} of dataset.path={self.path} cannot be read ({reason}): "
                 "check the files, dataset.config, dataset.train_split and dataset.test_split (null: there is none)"
             ) from error
-
-    def _class_names_of(self, table: Any) -> tuple[str, ...] | None:
-        names = getattr(dict(table.features or {}).get(self.label_column), "names", None)
-        return None if names is None else tuple(names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,30 +162,20 @@ class HuggingFace(HuggingFaceTable):
     def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
         import datasets
 
+        rows, names = self._rows(split, "image_column", datasets.Image(decode=False))
         labels: list[Any] = []
-        table = self._open(split, image_column=self.image_column, label_column=self.label_column)
-        encoded = table.cast_column(self.image_column, datasets.Image(decode=False))
 
-        def cells() -> Iterator[tuple[str, Any]]:
-            with self._explained(split):
-                for row in encoded:
-                    labels.append(row[self.label_column])
-                    yield name(len(labels) - 1), row[self.image_column]
+        def files() -> Iterator[tuple[str, str | bytes]]:
+            for i, (cell, label) in enumerate(rows):
+                where = f"image {i} of {self._named(split)}"
+                held = [cell.get("bytes"), cell.get("path")] if isinstance(cell, dict) else []
+                file = next((file for file in held if file is not None), None)
+                if file is None:
+                    raise ValueError(f"{where} is empty: drop the row, or set dataset.image_column")
+                labels.append(label)
+                yield where, file
 
-        def name(i: int) -> str:
-            return f"image {i} of {self._named(split)}"
-
-        transparent: list[str] = []
-        images = decode.decode_all(cells(), lambda cell: self._decode(cell[1], cell[0], transparent), name)
-        decode.say_transparent(transparent)
-        return images, labels, self._class_names_of(table)
-
-    def _decode(self, cell: Any, where: str, transparent: list[str]) -> np.ndarray:
-        encoded, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, dict) else (None, None)
-        file = path if encoded is None else encoded
-        if file is None:
-            raise ValueError(f"{where} is empty: drop the row, or set dataset.image_column")
-        return decode.decode(file, where, size=self.size, channels=self.channels, transparent=transparent)
+        return decode.decode_all(files(), size=self.size, channels=self.channels), labels, names
 
 
 def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:

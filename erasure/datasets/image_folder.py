@@ -69,14 +69,6 @@ class ImageFolder(Source):
         return images
 
     def _read(self, paths: list[Path], classes: list[str]) -> LabelledImages:
-        transparent: list[str] = []
-        images = decode.decode_all(
-            paths,
-            lambda path: decode.decode(
-                path, str(path), size=self.size, channels=self.channels, transparent=transparent
-            ),
-            name=lambda i: str(paths[i]),
-        )
-        decode.say_transparent(transparent)
+        images = decode.decode_all(((str(path), path) for path in paths), size=self.size, channels=self.channels)
         label = {name: j for j, name in enumerate(classes)}
         return LabelledImages(images, torch.tensor([label[path.parent.name] for path in paths]))

@@ -60,8 +60,7 @@ class Mixture(Source):
     def load(self) -> RawImages:
         """The parts' images one after the other; `RawImages.parts` says how many of each.
 
-        Raises:
-            ValueError: parts with different numbers of classes, or that are vectors.
+        Raises ValueError for parts with different numbers of classes, or that are vectors.
         """
         raw = {name: part.load() for name, part in self.parts.items()}
         self._require_fitting(raw)

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -57,11 +57,12 @@ class MeanWordVectors(HuggingFaceTable):
     def row_names(self, index: Tensor) -> list[str]:
         """How many words the training texts at these places [n] have, and how they begin."""
         wanted = set(index.tolist())
-        texts = {i: _plain(text) for i, (text, _) in enumerate(self._rows(self.train_split)[0]) if i in wanted}
+        rows, _ = self._rows(self.train_split, "text_column", kind=str)
+        texts = {i: _plain(text) for i, (text, _) in enumerate(rows) if i in wanted}
         return [f"{len(_words(texts[i]))} words: {texts[i][:_SHOWN]}" for i in index.tolist()]
 
     def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        rows, names = self._rows(split)
+        rows, names = self._rows(split, "text_column", kind=str)
         texts, labels = [], []
         for text, label in rows:
             texts.append(_words(_plain(text)))
@@ -75,19 +76,6 @@ class MeanWordVectors(HuggingFaceTable):
         if empty := int((~means.any(1)).sum()):
             log.warning("%d of %d texts of %s have no word in %s: zeros", empty, len(texts), split, self.vectors)
         return torch.from_numpy(means.astype(np.float32))[:, :, None, None], labels, names
-
-    def _rows(self, split: str) -> tuple[Iterator[tuple[str, Any]], tuple[str, ...] | None]:
-        """Texts and labels, and the names of the classes where the data has them."""
-        table = self._open(split, text_column=self.text_column, label_column=self.label_column)
-
-        def rows() -> Iterator[tuple[str, Any]]:
-            with self._explained(split):
-                for i, row in enumerate(table):
-                    if not isinstance(row[self.text_column], str):
-                        raise ValueError(f"row {i} has no text")
-                    yield row[self.text_column], row[self.label_column]
-
-        return rows(), self._class_names_of(table)
 
     def _file(self) -> Path:
         path = Path(self.vectors).expanduser()
@@ -109,11 +97,7 @@ def _words(text: str) -> list[str]:
 
 
 def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
-    """Vectors [d] float32 of the words that are wanted and there.
-
-    Raises:
-        ValueError: a line has another number of values, or one that is no number; no word is there.
-    """
+    """Vectors [d] float32 of the words that are wanted and there; ValueError for a line of other values, or no word."""
     found: dict[str, np.ndarray] = {}
     d = None
     with path.open(encoding="utf-8", errors="replace") as file:

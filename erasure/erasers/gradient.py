@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from erasure.alignment import align
 from erasure.eraser import Eraser
-from erasure.interval import Interval
+from erasure.interval import contains, free, pull_back, values
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.progress import Display
-from erasure.transport import align
 
 
 @dataclass(kw_only=True, repr=False)
@@ -50,7 +51,7 @@ class GradientEraser(Eraser):
     high: float | None = None
     mean: Tensor = field(init=False, repr=False)
     num_classes: int = field(init=False)
-    range: Interval | None = field(init=False, repr=False)
+    range: Tensor | None = field(init=False, repr=False)  # its ends, [2, 1] or [2, d]
     covariance: Tensor = field(init=False, repr=False)  # Σ*, [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
     version = 1
@@ -64,18 +65,17 @@ class GradientEraser(Eraser):
             raise ValueError(
                 f"eraser.max_iterations={self.max_iterations}, eraser.history={self.history}: must be at least 1"
             )
-        if self.low is None or self.high is None:
-            if self.low is not self.high:
-                raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: give both, or neither for no range")
-            self.range = None
-            return
-        if not self.low < self.high:
-            raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: an empty range")
-        self.range = Interval(*(torch.tensor(end, dtype=torch.float64) for end in (self.low, self.high)))
+        self.range = None
+        if self.low is not None and self.high is not None:
+            if not self.low < self.high:
+                raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: an empty range")
+            self.range = torch.tensor([[self.low], [self.high]], dtype=torch.float64)
+        elif self.low is not self.high:
+            raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: give both, or neither for no range")
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
         if self.range is not None:
-            self.range = self.range.rescaled(scale, shift)
+            self.range = self.range.to(scale) * scale + shift
 
     def lift_range(self) -> None:
         self.range = None
@@ -113,37 +113,36 @@ class GradientEraser(Eraser):
                     done = (i + iteration / self.max_iterations) / len(classes)
                     display.update(min(1.0, done), f"class {j}, iteration {iteration}: loss {loss:.3g}")
 
-                erased[rows] = self._optimise(images, show).to(erased)
+                mean, covariance = self.mean.to(images), self.covariance.to(images)
+                loss = partial(self._loss, original=images, mean=mean, covariance=covariance)
+                erased[rows] = self._minimise(loss, images, show).to(erased)
         return erased
 
     def _aim_at(self, moments: ClassMoments) -> Self:
         moments.require_examples()
         total = moments.total
-        self.mean, self.num_classes = moments.mean, moments.num_classes
-        factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
-        root = align(factors, moments.weights.tolist(), moments.within, rank=None, tolerance=1e-6).root
-        self.covariance = root @ root.T
+        self.mean, self.num_classes, self.covariance = moments.mean, moments.num_classes, self._target(moments)
         self.scales = float(total.trace()), float(total.square().sum())
         return self
 
+    def _target(self, moments: ClassMoments) -> Tensor:
+        factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
+        root = align(factors, moments.weights.tolist(), moments.within, rank=None, tolerance=1e-6).root
+        return root @ root.T
+
     def _require_in_range(self, x: Tensor) -> None:
-        if self.range is not None and not self.range.contains(x):
+        if self.range is not None and not contains(self.range.to(x), x):
             raise ValueError(
                 f"x has values from {float(x.min()):.4g} to {float(x.max()):.4g}, outside the range "
                 f"eraser.low={self.low:g} to eraser.high={self.high:g}: widen it, or leave it out for no range"
             )
 
-    def _optimise(self, original: Tensor, show: Callable[[int, float], None]) -> Tensor:
-        """Erase one class's examples [n, d]."""
-        target = self.mean.to(original), self.covariance.to(original)
-        return self._minimise(lambda x: self._loss(x, original, *target), original, show)
-
     def _minimise(
         self, loss: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, show: Callable[[int, float], None]
     ) -> Tensor:
         """Examples [n, d] within the range, from `start` down a loss of them, n times a mean, that has a gradient."""
-        interval = None if self.range is None else self.range.to(start)
-        u = (start.clone() if interval is None else interval.free(start)).requires_grad_()
+        ends = None if self.range is None else self.range.to(start)
+        u = (start.clone() if ends is None else free(ends, start)).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [u],
             max_iter=self.max_iterations,
@@ -159,29 +158,37 @@ class GradientEraser(Eraser):
         def closure() -> float:
             nonlocal evaluations
             evaluations += 1
-            x, unit = (u, u) if interval is None else interval.values(u)
+            x, unit = (u, u) if ends is None else values(ends, u)
             value, u.grad = loss(x)
-            if interval is not None:
-                interval.pull_back(u.grad, unit)
+            if ends is not None:
+                pull_back(ends, u.grad, unit)
             show(min(evaluations, self.max_iterations), value / len(start))
             return value
 
         optimizer.step(closure)  # pyright: ignore[reportArgumentType]
-        return u.detach() if interval is None else interval.values(u.detach())[0]
+        return u.detach() if ends is None else values(ends, u.detach())[0]
 
     def _loss(self, x: Tensor, original: Tensor, mean: Tensor, covariance: Tensor) -> tuple[float, Tensor]:
         """n times the loss of one class, whose moments should be these, and its gradient by the examples [n, d]."""
         n = len(x)
         variance, square = self.scales
         by_mean, by_covariance, by_edit = self.weights
-        here = x.mean(0)
-        centred = x - here
-        shift = here - mean
-        excess = centred.T @ centred / n - covariance
+        shift, excess, slope = moment_gaps(x, mean, covariance, by_mean / variance, by_covariance / square)
         edit = x - original
         moved, spread, edited = torch.stack([part.double().square().sum() for part in (shift, excess, edit)]).tolist()
         value = by_mean / variance * n * moved + by_covariance / square * n * spread + by_edit / variance * edited
-        slope = torch.mm(centred, excess).mul_(4 * by_covariance / square)
-        slope.add_(shift, alpha=2 * by_mean / variance)
-        slope.add_(edit, alpha=2 * by_edit / variance)
-        return value, slope
+        return value, slope.add_(edit, alpha=2 * by_edit / variance)
+
+
+def moment_gaps(
+    x: Tensor, mean: Tensor | float, covariance: Tensor, by_mean: float, by_covariance: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """How far mean and covariance of examples [n, d] are from these, [d] and [d, d], and n times a loss's gradient.
+
+    The loss is by_mean ‖shift‖² + by_covariance ‖excess‖²_F; its gradient by the examples [n, d].
+    """
+    here = x.mean(0)
+    centred = x - here
+    shift, excess = here - mean, centred.T @ centred / len(x) - covariance
+    slope = torch.mm(centred, excess).mul_(4 * by_covariance)
+    return shift, excess, slope.add_(shift, alpha=2 * by_mean)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from erasure.certificate import BrokenGuaranteeError
-from erasure.erasers.gradient import GradientEraser
+from erasure.erasers.gradient import GradientEraser, moment_gaps
 from erasure.erasers.qleace import QleaceEraser
 from erasure.hermite import kernel_sum, third_mean, third_slope
 from erasure.moments import ClassMoments
@@ -91,16 +91,16 @@ class GradientOrdersEraser(GradientEraser):
         return erased
 
     def _aim_at(self, moments: ClassMoments) -> Self:
-        self.start = QleaceEraser.from_moments(moments, tolerance=1e-6)
-        self.mean, self.num_classes, self.reference = moments.mean, moments.num_classes, None
-        self.covariance = self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # any class's
-        total = moments.total
-        self.scales = float(total.trace()), float(total.square().sum())
+        super()._aim_at(moments)
         values, vectors = torch.linalg.eigh(self.covariance)
         values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
         damped = values + _FLOOR * self.scales[0]
-        self.whitening, self.variances = vectors / damped.sqrt(), values / damped
+        self.whitening, self.variances, self.reference = vectors / damped.sqrt(), values / damped, None
         return self
+
+    def _target(self, moments: ClassMoments) -> Tensor:
+        self.start = QleaceEraser.from_moments(moments, tolerance=1e-6)
+        return self.start.maps[0].T @ moments.covariance(0) @ self.start.maps[0]  # any class's
 
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
         assert z is not None
@@ -111,8 +111,7 @@ class GradientOrdersEraser(GradientEraser):
         z = z.to(self.mean.device)
         start = self.start(original, z)
         if self.range is not None:
-            ends = self.range.to(original)
-            start = start.clamp(ends.low, ends.high)
+            start = start.clamp(*self.range.to(original))
         loss = _Loss(self, original, [(z == j).nonzero().squeeze(1) for j in z.unique().tolist()])
         with Display(f"gradient erasure to order {self.order}") as display:
 
@@ -160,13 +159,9 @@ class _Loss:
         by_mean, by_covariance = self.eraser.weights[0] / self.size, self.eraser.weights[1] / self.size**2
         value, slope = y.new_zeros((), dtype=torch.float64), torch.empty_like(y)
         for rows in self.members:
-            here = y[rows]
-            mean = here.mean(0)
-            centred = here - mean
-            excess = centred.T @ centred / len(rows) - self.target
+            mean, excess, slope[rows] = moment_gaps(y[rows], 0.0, self.target, by_mean, by_covariance)
             value += len(rows) * by_mean * mean.double().square().sum()
             value += len(rows) * by_covariance * excess.double().square().sum()
-            slope[rows] = (centred @ excess).mul_(4 * by_covariance).add_(mean, alpha=2 * by_mean)
         return value, slope
 
     def _third(self, y: Tensor) -> tuple[Tensor, Tensor]:

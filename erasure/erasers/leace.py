@@ -30,7 +30,7 @@ class LeaceEraser(ProjectionEraser):
         """Fit from class moments.
 
         Args:
-            moments: of the data to erase; at least two examples per class.
+            moments: at least two examples per class.
             rank_tolerance: directions of the whitened class means whose singular value is below this
                 fraction of the largest are taken to be rounding. Relative: an absolute tolerance leaves
                 class information in low-contrast data.

@@ -28,11 +28,7 @@ class OracleLeaceEraser(Eraser):
 
     @classmethod
     def from_moments(cls, moments: ClassMoments) -> Self:
-        """Fit from class moments.
-
-        Raises:
-            ValueError: a class with fewer than two examples.
-        """
+        """Fit from class moments; raises ValueError for a class with fewer than two examples."""
         moments.require_examples()
         return cls(moments.mean, moments.num_classes, moments.means.clone())
 

@@ -7,10 +7,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from erasure.alignment import align
 from erasure.eraser import Eraser
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
-from erasure.transport import align
 
 log = logging.getLogger(__name__)
 

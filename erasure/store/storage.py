@@ -60,7 +60,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())  # safetensors' 0600 is useless in a shared cache
+        os.umask(mask := os.umask(0))
+        temporary.chmod(0o666 & ~mask)  # safetensors' 0600 is useless in a shared cache
         temporary.replace(path)
         _sync_directory(path.parent)
     except (OSError, SafetensorError) as error:
@@ -131,11 +132,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
-    """Load what `save_tensors` wrote, every checksum verified.
-
-    Raises:
-        DamagedFileError: the file is truncated, not safetensors, or a checksum differs.
-    """
+    """Load what `save_tensors` wrote; DamagedFileError if it is truncated, not safetensors, or a checksum differs."""
     with _opened(path) as (file, header):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     del header[_METADATA_DIGEST]
@@ -148,11 +145,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
 
 
 def checksum(path: Path) -> str:
-    """Of all that `save_tensors` wrote, from the file's header alone: `load_tensors` refuses content that differs.
-
-    Raises:
-        DamagedFileError: the file is truncated, not safetensors, or its header was altered.
-    """
+    """Of all that `save_tensors` wrote, from the header alone; DamagedFileError if that is damaged or cut short."""
     with _opened(path) as (_, header):
         return header[_METADATA_DIGEST]
 
@@ -190,18 +183,11 @@ def _opened(path: Path) -> Iterator[tuple[safe_open, dict[str, str]]]:
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})
-            stated = header.pop(_METADATA_DIGEST, None)
-            if stated is None or stated != fingerprint(header):
+            if header.get(_METADATA_DIGEST) != fingerprint({k: v for k, v in header.items() if k != _METADATA_DIGEST}):
                 raise DamagedFileError(f"{path}: the checksum of its metadata does not match its content")
-            yield file, header | {_METADATA_DIGEST: stated}
+            yield file, header
     except SafetensorError as error:
         raise DamagedFileError(f"{path} is not a whole safetensors file ({error})") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync_directory(directory: Path) -> None:

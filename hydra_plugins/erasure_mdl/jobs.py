@@ -116,7 +116,7 @@ def in_turn(jobs: Sequence[Job], sweep: Sweep, *, join: bool = False) -> Iterato
 
 def computed_elsewhere(run: Path) -> str:
     """Who computes a run, in words; empty where nobody does."""
-    from erasure.store.lease import file_system_time
+    from erasure.store.heartbeat import file_system_time
     from harness.state import state_of
 
     if not run.is_dir():

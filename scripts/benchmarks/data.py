@@ -10,7 +10,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from erasure.datasets.digits import Digits
-from erasure.decode import decode, decode_all
+from erasure.decode import decode_all
 from erasure.source import splits
 
 CIFAR_JPEG = Path("../shared/data/cifar10-jpeg.safetensors.xz")
@@ -66,8 +66,8 @@ def read_jpegs(path: Path, samples: int) -> tuple[Tensor, Tensor]:
     training = (stored["test"] == 0).nonzero().squeeze(1)
     n = min(samples, len(training))
     rows = training[torch.arange(n) * len(training) // n]
-    encoded = (jpeg[offset[row] : offset[row + 1]] for row in rows.tolist())
-    images = decode_all(encoded, lambda one: decode(one, str(path), size=None, channels=3), str)
+    encoded = ((str(path), jpeg[offset[row] : offset[row + 1]]) for row in rows.tolist())
+    images = decode_all(encoded, size=None, channels=3)
     return images, stored["label"][rows].long()
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from conf.cli import Verb, checked_job
 from conf.compose import jobs_of
 from erasure.progress import console, duration
-from erasure.store.lease import file_system_time
+from erasure.store.heartbeat import file_system_time
 from harness.state import UNFINISHED, Name, State, state_of
 
 _SHOWN = 50  # lines per state

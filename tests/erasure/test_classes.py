@@ -5,7 +5,8 @@ from torch import Tensor
 from erasure.classes import ClassSubset
 from erasure.datasets.digits import Digits
 from erasure.erasers.leace import LeaceEraser
-from erasure.pipeline import erased_dataset, positions, whole_images
+from erasure.images import positions, whole_images
+from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 
 

@@ -23,13 +23,14 @@ from erasure import (
     RandomEditEraser,
     RandomEraser,
 )  # fmt: skip
+from erasure.alignment import align
 from erasure.erasers import gradient_orders
 from erasure.pipeline import erased_dataset
 from erasure.polar import polar_factor
 from erasure.source import LabelledImages, RawImages, Source
 from erasure.spectrum import order_spectrum
 from erasure.store.cache import Cache
-from erasure.transport import align, barycenter, bures_distance, transport_map
+from erasure.transport import barycenter, bures_distance, transport_map
 from tests.elsewhere import DEVICE, Device
 
 ERASERS: dict[type[Eraser], dict] = {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from erasure import ClassMoments, exact, moments
+from erasure import ClassMoments, accumulator, exact
 from erasure.exact import byte_gram, integer_moments, multiplies_bytes, shifted_gram
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
@@ -262,7 +262,7 @@ def test_other_dtypes_are_summed_in_float64(monkeypatch: pytest.MonkeyPatch, dty
     def refuse(images: Tensor) -> None:
         raise AssertionError("summed as 8-bit integers")
 
-    monkeypatch.setattr(moments, "integer_moments", refuse)
+    monkeypatch.setattr(accumulator, "integer_moments", refuse)
     x, z = labelled()
     x = (x // 2).to(dtype)  # representable in all of them
     assert_same(ClassMoments.fit(x, z), ClassMoments.fit(x.double(), z))

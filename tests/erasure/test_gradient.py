@@ -184,6 +184,14 @@ def test_without_a_range_values_are_moved_as_little_as_the_loss_asks(few) -> Non
     assert float(moved.max()) > 1.5
 
 
+def test_a_range_moves_with_rescaled_values() -> None:
+    scale, shift = torch.tensor([2.0, 0.5, 3.0]), torch.tensor([1.0, 0.0, -1.0])
+    eraser = GradientEraser(weights=(1.0, 1.0, 1.0), low=-2.0, high=0.5)
+    eraser.rescale_range(scale.double(), shift.double())
+    assert eraser.range is not None
+    torch.testing.assert_close(eraser.range, torch.stack([-2 * scale + shift, 0.5 * scale + shift]).double())
+
+
 @pytest.mark.parametrize("z_scored", [False, True])
 def test_values_outside_a_given_range_are_refused_and_those_at_its_ends_are_not(few, z_scored: bool) -> None:
     x, z = few

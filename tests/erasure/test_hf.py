@@ -19,7 +19,7 @@ from conf.groups import CONF
 from conf.target import Target
 from erasure import hub
 from erasure.datasets.hf import HuggingFace
-from erasure.fetch import FetchError
+from erasure.published import FetchError
 from erasure.source import MissingDataError
 from tests.erasure.test_image_folder import write_images
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from erasure.datasets.image_folder import ImageFolder
 from erasure.decode import decode, decode_all
-from erasure.pipeline import raw_images
+from erasure.images import raw_images
 from erasure.source import RawImages
 from erasure.store.cache import Cache
 
@@ -218,7 +218,7 @@ CORRUPT_EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\xff"
 )
 def test_what_has_no_clear_meaning_or_is_cut_is_named(content: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said) as caught:
-        decode_all([content], lambda item: decode(item, "a", size=None, channels=3), str)
+        decode_all([("a", content)], size=None, channels=3)
     assert "\n" not in str(caught.value)
 
 

@@ -20,7 +20,7 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.datasets.mixture import Mixture
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
-from erasure.pipeline import positions, raw_images, raw_key, whole_images
+from erasure.images import positions, raw_images, raw_key, whole_images
 from erasure.source import MissingDataError, Source, splits
 from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, save_tensors

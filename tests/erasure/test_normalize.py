@@ -10,8 +10,9 @@ from torch import Tensor
 from erasure import ClassMoments, GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
 from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
+from erasure.images import raw_images
 from erasure.normalize import Scaling
-from erasure.pipeline import ErasedDataset, erased_dataset, raw_images
+from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.source import splits
 from erasure.store.cache import Cache
 from tests.conftest import gaps

@@ -22,6 +22,7 @@ from erasure import (
 from erasure.certificate import BrokenGuaranteeError
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
+from erasure.images import raw_images, raw_key
 from erasure.pipeline import erased_dataset
 from erasure.source import LabelledImages, RawImages, splits
 from erasure.store.cache import Cache
@@ -225,10 +226,10 @@ def test_bytes_are_erased_in_the_precision_of_their_moments(tmp_path: Path, monk
 def test_images_cached_before_there_were_vectors_are_still_bounded(tmp_path: Path, monkeypatch) -> None:
     write_images(tmp_path / "data", "train", 12)
     source, cache = folder(tmp_path / "data"), Cache(tmp_path / "cache")
-    pipeline.raw_images(source, cache)
-    path = cache.path(pipeline.raw_key(source))
+    raw_images(source, cache)
+    path = cache.path(raw_key(source))
     tensors, metadata = load_tensors(path)
     assert metadata.pop("bounded") is True
     save_tensors(path, tensors, metadata)
     monkeypatch.setattr(type(source), "load", None)
-    assert pipeline.raw_images(source, cache).bounded
+    assert raw_images(source, cache).bounded

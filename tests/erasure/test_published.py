@@ -16,8 +16,8 @@ import torchvision.datasets as published
 from torchvision.datasets.utils import download_url
 
 from erasure.datasets.cifar10 import Cifar10
-from erasure.fetch import FetchError
-from erasure.pipeline import raw_images
+from erasure.images import raw_images
+from erasure.published import FetchError
 from erasure.source import MissingDataError, splits
 from erasure.store.cache import Cache
 from erasure.store.storage import DiskFullError

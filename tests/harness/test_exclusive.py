@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.store.lease import Lease, LeaseLostError, file_system_time
+from erasure.store.heartbeat import file_system_time
+from erasure.store.lease import Lease, LeaseLostError
 from harness.interruption import interruptible
 from harness.run import LOCK, Run
 from harness.state import state_of

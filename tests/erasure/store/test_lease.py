@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.lease import Lease, LeaseLostError, heartbeat
+from erasure.store.heartbeat import heartbeat
+from erasure.store.lease import Lease, LeaseLostError
 
 # One server imports torch once and forks every process that these tests start.
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -1,0 +1,110 @@
+"""The heartbeat of a lease: who holds it, and whether that process has certainly ended.
+
+That is known without waiting for its heart to stop only where its number means the same process to both: under one
+kernel, in one PID namespace (containers may share everything else, a host's name included).
+"""
+
+import contextlib
+import json
+import os
+import socket
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+NOBODY = "nobody known"
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """The last sign of life of a lease's holder.
+
+    Attributes:
+        process: what the holder wrote of itself; empty if it may not be read, or is not (yet) what a lease writes.
+        at: when, by the file system's clock, in seconds since 1970.
+    """
+
+    process: dict
+    at: float
+
+    @property
+    def holder(self) -> str:
+        """Who, in words."""
+        return f"process {self.process['pid']} on {self.process['host']}" if self.process else NOBODY
+
+    @property
+    def gone(self) -> bool:
+        """Whether the holder is a process of this machine that has ended: /proc would show it, and does not."""
+        machine = _machine()
+        if not all(machine.values()) or any(self.process.get(key) != value for key, value in machine.items()):
+            return False
+        pid, recorded = self.process["pid"], self.process.get("started")
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # somebody else's
+            pass
+        started = _started(pid)
+        return None not in (recorded, started) and recorded != started
+
+
+def heartbeat(path: Path) -> Heartbeat | None:
+    """The heartbeat of the lease at `path`; None if nobody holds it."""
+    try:
+        content = path.read_text(errors="replace")
+    except OSError:
+        content = ""
+    try:
+        return Heartbeat(parsed(content), path.stat().st_mtime)
+    except OSError:
+        return None
+
+
+def file_system_time(folder: Path) -> float:
+    """What time it is for the machine that stores `folder`, to compare with heartbeats; seconds since 1970."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
+            return Path(file.name).stat().st_mtime
+    except OSError:  # a folder that only others may write
+        return time.time()
+
+
+def this_process() -> dict:
+    """What a holder writes of itself."""
+    return {"pid": os.getpid(), "started": _started("self"), **_machine()}
+
+
+def parsed(content: str) -> dict:
+    """What a lock file says of its holder; empty if it is not what a lease writes."""
+    try:
+        holder = json.loads(content)
+    except ValueError:
+        return {}
+    expected = {"token": str, "host": str, "pid": int}
+    whole = isinstance(holder, dict) and all(isinstance(holder.get(key), kind) for key, kind in expected.items())
+    return holder if whole and 0 < holder["pid"] < 2**31 else {}
+
+
+def _machine() -> dict[str, str]:
+    """What makes a process number mean one process: host, boot and namespaces; empty strings where /proc tells nothing.
+
+    Start times are counted in a time namespace, where the kernel has these.
+    """
+    described = {"host": socket.gethostname(), "boot": "", "namespaces": ""}
+    with contextlib.suppress(OSError):
+        if Path("/proc/self").readlink().name == str(os.getpid()):  # otherwise it is another namespace's /proc
+            links = [Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time")]
+            described["namespaces"] = " ".join(str(link.readlink()) for link in links if link.is_symlink())
+            described["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return described
+
+
+def _started(process: int | str) -> int | None:
+    """Clock ticks from the machine's start to a process's; -1 if it has ended, None where /proc tells nothing."""
+    try:
+        state, *fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return -1 if state in "ZX" else int(fields[18])  # a zombie has ended, too
+    except (OSError, ValueError, IndexError):
+        return None
