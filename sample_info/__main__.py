@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conf import Options, cli
 from conf.schema import Config, validate
 
 if TYPE_CHECKING:
+    from harness.compare import Grid
     from harness.job import Job
     from harness.result import InformationResult
+    from sample_info.report.comparison import Agreement, Movement
 
 AXES = {"information/*": "seed"}
 _FIGURES = ("scores.png", "summaries.png")  # of every run
@@ -28,7 +30,8 @@ def job_of(config: "Options") -> "Job":
     from harness.job import Job
     from sample_info.problem import checksum_of
     from sample_info.references.registry import require_known
-    from sample_info.settings import SampleInfoSettings, summary_model
+    from sample_info.settings import SampleInfoSettings
+    from sample_info.summaries import summary_model
     from train.bench import require_network
 
     config = config if isinstance(config, Config) else validate(config, VERB.sections)  # a finished run's
@@ -52,31 +55,54 @@ def headline(result: "InformationResult") -> str:
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
+    from erasure.store.storage import write_text
     from harness.compare import arrange
-    from sample_info.report.comparison import agreements, few_enough, movements, read_scores_or_note
-    from sample_info.report.table import all_tables, write_tables
+    from sample_info.report.comparison import agreement_matrix, agreements, few_enough, movements, read_scores_or_note
+    from sample_info.report.summaries import summaries_tables
+    from sample_info.report.table import tables_of
 
     grid = arrange(results)
     problems: list[str] = []
     stored = {result.run_id: read_scores_or_note(result.directory, problems) for result in results}
     moved = movements(grid, stored)
     alike, left_out = few_enough(agreements(grid, stored))
-    tables = all_tables(grid, moved, alike)
+    tables = [*tables_of(grid, moved).values(), *map(agreement_matrix, alike), *summaries_tables(grid)]
+    tables = [table for table in tables if table.rows]
     for table in tables:
         if table.title:
             print(table.title)
         table.show()
     for line in [*problems, *left_out]:
         print(line)
-    print(f"table: {write_tables(tables, directory / 'table.md')}")
+    parts = [part for table in tables for part in (table.title, table.markdown(), table.caption) if part]
+    write_text(directory / "table.md", "\n\n".join(parts) + "\n")
+    print(f"table: {directory / 'table.md'}")
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
-        from sample_info.report.figures import comparison_figures  # and so matplotlib
-
-        drawn += comparison_figures(grid, moved, alike, directory)
+        drawn += _draw(grid, moved, alike, directory)
     for path in drawn:
         print(f"figure: {path}")
     print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")
+
+
+def _draw(
+    grid: "Grid[InformationResult]", moved: "Sequence[Movement]", alike: "Sequence[Agreement]", directory: Path
+) -> list[Path]:
+    """How runs agree, how scores move, and their summaries beside each other, where there is any such thing."""
+    from harness.style import colour
+    from sample_info.report.figures import Panel, agreement_figure, movement_figure, save, summaries_figure
+
+    summaries = [
+        Panel(f"{row} · {eraser}", result.config, result.eraser_fit, result.summaries)
+        for row, eraser, result in grid.runs()
+        if result.summaries
+    ]
+    drawn: dict[str, Any] = {
+        "agreement.png": alike and (lambda: agreement_figure(alike)),
+        "movement.png": moved and (lambda: movement_figure(moved, lambda eraser: colour(eraser, grid.columns))),
+        "summaries.png": len(summaries) > 1 and (lambda: summaries_figure(summaries)),
+    }
+    return [save(make, directory / name) for name, make in drawn.items() if make]
 
 
 VERB = cli.Verb(

@@ -36,12 +36,8 @@ def attributions(
     `left_out` [S, s], and `outputs`, f(x) - f_-S(x), [S, m, k]; and of examples left out one by one, `alone` [e] and
     `alone_outputs` [e, m, k].
 
-    Args:
-        network: ours.
-        accounts: of all n examples, with "retraining" where single ones were left out, NaN for the others.
-        wrong: which labels are wrong, [n]; None where all are right.
-        settings: how many halves.
-        run: keeps what is trained.
+    Accounts are of all n examples, with "retraining" where single ones were left out, NaN for the others; `wrong` says
+    which labels are wrong, [n], None where all are right.
     """
     problem = network.problem
     sets = halves(len(problem.x), settings.subsets)
@@ -81,7 +77,8 @@ def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
     With a 95 % bootstrap interval over sets and inputs alike, which is wider than need be rather than too narrow (Owen
     2007); ranks are those among all sets.
     """
-    a, b = (_centred_ranks(part.flatten(1)) for part in (predicted, truth))
+    ranked = (ranks(part.flatten(1)) for part in (predicted, truth))
+    a, b = ((one - one.mean(0)) / len(one) for one in ranked)  # from -1/2 to 1/2, 0 where all are alike
     s, (_, m, k) = len(a), truth.shape
     generator = torch.Generator().manual_seed(0)
 
@@ -118,9 +115,3 @@ def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
 def known(truth: Tensor) -> Tensor:
     """Which of n examples were left out, [n]: the others are NaN in truth [n, m, k]."""
     return ~truth[:, 0, 0].isnan()
-
-
-def _centred_ranks(values: Tensor) -> Tensor:
-    """Of every column [S, q], from -1/2 to 1/2; float64, 0 where all are alike."""
-    found = ranks(values)
-    return (found - found.mean(0)) / len(values)

@@ -1,42 +1,44 @@
-"""What leaving out one training example does to a network, what scores say of it, and how well two accounts agree."""
+"""What leaving out one training example does to a network, on disk with its sign; how well two accounts of it agree."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from erasure.store.storage import load_tensors, remove, save_tensors
 from harness.information import Correlation, Ratio, ReferenceAgreement
+
+_BLOCKS = "pairwise-{}-*.safetensors"  # of a seed; the rest says which examples, first and last
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What leaving each of n examples out of a training changes; float64, on the CPU, NaN where it was not computed.
+    """What leaving each of n examples, or sets, out of a training changes; float64, NaN where it was not computed."""
 
-    Attributes:
-        weight: ‖w - w_-i‖², [n].
-        prediction: mean over held-out inputs of ‖f(x) - f_-i(x)‖², [n].
-    """
+    weight: Tensor  # ‖w - w_-i‖², [n]
+    prediction: Tensor  # mean over held-out inputs of ‖f(x) - f_-i(x)‖², [n]
 
-    weight: Tensor
-    prediction: Tensor
+    @classmethod
+    def joined(cls, parts: Iterable["Changes"]) -> Self:
+        """One after another."""
+        every = [*parts]
+        return cls(*(torch.cat([getattr(one, f.name) for one in every]) for f in fields(cls)))
+
+    def among(self, n: int, which: Tensor) -> Self:
+        """As those of n examples, which are `which` of them; NaN for the others."""
+        parts = [getattr(self, f.name) for f in fields(self)]
+        return type(self)(*(part.new_full((n, *part.shape[1:]), math.nan).index_put((which,), part) for part in parts))
 
 
 @dataclass(frozen=True)
-class Effects:
-    """What each of b trainings on less changes, signed; float64.
+class Effects(Changes):
+    """Changes with their sign."""
 
-    Attributes:
-        weight: ‖w - w_-i‖², [b].
-        prediction: mean over held-out inputs of ‖f(x) - f_-i(x)‖², [b].
-        outputs: f(x) - f_-i(x) of m held-out inputs, [b, m, k].
-    """
-
-    weight: Tensor
-    prediction: Tensor
-    outputs: Tensor
+    outputs: Tensor  # f(x) - f_-i(x) of m held-out inputs, [n, m, k]
 
     @classmethod
     def along(cls, coefficients: Tensor, kernel: Tensor, held_out_kernel: Tensor, k: int) -> Self:
@@ -51,7 +53,7 @@ class Effects:
 
     @property
     def changes(self) -> Changes:
-        """Their sizes, of all n examples; on the CPU."""
+        """Their sizes alone, on the CPU."""
         return Changes(self.weight.cpu(), self.prediction.cpu())
 
 
@@ -63,27 +65,50 @@ def loss_effects(outputs: Tensor, trained: Tensor, y: Tensor) -> Tensor:
     return torch.einsum("bmk,mk->bm", outputs, trained - y) - outputs.square().sum(-1) / 2
 
 
+def save_block(directory: Path, seed: int, block: Tensor, outputs: Tensor, loss: Tensor) -> None:
+    """Keep a block's `outputs` f(x) - f_-i(x) [b, m, k] and `loss` [b, m] as pairwise-SEED-FIRST-LAST.safetensors.
+
+    There they are [m, b, k] and [m, b], beside the positions of the block's `examples` among those scored, [b].
+    """
+    tensors = {"outputs": outputs.transpose(0, 1), "loss": loss.T, "examples": block}
+    save_tensors(_path(directory, seed, block), tensors, {"seed": seed})
+
+
+def keep_only(directory: Path, seed: int, blocks: Sequence[Tensor]) -> None:
+    """Delete a seed's other blocks: those of a run that was interrupted, and had less memory or more."""
+    for path in {*directory.glob(_BLOCKS.format(seed))} - {_path(directory, seed, block) for block in blocks}:
+        remove(path)
+
+
+def read_pairwise(directory: Path, seed: int) -> tuple[Tensor, Tensor]:
+    """f(x) - f_-i(x) [m, n, k] and ℓ(f(x)) - ℓ(f_-i(x)) [m, n] of a seed of a finished run, in `scores.csv`'s order.
+
+    Raises:
+        ValueError: the run has none.
+        DamagedFileError: they are not what was stored.
+    """
+    stored = (load_tensors(path)[0] for path in directory.glob(_BLOCKS.format(seed)))
+    found = sorted(stored, key=lambda one: int(one["examples"][0]))
+    if not found:
+        raise ValueError(f"{directory} has no effects of seed {seed}: run it with sample_info.pairwise=true")
+    return torch.cat([one["outputs"] for one in found], 1), torch.cat([one["loss"] for one in found], 1)
+
+
+def _path(directory: Path, seed: int, block: Tensor) -> Path:
+    return directory / _BLOCKS.format(seed).replace("*", f"{int(block[0])}-{int(block[-1])}")
+
+
 def functional_information(changes: Changes, sigma: float) -> Tensor:
     """F-SI_σ in nats, [n]: mean ‖f(x) - f_-i(x)‖² / (2σ²), σ the noise on every output (equation 8).
 
     The square is that of equation 8; equation 16 prints it without.
     """
-    return changes.prediction / (2 * _positive(sigma) ** 2)
+    return changes.prediction / (2 * sigma**2)
 
 
 def weight_information(changes: Changes, sigma: float) -> Tensor:
     """SI_Σ with Σ = σ²I in nats, [n]: ‖w - w_-i‖² / (2σ²), σ the noise on every weight (equation 5)."""
-    return changes.weight / (2 * _positive(sigma) ** 2)
-
-
-def bits(nats: Tensor) -> Tensor:
-    return nats / math.log(2)
-
-
-def _positive(sigma: float) -> float:
-    if not 0 < sigma < math.inf:
-        raise ValueError(f"sigma={sigma}: the smoothing noise must be a positive number")
-    return sigma
+    return changes.weight / (2 * sigma**2)
 
 
 def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:

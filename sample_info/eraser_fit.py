@@ -5,16 +5,18 @@ then shifted away from it, and a network trained on them takes it for one of the
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from conf import Options
+from conf.target import Target
 from erasure import IdentityEraser
 from erasure.eraser import Eraser
 from erasure.source import LabelledImages
+from harness.job import CONTROL, Job, erased
 
 EraserFit = Literal["disjoint", "refit", "scored"]
 
@@ -23,35 +25,31 @@ _REFITS = 1e9  # n d³ up to which refitting without each of n examples of d num
 
 @dataclass(frozen=True)
 class Refitting:
-    """An eraser that is fitted again without each example.
+    """A job's eraser, fitted again without each of the examples at positions `scored` [n] of the training split."""
 
-    Attributes:
-        eraser: its class.
-        options: of `from_moments`.
-        train: the training split before erasure.
-        scored: positions of the examples in it, [n].
-        held_out: before erasure.
-    """
-
-    eraser: type[Eraser]
-    options: Options
-    train: LabelledImages
+    job: Job
     scored: Tensor
-    held_out: LabelledImages
+    held_out: Tensor  # positions in the test split
+
+    @cached_property
+    def _plain(self) -> tuple[LabelledImages, LabelledImages]:
+        """The training split, and the held-out examples, before erasure."""
+        splits = erased(replace(self.job, config={**self.job.config, "eraser": CONTROL})).splits
+        return splits["train"], splits["test"][self.held_out]
 
     def without(self, i: int) -> tuple[Tensor, Tensor]:
         """Scored examples and held-out ones, erased by an eraser that has seen all of the training split but i."""
-        kept = torch.arange(len(self.train)) != self.scored[i]
-        scored, fitted_on = self.train[self.scored], self.train[kept]
-        k = int(self.train.labels.max()) + 1
+        (train, held_out), target = self._plain, Target(self.job.config["eraser"])
+        scored, fitted_on = train[self.scored], train[torch.arange(len(train)) != self.scored[i]]
         log = logging.getLogger("erasure")
         level = log.level
         log.setLevel(logging.ERROR)  # what there is to say of a fit was said of the one on everything
         try:
-            eraser = self.eraser.fit(fitted_on.images, fitted_on.labels, num_classes=k, **self.options)
+            k = int(train.labels.max()) + 1
+            eraser = target.resolve(Eraser).fit(fitted_on.images, fitted_on.labels, num_classes=k, **target.options)
         finally:
             log.setLevel(level)
-        return eraser(scored.images, scored.labels), eraser(self.held_out.images, self.held_out.labels)
+        return eraser(scored.images, scored.labels), eraser(held_out.images, held_out.labels)
 
 
 def resolved(

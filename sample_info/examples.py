@@ -16,7 +16,7 @@ from erasure.images import positions, whole_images
 from erasure.pipeline import ErasedDataset
 from erasure.source import stratified_split
 from erasure.store.cache import Cache
-from harness.job import CONTROL, Job, erased
+from harness.job import Job, erased
 from models.classifier import Classifier, count_parameters
 from sample_info.eraser_fit import EraserFit, Refitting, resolved
 from sample_info.kinds import Groups, adversaries, capped, decisions, flip_labels, groups_of
@@ -29,40 +29,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examples:
-    """A job's examples, erased, on the device.
-
-    Attributes:
-        index: where each training example stands in the dataset's own images, [n].
-        labels: true ones in 0..k-1, [n].
-        given: labels that the network is trained on, [n]; wrong ones with label noise.
-        groups: kinds of example beside classes.
-        x: inputs [n, C, H, W], standardised.
-        held_out: test inputs [m, C, H, W].
-        held_out_labels: [m].
-        trained: weights to start from; None for random ones.
-        eraser_fit: which examples the eraser is fitted on; None for the control.
-        refitting: where it is fitted again without each.
-    """
+    """A job's examples, erased, on the device."""
 
     job: Job
     settings: SampleInfoSettings
     dataset: ErasedDataset
-    index: Tensor
-    labels: Tensor
-    given: Tensor
-    groups: Groups
-    x: Tensor
-    held_out: Tensor
-    held_out_labels: Tensor
-    trained: TrainedWeights | None = None
-    eraser_fit: EraserFit | None = None
-    refitting: Refitting | None = None
+    index: Tensor  # where each training example stands in the dataset's own images, [n]
+    labels: Tensor  # true ones in 0..k-1, [n]
+    given: Tensor  # labels that the network is trained on, [n]; wrong ones with label noise
+    groups: Groups  # kinds of example beside classes
+    x: Tensor  # inputs [n, C, H, W], standardised
+    held_out: Tensor  # test inputs [m, C, H, W]
+    held_out_labels: Tensor  # [m]
+    trained: TrainedWeights | None = None  # to start from; None for random ones
+    eraser_fit: EraserFit | None = None  # which examples the eraser is fitted on; None for the control
+    refitting: Refitting | None = None  # where it is fitted again without each
 
     @property
     def num_outputs(self) -> int:
         """One for two classes, else one per class."""
-        k = len(self.dataset.class_names)
-        return 1 if k == 2 else k
+        return k if (k := len(self.dataset.class_names)) > 2 else 1
 
     @property
     def described(self) -> dict[str, Any]:
@@ -96,11 +82,6 @@ class Examples:
 
     def _channels(self, statistic: Tensor) -> Tensor:
         return statistic.to(self.x)[:, None, None]
-
-    @property
-    def names(self) -> list[str] | None:
-        """What the training examples are called that cannot be shown; None for images."""
-        return self.job.source.row_names(self.index)
 
     def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
         """Share of outputs [n, k] that decide for the right label."""
@@ -154,7 +135,7 @@ def load(job: Job) -> Examples:
     scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(job.device))
     test, labels = data["test"], scored.labels[rows]
     given, wrong = flip_labels(labels, len(dataset.class_names), settings.data.label_noise, seed)
-    groups = groups[chosen].present()
+    groups = Groups(groups.names, groups.of[chosen]).present()
     if settings.data.label_noise:
         groups = groups.crossed(Groups.marked(wrong, "wrong label", "right label"))
     examples = Examples(
@@ -170,7 +151,7 @@ def load(job: Job) -> Examples:
         held_out_labels=test.labels[held_out.to(job.device)],
         trained=trained,
         eraser_fit=fit,
-        refitting=_refitting(job, chosen, held_out) if fit == "refit" else None,
+        refitting=Refitting(job, chosen, held_out) if fit == "refit" else None,
     )
     if trained is not None:
         readout = settings.training.readout_gain is None
@@ -179,11 +160,6 @@ def load(job: Job) -> Examples:
         return examples
     x, attacked = _attacked(examples)
     return replace(examples, x=x, groups=groups.crossed(Groups.marked(attacked, "adversarial", "original")))
-
-
-def _refitting(job: Job, scored: Tensor, held_out: Tensor) -> Refitting:
-    eraser, plain = Target(job.config["eraser"]), erased(replace(job, config={**job.config, "eraser": CONTROL})).splits
-    return Refitting(eraser.resolve(Eraser), eraser.options, plain["train"], scored, plain["test"][held_out])
 
 
 def _sample(strata: Tensor, most: int, seed: int) -> Tensor:

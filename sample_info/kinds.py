@@ -13,12 +13,7 @@ from erasure.source import RawImages, Source
 
 @dataclass(frozen=True)
 class Groups:
-    """A name for each of n examples; the empty one where all are alike.
-
-    Attributes:
-        names: of the groups.
-        of: which one each example is in, [n] int64.
-    """
+    """Names of groups, and which one each of n examples is in, [n] int64; the empty name where all are alike."""
 
     names: tuple[str, ...]
     of: Tensor
@@ -41,9 +36,6 @@ class Groups:
     def masks(self) -> Mapping[str, Tensor]:
         """Who is in each, [n] bool; of no group where all are alike."""
         return {name: self.of == j for j, name in enumerate(self.names) if name}
-
-    def __getitem__(self, index: Tensor) -> "Groups":
-        return Groups(self.names, self.of[index.cpu()])
 
 
 def groups_of(source: Source, whole: RawImages, index: Tensor) -> Groups:
@@ -82,12 +74,8 @@ def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tupl
     """Labels of which a fraction is wrong, and which those are: labels [n] and booleans [n].
 
     Exactly round(fraction · n) examples, drawn at random, get one of the other classes, each as likely.
-
-    Raises:
-        ValueError: a fraction outside [0, 1], or fewer than two classes.
     """
-    if not 0 <= fraction <= 1 or num_classes < 2:
-        raise ValueError(f"fraction={fraction}, num_classes={num_classes}: need 0 to 1, and at least 2 classes")
+    assert 0 <= fraction <= 1 < num_classes, "settings refuse it"
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(z), generator=generator)[: round(fraction * len(z))].to(z.device)
     shift = torch.randint(1, num_classes, (len(chosen),), generator=generator).to(z)

@@ -25,29 +25,17 @@ _REMEDY = "score with the model.* options of that python -m train run, on images
 
 @dataclass(frozen=True)
 class Problem:
-    """All that scores, and the references they are compared with, depend on.
+    """All that scores, and the references they are compared with, depend on."""
 
-    Attributes:
-        model: in evaluation mode; its own parameters are w_0.
-        weights: w_0, by parameter name.
-        x: training inputs [n, C, H, W] float32, standardised.
-        y: targets [n, k] float64: 0 and 1 for the first and the second of two classes (k = 1), else one-hot.
-        held_out: inputs [m, C, H, W] on which predictions are compared.
-        descent: the training.
-        seed: of the initialisation.
-        batch_size: examples per backward pass.
-        memory_bytes: for intermediate results.
-    """
-
-    model: Classifier
-    weights: Weights
-    x: Tensor
-    y: Tensor
-    held_out: Tensor
+    model: Classifier  # in evaluation mode; its own parameters are w_0
+    weights: Weights  # w_0, by parameter name
+    x: Tensor  # training inputs [n, C, H, W] float32, standardised
+    y: Tensor  # targets [n, k] float64: 0 and 1 for the first and the second of two classes (k = 1), else one-hot
+    held_out: Tensor  # inputs [m, C, H, W] on which predictions are compared
     descent: LinearizedDescent
-    seed: int
-    batch_size: int
-    memory_bytes: float
+    seed: int  # of the initialisation
+    batch_size: int  # examples per backward pass
+    memory_bytes: float  # for intermediate results
 
     def outputs(self, x: Tensor) -> Tensor:
         """f(x) at the weights, [n, k] float64."""
@@ -61,32 +49,19 @@ class Problem:
     @property
     def training(self) -> GradientDescent:
         """The network's own; the learning rate is of the mean loss here, and of the sum there."""
-        return GradientDescent.of(
-            self.model,
-            self.weights,
-            self.x,
-            self.y.to(self.x.dtype),
-            steps=int(self.descent.t),
-            learning_rate=self.descent.learning_rate / len(self.x),
-            weight_decay=self.descent.weight_decay,
-        )
+        rates = {"learning_rate": self.descent.learning_rate / len(self.x), "weight_decay": self.descent.weight_decay}
+        y, steps = self.y.to(self.x.dtype), int(self.descent.t)
+        return GradientDescent.of(self.model, self.weights, self.x, y, steps=steps, **rates)
 
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """Weights of a finished run of `python -m train`, a member per seed.
+    """Weights of a finished run of `python -m train`, a member per seed."""
 
-    Attributes:
-        given: where they are, as the user wrote it.
-        seeds: of the members, [S].
-        stacked: [S, ...] by parameter name.
-        model: the model's section of that run; empty if it was not noted.
-    """
-
-    given: str
+    given: str  # where they are, as the user wrote it
     seeds: Sequence[int]
-    stacked: Mapping[str, Tensor]
-    model: Options
+    stacked: Mapping[str, Tensor]  # [S, ...] by parameter name
+    model: Options  # the model's section of that run; empty if it was not noted
 
     @classmethod
     def read(cls, given: str) -> Self:
@@ -111,10 +86,10 @@ class TrainedWeights:
         wanted = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
         there = {name: tuple(tensor.shape[1:]) for name, tensor in self.stacked.items()}
         for name in [*wanted, *there]:
-            if wanted.get(name) != there.get(name) and (readout or not _of_readout(name)):
+            if wanted.get(name) != there.get(name) and (readout or not name.startswith("readout.")):
                 differs = f"{name} is {_shape(there, name)} there, {_shape(wanted, name)} in this model"
                 draw = "draw a new one with sample_info.training.readout_gain=1"
-                raise _error(self.given, f"{differs}: {draw if _of_readout(name) else _REMEDY}")
+                raise _error(self.given, f"{differs}: {draw if name.startswith('readout.') else _REMEDY}")
         for option, there_is in self.model.items():
             if there_is != (here := section.get(option)):
                 raise _error(self.given, f"model.{option}={there_is} there, {here} here: {_REMEDY}")
@@ -124,7 +99,7 @@ class TrainedWeights:
         """Give a model the weights of a seed's member, those of the readout only if wanted."""
         member = list(self.seeds).index(seed)
         for name, parameter in model.named_parameters():
-            if readout or not _of_readout(name):
+            if readout or not name.startswith("readout."):
                 parameter.copy_(self.stacked[name][member])
 
 
@@ -156,10 +131,6 @@ def _readable(given: str) -> Iterator[Path]:
 
 def _error(given: str, what: str) -> ValueError:
     return ValueError(f"sample_info.initial_weights={given}: {what}")
-
-
-def _of_readout(name: str) -> bool:
-    return name.startswith("readout.")
 
 
 def _shape(shapes: Mapping[str, Sequence[int]], name: str) -> str:

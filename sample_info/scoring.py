@@ -14,28 +14,24 @@ from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
 from harness.information import Information
 from harness.logger import Logger
 from harness.run import Run
-from models.classifier import count_parameters
 from models.tangent.jacobian import Projection
-from models.tangent.ntk import Kernels, connected, unconnected
+from models.tangent.ntk import Kernels, connected, exact_or, unconnected
 from sample_info.attribution import attributions
-from sample_info.changes import Changes, functional_information, loss_effects, weight_information
+from sample_info.changes import Changes, functional_information, keep_only, loss_effects, save_block, weight_information
 from sample_info.examples import Examples
 from sample_info.kinds import decisions
+from sample_info.linearized.dynamics import sgd_information
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.linearized.path import along_trained_path
-from sample_info.linearized.sgd import at_minimum, sgd_information
 from sample_info.problem import Problem
 from sample_info.references.registry import SUBSETS, references_of
-from sample_info.report.pairwise import keep_only, save_block
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
-from sample_info.summaries.accuracy import Show, part_of, remembered, require_possible, try_summaries
-from sample_info.trust import TRAINED_PATH
+from sample_info.summaries import Show, part_of, remembered, require_possible, try_summaries
+from sample_info.trust import TRAINED_PATH, along_trained_path
 from train.randomness import generator
 
 log = logging.getLogger(__name__)
 
-_FEW_PARAMETERS = 200_000  # below which exact Jacobians are cheap
 _REFITTED = 16  # examples that the eraser is refitted without before what was found is stored
 _WORTH_KEEPING_S = 10.0  # a kernel that took longer is stored while the run is unfinished
 
@@ -77,14 +73,14 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
     how = {"kernel": network.kernels.how, "training": dynamics.how, "error_bound": dynamics.error_bound}
     if settings.sgd_batch_size is not None:
         show(0.9, "steady state of SGD")
-        sgd, floored = sgd_information(at_minimum(dynamics), settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
+        sgd, floored = sgd_information(dynamics.at_minimum, settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
         scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
     accounts = references_of(problem, settings.references, run)
     references = {name: one.changes for name, one in accounts.items() if not bool(one.weight.isnan().all())}
     if settings.error_estimate:
         references = {TRAINED_PATH: _along_path(settings, network, run, part_of(show, 0.9, 1)), **references}
-    judged = None
+    judged = {}
     if SUBSETS in settings.references.methods:
         wrong = examples.given != examples.labels
         judged = attributions(network, accounts, wrong if bool(wrong.any()) else None, settings.references, run)
@@ -108,8 +104,8 @@ def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
     if path.exists():
         try:
             tensors, metadata = load_tensors(path)
-            device = problem.x.device
-            return Kernels(tensors["train"].to(device), tensors["held_out"].to(device), metadata["how"])
+            train, held_out = (tensors[name].to(problem.x.device) for name in ("train", "held_out"))
+            return Kernels(train, held_out, metadata["how"])
         except DamagedFileError as error:
             log.warning("%s; computed again", error)
     started = time.monotonic()
@@ -120,23 +116,22 @@ def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
 
 
 def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
-    model, kind = problem.model, settings.kernel.projection
-    if kind == "auto":
-        left = unconnected(problem.weights, connected(model, problem.weights, problem.x))
-        few = count_parameters(model) <= _FEW_PARAMETERS
-        kind = "exact" if few or not left else "coordinates"
-    draws = functools.partial(generator, problem.seed, "projection", kind)
-    return problem.kernels(Projection(kind, settings.kernel.size, draws))
+    chosen = settings.kernel.projection
+    kind = "coordinates" if chosen == "auto" else chosen
+    projection = Projection(kind, settings.kernel.size, functools.partial(generator, problem.seed, "projection", kind))
+    if chosen == "auto":
+        left = unconnected(problem.weights, connected(problem.model, problem.weights, problem.x))
+        projection = exact_or(projection, problem.weights if left else {})  # products are cheap whatever their size
+    return problem.kernels(projection)
 
 
 def _along_path(settings: SampleInfoSettings, network: LinearizedNetwork, run: Run, show: Show) -> Changes:
     """What the linearisation along the trained path says; that of an interrupted run is read back."""
 
     def found() -> list[list[float]]:
-        changes = along_trained_path(
-            network, functools.partial(_ntk, settings), lambda done: show(done, "trained path")
-        )
-        return [changes.weight.tolist(), changes.prediction.tolist()]
+        kernels_of = functools.partial(_ntk, settings)
+        found = along_trained_path(network, kernels_of, lambda done: show(done, "trained path"))
+        return [found.weight.tolist(), found.prediction.tolist()]
 
     stored = remembered(run, f"trained-path-{network.problem.seed}", found)
     return Changes(*torch.tensor(stored, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""What is scored, and how: the options of `conf/sample_info`, a class for each of its groups."""
+"""What is scored, and how: a class for each group of the options of `conf/sample_info`, which says what each is."""
 
 import math
 import re
@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conf import Options
-from conf.check import keyword_only
 from conf.schema import later, unhashed
-from conf.target import Target, check_target
 from models.tangent.jacobian import Kind
 from sample_info.eraser_fit import EraserFit
 from sample_info.linearized.training import LinearizedDescent
@@ -18,16 +16,7 @@ ORDERS = ("bottom", "bottom_iterative", "top", "random")
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Which examples there are beside the plain ones, `sample_info.data`.
-
-    Args:
-        at_most: NAME:COUNT, examples that there are at most of a group: a class that was merged, a part of a mixture.
-        label_noise: fraction of the examples that get a wrong label.
-        adversarial: fraction of the examples that are replaced by adversarial ones, see `adversaries`.
-        epsilon: how far those are from the originals, in every pixel, on the scale 0..1.
-        eraser_fit: which examples the eraser is fitted on, see `sample_info.eraser_fit`.
-        seed: of the sample of examples, and of wrong labels; seeds of runs are initialisations.
-    """
+    """Which examples there are beside the plain ones, `sample_info.data`."""
 
     at_most: list[str]
     label_noise: float
@@ -52,14 +41,9 @@ class DataSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(LinearizedDescent):
-    """The training whose outcome is compared, `sample_info.training`; options are those of `LinearizedDescent`, and:
+    """The training whose outcome is compared, `sample_info.training`."""
 
-    Args:
-        readout_gain: the readout's initial weights are N(0, gain² / fan-in); None keeps what the model draws, or
-            what `sample_info.initial_weights` has.
-    """
-
-    readout_gain: float | None
+    readout_gain: float | None  # None keeps what the model draws, or what `sample_info.initial_weights` has
 
     def __post_init__(self) -> None:
         if self.readout_gain is not None:
@@ -69,25 +53,10 @@ class TrainingSettings(LinearizedDescent):
         except ValueError as error:
             raise ValueError(f"sample_info.training.{error}") from None
 
-    def require_steps(self, what: str, instead: str) -> None:
-        """Refuse `what`, for which networks are trained step by step, where there are no steps."""
-        if not self.finite or self.time != "discrete":
-            raise ValueError(
-                f"sample_info.{what}: networks are trained for it step by step, which training.steps={self.steps}, "
-                f"training.time={self.time} are not: choose a number of steps and time=discrete, or {instead}"
-            )
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings:
-    """What scores are compared with, `sample_info.references`.
-
-    Args:
-        methods: names, see `sample_info.references.registry`.
-        examples: how many retraining leaves out, a random sample; None for all.
-        influence_damping: of influence functions, one comparison for each; added to the curvature of the mean loss.
-        subsets: random halves that networks are trained on.
-    """
+    """What scores are compared with, `sample_info.references`; for methods see `sample_info.references.registry`."""
 
     methods: list[str]
     examples: int | None
@@ -105,15 +74,7 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySettings:
-    """Orders in which examples are dropped, and whose accuracy is measured on what is left, `sample_info.summaries`.
-
-    Args:
-        orders: some of `ORDERS`; none for no summaries.
-        removed: fractions of the examples that are dropped.
-        network: "linearized", in closed form, or "trained" by gradient descent.
-        model: options of the trained network that differ from the scored one's.
-        draws: seeded draws of the order "random", per initialisation.
-    """
+    """Orders in which examples are dropped, and whose accuracy is measured on what is left, `sample_info.summaries`."""
 
     orders: list[str]
     removed: list[float]
@@ -140,11 +101,7 @@ class SummarySettings:
         return bool(self.orders) and self.network == "trained"
 
     def require_examples(self, n: int, num_classes: int) -> None:
-        """Refuse fractions that leave fewer than two examples of n, or some class without any, whatever the order.
-
-        Raises:
-            ValueError: names the fraction, and the largest that is possible.
-        """
+        """Refuse fractions that leave fewer than two examples of n, or some class without any, whatever the order."""
         least, most = max(2, num_classes), self.removed[-1]
         left = n - round(most * n)
         complaint = (
@@ -156,12 +113,7 @@ class SummarySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSettings:
-    """How the kernel is computed, `sample_info.kernel`.
-
-    Args:
-        projection: of gradients, see `Projection`; "auto" is exact where that is cheap.
-        size: numbers kept per layer.
-    """
+    """How the kernel is computed, `sample_info.kernel`; for projections see `models.tangent.jacobian.Projection`."""
 
     projection: Literal["auto"] | Kind
     size: int
@@ -172,25 +124,7 @@ class KernelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleInfoSettings:
-    """Options of sample information.
-
-    Args:
-        classes: labels that are kept, several in a list of their own being one class; or "all".
-        examples: n, training examples to score, at most; a stratified sample of the training split.
-        held_out: test examples on which predictions are compared, at most.
-        initial_weights: directory or weights.safetensors of a finished `python -m train` run whose weights, of the same
-            seed, are w_0; None draws them.
-        sigma: standard deviation of the smoothing noise.
-        sgd_batch_size: b of the SGD whose steady state smooths the third score; None leaves that score out.
-        pairwise: whether what each example does to each held-out output and loss is kept, with its sign.
-        error_estimate: whether the error of every score is estimated, see `sample_info.trust`.
-        data, training, references, summaries, kernel: groups of options.
-        batch_size: examples per backward pass.
-        memory_gib: for intermediate results.
-
-    Raises:
-        ValueError: a value outside its range, or that does not go with another.
-    """
+    """All options; a value outside its range, or that does not go with another, is a `ValueError`."""
 
     classes: list[int | list[int]] | Literal["all"]
     examples: int
@@ -215,14 +149,18 @@ class SampleInfoSettings:
         _require_positive("sigma", self.sigma)
         _require_positive("memory_gib", self.memory_gib)
         self.summaries.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
-        if methods := self.references.methods:
-            self.training.require_steps(f"references.methods={methods}", "references.methods=[]")
-        if self.error_estimate:
-            self.training.require_steps("error_estimate=true", "error_estimate=false")
-        if adversarial := self.data.adversarial:
-            self.training.require_steps(f"data.adversarial={adversarial}", "data.adversarial=0")
-        if self.summaries.trained:
-            self.training.require_steps("summaries.network=trained", "summaries.network=linearized")
+        steps, time = self.training.steps, self.training.time
+        for option, value, instead in (
+            ("references.methods", self.references.methods, "[]"),
+            ("error_estimate", self.error_estimate and "true", "false"),
+            ("data.adversarial", self.data.adversarial, "0"),
+            ("summaries.network", self.summaries.trained and "trained", "linearized"),
+        ):
+            complaint = (
+                f"networks are trained for it step by step, which training.steps={steps}, training.time={time} are "
+                f"not: choose a number of steps and time=discrete, or {option}={instead}"
+            )
+            _require(not value or (self.training.finite and time == "discrete"), option, value, complaint)
         complaint = (
             "must be at least 1, and needs a positive sample_info.training.weight_decay, without which gradients "
             "vanish at the minimum and SGD has no noise"
@@ -240,22 +178,6 @@ class SampleInfoSettings:
     def memory_bytes(self) -> float:
         """`memory_gib` in bytes."""
         return self.memory_gib * 2**30
-
-
-def summary_model(config: Options) -> Options:
-    """The section of the network that is trained on summaries: the run's model with `summaries.model`'s options.
-
-    Another `_target_` takes those of the run's options that it knows.
-
-    Raises:
-        ConfigError: an option that the architecture does not have.
-    """
-    own = config["sample_info"]["summaries"]["model"] or {}
-    base = config["model"]
-    if "_target_" in own:
-        accepted = {"name", *keyword_only(Target(own).schema)}
-        base = {key: value for key, value in base.items() if key in accepted}
-    return check_target("sample_info.summaries.model", {**base, **own}, "model")
 
 
 def _require(met: object, option: str, value: object, complaint: str) -> None:

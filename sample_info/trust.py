@@ -1,37 +1,97 @@
 """How far to trust one score, without training anything again: it is compared with a second, more faithful account.
 
-The plain score linearises at w_0; the other one along the path that training takes (`sample_info.linearized.path`).
-Where the two agree the network stays near its linearisation as far as this example goes.
+The plain score linearises at w_0; the other one along the path that training takes: residuals r(t) are the network's
+own, from one training on everything, where the linearisation at w_0 has its own; Θ is the mean of the kernels where
+that training begins and ends. Then u = f - f_-i obeys, to first order, u ← u - η/n Θ (u + e_i (r_i - u_i)): the others
+pull it back, and what example i has still to say pushes it. More kernels on the way gain nothing that was measured
+(docs/sample_info.md). Where the two agree the network stays near its linearisation as far as this example goes.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from harness.information import ErrorEstimate
-from sample_info.changes import spearman
+from models.tangent.ntk import Kernels
+from sample_info.changes import Changes, Effects, spearman
+from sample_info.linearized.network import LinearizedNetwork
+from sample_info.linearized.training import LinearizedDescent
+from sample_info.problem import Problem
 
 TRAINED_PATH = "trained path"  # what the second account is called among references
+_AT_ONCE = 64  # systems, whose state stays in caches from step to step
 _FACTOR = 2.0
 _SHARE = 0.5  # of the usual difference: of 1, ½, ¼ and 0 what served best on four runs (docs/sample_info.md)
 
 
+def along_trained_path(
+    network: LinearizedNetwork,
+    kernels_of: Callable[[Problem], Kernels],
+    progress: Callable[[float], None] = lambda _: None,
+) -> Changes:
+    """What leaving out each example changes; `kernels_of` the problem at the trained weights are computed once.
+
+    Raises:
+        DivergedError: the network's own training does, where that of its linearisation need not.
+    """
+    problem, k = network.problem, network.problem.y.shape[1]
+    weights, residuals = problem.training.trained_path(lambda step: progress(0.5 * step / problem.descent.t))
+    begin, end = network.kernels, kernels_of(replace(problem, weights=weights))
+    kernel, held_out = (begin.train + end.train) / 2, (begin.held_out + end.held_out) / 2
+    columns = differences_along(kernel, residuals, problem.descent, lambda done: progress(0.5 + 0.5 * done))
+    return Effects.along(columns, kernel, held_out, k).changes
+
+
+def differences_along(
+    kernel: Tensor, residuals: Tensor, descent: LinearizedDescent, progress: Callable[[float], None] = lambda _: None
+) -> Tensor:
+    """Coefficients a of w - w_-i = ∇f(X) a for every example i, as columns [n k, n].
+
+    In the kernel's eigenbasis a step is diagonal but for example i's own outputs, so that it costs O((n k)²) for all n.
+    The kernel is Θ, [n k, n k] float64, residuals are f - y before every step of the training on all, [t, n, k].
+    """
+    (_, n, k), left = residuals.shape, descent.effective_n(residuals.shape[1])
+    rate, decay = descent.learning_rate / left, descent.weight_decay
+    more = rate - descent.learning_rate / n  # by how much others weigh more in a mean over n - 1
+    values, vectors = torch.linalg.eigh(kernel)
+    # the network itself does not diverge, whatever its kernel says where training ends
+    values = values.clamp(0, 2 / rate - decay)
+    rows, shared = vectors.view(n, k, -1), _shared(vectors, residuals, descent) if more else None
+    blocks = []
+    for block in torch.arange(n, device=kernel.device).split(_AT_ONCE):
+        own, a = rows[block], kernel.new_zeros(len(block), n * k)
+        outputs, kept = own * values, 1 - rate * (values + decay)
+        for t, residual in enumerate(residuals[:, block].to(kernel)):
+            push = residual[:, None] - torch.bmm(a[:, None], outputs.mT)  # (r - u) of the example itself, [b, 1, k]
+            a.mul_(kept)[:, None].baddbmm_(push, own, alpha=-rate)
+            if shared is not None:
+                a.add_(shared[t], alpha=more)
+        blocks.append(a)
+        progress(float(block[-1] + 1) / n)
+    return vectors @ torch.cat(blocks).T
+
+
+def _shared(vectors: Tensor, residuals: Tensor, descent: LinearizedDescent) -> Tensor:
+    """The gradient of the summed loss before every step, weight decay included, in the eigenbasis, [t, n k]."""
+    found = residuals.flatten(1).to(vectors) @ vectors
+    moved = torch.zeros_like(found[0])
+    for gradient in found:
+        gradient.add_(moved, alpha=descent.weight_decay)
+        moved.sub_(gradient, alpha=descent.learning_rate / residuals.shape[1])
+    return found
+
+
 @dataclass(frozen=True)
 class Trust:
-    """One seed's changes of one kind, [n] each, by several accounts.
+    """One seed's changes of one kind, [n] each, by several accounts."""
 
-    Attributes:
-        score: of the network linearised at w_0.
-        along_path: of the linearisation along the trained path.
-        truth: of retraining, NaN for examples that it did not leave out; None where there was none.
-    """
-
-    score: Tensor
-    along_path: Tensor
-    truth: Tensor | None = None
+    score: Tensor  # of the network linearised at w_0
+    along_path: Tensor  # of the linearisation along the trained path
+    truth: Tensor | None = None  # of retraining, NaN for examples that it did not leave out; None where there was none
 
     @cached_property
     def factor(self) -> Tensor:

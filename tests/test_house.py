@@ -44,7 +44,6 @@ ELSEWHERE = {
     "tests/train/test_training.py": "train/learner",
     "tests/conf/test_schema.py": "conf/check conf/target train/settings",
     "tests/models/tangent/test_jacobian.py": "models/tangent/ntk",
-    "tests/sample_info/test_changes.py": "sample_info/linearized/sgd",
     "tests/sample_info/test_verb.py": (
         "sample_info/scoring sample_info/examples "
         "sample_info/report/records sample_info/report/table sample_info/report/figures"

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.layers import Linear
-from models.tangent.jacobian import EXACT, Projection, Weights
-from models.tangent.ntk import GIB, connected, mean_ntk, unconnected
+from models.tangent.jacobian import Projection, Weights
+from models.tangent.ntk import GIB, connected, exact_or, mean_ntk, unconnected
 
-_FEW_PARAMETERS = 200_000  # outside fully connected layers, of which all gradients are kept
-_COORDINATES = 2000  # of each tensor's gradient, where there are more: Harutyunyan et al. 2021
+_COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
 _AVERAGED = 256  # images over which K(x, x) is 1 on average
 _DIAGONAL = 64  # images at once
 
@@ -65,9 +64,8 @@ class EmpiricalNtk(KernelModel):
         network = network.to(x.device).eval()
         weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
         seeds = {name: int(torch.randint(2**62, (), generator=generator)) for name in weights}
-        left = unconnected(weights, connected(network, weights, x)).values()
         sampled = Projection("coordinates", _COORDINATES, lambda name: torch.Generator().manual_seed(seeds[name]))
-        projection = EXACT if sum(weight.numel() for weight in left) <= _FEW_PARAMETERS else sampled
+        projection = exact_or(sampled, unconnected(weights, connected(network, weights, x)))
         scales = {name: float(weight.double().square().mean().sqrt()) for name, weight in weights.items()}
         unscaled = TangentKernel(network, weights, scales, projection)
         some = x[:: math.ceil(len(x) / _AVERAGED)]

@@ -11,6 +11,8 @@ from torch.func import functional_call
 from models.layers import Linear
 from models.tangent.jacobian import EXACT, Layer, Projection, Weights, in_double, jacobian, layers_of
 
+_FEW_PARAMETERS = 200_000
+
 
 def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
     """The model's fully connected layers that see each example once, as a vector, by name.
@@ -29,6 +31,11 @@ def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
     """Parameters that are in none of the layers."""
     owned = {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters(recurse=False)}
     return {name: weight for name, weight in weights.items() if name not in owned}
+
+
+def exact_or(sampled: Projection, weights: Weights) -> Projection:
+    """Exact gradients with respect to these weights where they are few and that is cheap, else what is `sampled`."""
+    return EXACT if sum(weight.numel() for weight in weights.values()) <= _FEW_PARAMETERS else sampled
 
 
 @contextmanager

@@ -1,27 +1,22 @@
 """The linearised network's training, and many trainings without some examples (Harutyunyan et al. 2021, section 5)."""
 
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from sample_info.changes import Changes, Effects
-from sample_info.linearized.resolvent import ContourRule, Elimination, Resolvent, spectral_bound
-from sample_info.linearized.series import ChebyshevSeries, MaskedSeries
+from sample_info.linearized.solvers import Method, Solver, solver_of, spectral_bound
 from sample_info.linearized.training import LinearizedDescent
 
-Method = Literal["auto", "series", "resolvent"]
-Solver = MaskedSeries | Resolvent | Elimination
-
-# An eigendecomposition of [n, n], and what follows it, take as long as products of about this many n³ FLOPs, measured.
-_EIGH_FLOPS = 26.0
+_SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest are rounding
 
 
 class LinearizedDynamics:
     """Coefficients a with w(t) = w_0 + ∇f_0(X) a(t), and their change without each example, or without any set.
 
-    a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign that 50's derivation gives. Predictions
-    are `predictions`.
+    a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign that 50's derivation gives.
 
     Differences a - a_-i are computed themselves, not subtracted at the end: the scores of examples that hardly
     matter keep their digits.
@@ -33,11 +28,6 @@ class LinearizedDynamics:
         tolerance: accuracy of the filter φ_t, relative to its largest value.
         method: for finite t, a "series" of products with the masked kernel, or "resolvent": one eigendecomposition and
             a contour integral, whose cost does not depend on t; "auto" takes the one that should be faster.
-
-    Attributes:
-        coefficients: a, [n, k].
-        how: what was done, in a few words.
-        filter_error: bound on the error of φ_t on the spectrum.
 
     Raises:
         ValueError: shapes that do not fit, a learning rate at which training diverges, or t → ∞ without weight decay
@@ -61,23 +51,29 @@ class LinearizedDynamics:
             )
         self.kernel, self.residual, self.descent = kernel, residual, descent
         self.largest = spectral_bound(kernel)
-        descent.require_stable(self.largest, self.n)
         self._tolerance = tolerance
-        self._solver, self.how, self.filter_error = self._choose(self.n, method)
-        self._reduced, self._series = self._solver, dict[int, Solver]()
+        self._solver = self._reduced = self._choose(self.n, method)
         if descent.finite and (effective_n := descent.effective_n(self.n)) != self.n:
-            descent.require_stable(self.largest, effective_n)
-            self._reduced, self.how, self.filter_error = self._choose(effective_n, method)
-        self.coefficients = -self._solver.full.view(self.n, self.k)
+            self._reduced = self._choose(effective_n, method)
+        # what was done, in a few words; and solvers without larger sets, by what their loss is divided by
+        self.how, self._series = self._reduced.how, dict[int, Solver]()
+        self.coefficients = -self._solver.full.view(self.n, self.k)  # a, [n, k]
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
         """f_t(x) = f_0(x) + Θ(x, X) a, of `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""
         return initial + (kernel @ self.coefficients.flatten()).view_as(initial)
 
     @property
+    def at_minimum(self) -> Self:
+        """The same training to convergence."""
+        if not self.descent.finite:
+            return self
+        return type(self)(self.kernel, self.residual, replace(self.descent, steps="converged"))
+
+    @property
     def error_bound(self) -> float:
         """Bound on the error of every ‖w - w_-i‖ that comes from approximating φ_t; rounding comes on top."""
-        return 2 * self.filter_error * float(self.residual.norm()) * self.largest**0.5
+        return 2 * self._reduced.error * float(self.residual.norm()) * self.largest**0.5
 
     def differences(self, sets: Tensor) -> Tensor:
         """a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself, as a_-S has none.
@@ -101,8 +97,7 @@ class LinearizedDynamics:
         And f(x_i) - f_-i(x_i) of these examples themselves, [b, k].
         """
         coefficients = self.differences(examples)
-        rows = self.kernel.view(self.n, self.k, -1)[examples]
-        own = torch.einsum("bkr,rb->bk", rows, coefficients)
+        own = torch.einsum("bkr,rb->bk", self.kernel.view(self.n, self.k, -1)[examples], coefficients)
         return Effects.along(coefficients, self.kernel, held_out_kernel, self.k), own
 
     def blocks(
@@ -122,32 +117,69 @@ class LinearizedDynamics:
             return self._reduced
         effective_n = self.descent.effective_n(self.n, size)
         if effective_n not in self._series:
-            self.descent.require_stable(self.largest, effective_n)
-            self._series[effective_n] = self._choose(effective_n, "series")[0]
+            self._series[effective_n] = self._choose(effective_n, "series")
         return self._series[effective_n]
 
-    def _choose(self, n: int, method: Method) -> tuple[Solver, str, float]:
-        """The solver of a training whose loss is the mean over n, what it is in words, and its `filter_error`."""
-        low = self.descent.weight_decay
-        if not self.descent.finite:
-            return Elimination(self.kernel, self.residual, low), "block elimination", 0.0
-
-        def filter_(s: Tensor) -> Tensor:
-            return self.descent.filter(s, n)
-
-        if method != "resolvent":
-            series = ChebyshevSeries.fit(filter_, low, low + self.largest, self._tolerance)
-            if method == "series" or 2 * series.degree * self.n < _EIGH_FLOPS * len(self.kernel):
-                how = f"Chebyshev series of degree {series.degree}"
-                return MaskedSeries(self.kernel, self.residual, series), how, series.truncation
-        rule = ContourRule.fit(filter_, low, low + self.largest, self._tolerance)
-        return Resolvent(self.kernel, self.residual, low, rule), f"resolvents at {len(rule.nodes)} nodes", rule.error
+    def _choose(self, n: int, method: Method) -> Solver:
+        """The solver of a training whose loss is the mean over n."""
+        self.descent.require_stable(self.largest, n)
+        high = self.descent.weight_decay + self.largest
+        return solver_of(self.kernel, self.residual, self.descent, n, high, method, self._tolerance)
 
 
 def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:
     """What leaving out each example changes in the linearised network, in column blocks that fit into memory."""
-    found = [
-        dynamics.effects(block, held_out_kernel)[0]
-        for block in dynamics.blocks(memory_bytes, len(held_out_kernel) // dynamics.k)
-    ]
-    return Changes(torch.cat([one.weight for one in found]), torch.cat([one.prediction for one in found]))
+    blocks = dynamics.blocks(memory_bytes, len(held_out_kernel) // dynamics.k)
+    return Changes.joined(dynamics.effects(block, held_out_kernel)[0] for block in blocks)
+
+
+@dataclass(frozen=True)
+class SteadyState:
+    """SGD's covariance Σ around the minimum, in an orthonormal basis of the span of ∇f_0(X)."""
+
+    covariance: Tensor  # Σ, [q, q], solves HΣ + ΣH = (η/b) Λ (equation 14)
+    hessian: Tensor  # diagonal of H, [q]
+    noise: Tensor  # Λ, [q, q], covariance of per-example gradients at the minimum (appendix C)
+    basis: Tensor  # ∇f_0(X) in that basis, [q, n k]
+
+
+def steady_state(minimum: LinearizedDynamics, batch_size: int) -> SteadyState:
+    """Solve the Lyapunov equation at the minimum of a training with weight decay, for SGD of b examples per step.
+
+    Everything is on the scale of the mean loss, (1/n) of the paper's H, so that η is that of all else here. Without
+    weight decay wide networks fit every example, gradients vanish at the minimum, and so does SGD's noise.
+    """
+    descent, n, k = minimum.descent, minimum.n, minimum.k
+    assert not descent.finite, "at the minimum"
+    assert descent.weight_decay > 0, "settings refuse SGD without noise"
+    values, vectors = torch.linalg.eigh(minimum.kernel)
+    kept = values > _SPAN * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
+    basis = values.sqrt()[:, None] * vectors.T
+    residual = -descent.weight_decay * minimum.coefficients  # f(X) - Y at the minimum
+    gradients = (basis * residual.flatten()).view(-1, n, k).sum(-1)
+    centred = gradients - gradients.mean(1, keepdim=True)
+    noise = centred @ centred.T / n
+    hessian = (values + descent.weight_decay) / n
+    covariance = descent.learning_rate / batch_size * noise / (hessian[:, None] + hessian)
+    return SteadyState(covariance, hessian, noise, basis)
+
+
+def sgd_information(
+    minimum: LinearizedDynamics, batch_size: int, *, variance_floor: float = 1e-10, memory_bytes: float = 2**30
+) -> tuple[Tensor, float]:
+    """SI with SGD's steady state as smoothing, ½ (w - w_-i)ᵀ Σ⁻¹ (w - w_-i), in nats (equation 13).
+
+    SGD hardly moves along some directions, where a finite change would count as nearly infinitely informative:
+    variances below `variance_floor` of the largest, about what float64 can tell from zero, are raised to it, which can
+    only lower a score. The minimum and the batch size are those of `steady_state`, memory is for columns.
+
+    Returns:
+        scores [n], and the share of directions whose variance was raised.
+    """
+    state = steady_state(minimum, batch_size)
+    variances, axes = torch.linalg.eigh(state.covariance)
+    floor = variance_floor * variances[-1]
+    whitening = axes.T @ state.basis / variances.clamp(min=float(floor)).sqrt()[:, None]
+    parts = [(whitening @ minimum.differences(block)).square().sum(0) / 2 for block in minimum.blocks(memory_bytes)]
+    return torch.cat(parts), float((variances < floor).double().mean())

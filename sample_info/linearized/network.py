@@ -20,10 +20,6 @@ class LinearizedNetwork:
     On m examples that are left the loss is their mean (and λ/m of the weight decay), as in the paper's released code:
     with the same learning rate and steps, each of fewer examples weighs more. A kernel entry does not depend on other
     examples, so that a part's kernel is a part of the kernel.
-
-    Attributes:
-        problem: the training on all n examples.
-        kernels: of the examples and the held-out inputs.
     """
 
     problem: Problem
@@ -62,8 +58,7 @@ class LinearizedNetwork:
     def all_left_out(self) -> Effects:
         """What leaving out each of the n examples changes."""
         blocks = self.dynamics.blocks(self.problem.memory_bytes, len(self.problem.held_out))
-        found = [self.left_out(block)[0] for block in blocks]
-        return Effects(*map(torch.cat, zip(*((one.weight, one.prediction, one.outputs) for one in found), strict=True)))
+        return Effects.joined(self.left_out(block)[0] for block in blocks)
 
     def thinned(self, removed: int) -> Self:
         """The same network trained on the mean of all training sets without so many of the n examples.
@@ -87,26 +82,22 @@ class LinearizedNetwork:
         return self.trained_held_out - torch.cat(moved).view(-1, m, k)
 
     def predictions_from(self, left: Tensor) -> Tensor:
-        """Outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone.
-
-        Raises:
-            ValueError: as `LinearizedDynamics`.
-        """
+        """Outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone."""
         dynamics, held_out = self._part(left, "series")  # products with one vector: no eigendecomposition pays
         return dynamics.predictions(self.initial_held_out, held_out)
 
     def functional_information(self, left: Tensor, sigma: float) -> Tensor:
-        """F-SI in nats of the examples at positions `left` [l] among themselves, [l].
-
-        Raises:
-            ValueError: as `LinearizedDynamics`.
-        """
+        """F-SI in nats of the examples at positions `left` [l] among themselves, [l]."""
         dynamics, held_out = self._part(left, "auto")
         changes = leave_one_out(dynamics, held_out, memory_bytes=self.problem.memory_bytes)
         return functional_information(changes, sigma)
 
     def _part(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
-        """The training on what is left, and the kernel of the held-out inputs with it."""
+        """The training on what is left, and the kernel of the held-out inputs with it.
+
+        Raises:
+            ValueError: as `LinearizedDynamics`.
+        """
         residual = self.dynamics.residual
         left, k = left.to(residual.device), residual.shape[1]
         rows = (left[:, None] * k + torch.arange(k, device=left.device)).flatten()

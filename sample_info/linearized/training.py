@@ -1,30 +1,34 @@
-"""Gradient descent on squared loss, as a filter on the spectrum of the tangent kernel."""
+"""Gradient descent on squared loss, as a filter on the spectrum of the tangent kernel, and two sums that are as good.
+
+A Chebyshev series does with a few dozen products what thousands of steps do. By Cauchy's integral over an ellipse
+around the spectrum, the filter is a sum of resolvents, too; steps, however many, only show in their weights.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
-Time = Literal["discrete", "continuous"]
-LeftOutLoss = Literal["sum", "mean"]
+_MOST_POINTS = 2**17  # of a transform, and nodes of a rule
+_EPS = torch.finfo(torch.float64).eps  # per value; over N of them the transform's coefficients add up to √N times it
+_GROWTH = 10.0  # how much larger than on the interval the function may be on the ellipse: digits lost to cancellation
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearizedDescent:
     """Full-batch gradient descent from w_0 on (1/n) [Σ_i ½ ‖f(x_i) - y_i‖² + ½ λ ‖w - w_0‖²].
 
-    While an example is left out n stays the size of the whole training set with `left_out_loss="sum"`: the others'
-    gradients are what they were, as in the paper's sums. With "mean" it is n - 1: their weight grows by n/(n - 1).
-    While a set is left out, likewise.
-
     Args:
         learning_rate: η, of that mean loss, as in the paper's tables.
         steps: t; "converged", or infinitely many, for the limit.
         weight_decay: λ towards w_0, on the scale of the sum, as in the paper.
         time: "discrete" steps, or the "continuous" gradient flow of equations 10, 11, 50 and 53.
-        left_out_loss: without an example, the "sum" of the paper's equations, or the "mean" of its released code.
+        left_out_loss: without examples, n is that of the whole training set with "sum": the others' gradients are what
+            they were, as in the paper's equations. With "mean" it is that of what is left, as in its released code:
+            their weight grows by n/(n - 1).
 
     Raises:
         ValueError: a value outside its range.
@@ -33,8 +37,8 @@ class LinearizedDescent:
     learning_rate: float
     steps: float | Literal["converged"]
     weight_decay: float = 0.0
-    time: Time = "discrete"
-    left_out_loss: LeftOutLoss = "sum"
+    time: Literal["discrete", "continuous"] = "discrete"
+    left_out_loss: Literal["sum", "mean"] = "sum"
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
@@ -95,3 +99,97 @@ class LinearizedDescent:
                 f"learning_rate={self.learning_rate:g}: gradient descent diverges on this kernel from {limit:.3g} on "
                 f"(2n over its largest eigenvalue and weight decay); lower it, or set time to continuous"
             )
+
+
+@dataclass(frozen=True)
+class ChebyshevSeries:
+    """Σ_j c_j T_j, on [low, high] mapped to [-1, 1].
+
+    `truncation` is a bound on |function - series| there: the sum of the coefficients left out, rounding included; those
+    beyond the transform are taken to be less than its upper half.
+    """
+
+    coefficients: Tensor  # c_j, [degree + 1] float64
+    low: float
+    high: float
+    truncation: float
+
+    @property
+    def degree(self) -> int:
+        return len(self.coefficients) - 1
+
+    @classmethod
+    def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ChebyshevSeries":
+        """The shortest series with an error of at most `tolerance` times the function's largest value.
+
+        Coefficients come from a discrete cosine transform of the function at Chebyshev points, twice as many until
+        the upper half of them is negligible (Trefethen 2013, chapters 3 and 8). The function takes points [N] float64,
+        and is smooth on the interval.
+
+        Raises:
+            ValueError: no series of degree 65,536 or less is good enough.
+        """
+        from scipy.fft import dct  # imported where it is used: a launch that has nothing left to do is quick
+
+        points = 32
+        while points <= _MOST_POINTS:
+            points *= 2
+            angles = torch.pi * (torch.arange(points, dtype=torch.float64) + 0.5) / points
+            values = function(low + (high - low) * (angles / 2).cos().square())  # (1 + cos)/2 with all digits at low
+            coefficients = torch.from_numpy(dct(values.numpy(), type=2)) / points
+            coefficients[0] /= 2
+            tails = coefficients.abs().flip(0).cumsum(0).flip(0)  # tails[j]: what is lost by stopping before j
+            largest, rounding = float(values.abs().max()), _EPS * points**0.5
+            allowed, beyond = max(2 * rounding, tolerance) * largest, float(tails[points // 2])
+            if beyond <= max(rounding, 1e-3 * tolerance) * largest:  # all above fall faster still
+                kept = max(1, int((tails > allowed - beyond).sum()))
+                return cls(coefficients[:kept].clone(), low, high, float(tails[kept]) + beyond)
+        raise ValueError(
+            f"no Chebyshev series of degree {_MOST_POINTS // 2:,} reaches a tolerance of {tolerance:g} on "
+            f"[{low:g}, {high:g}]: raise the tolerance, lower steps, or train to convergence"
+        )
+
+
+@dataclass(frozen=True)
+class ContourRule:
+    """f(x) ≈ 2 Re Σ_j weights_j / (nodes_j - x) on an interval."""
+
+    nodes: Tensor  # z_j in the upper half plane, [q] complex128
+    weights: Tensor  # [q] complex128
+    error: float = math.nan  # largest |f(x) - rule(x)| seen at Chebyshev points between those of its own resolution
+
+    @classmethod
+    def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ContourRule":
+        """The trapezoidal rule on an ellipse with foci at the interval's ends (Trefethen & Weideman 2014).
+
+        The ellipse is as wide as the function's growth off the interval allows; nodes are doubled until the rule's
+        error is `tolerance` times the function's largest value, or stops falling at the level of rounding. The
+        function is real on the interval, analytic in a neighbourhood; it takes float64 and complex128 tensors.
+
+        Raises:
+            ValueError: more than 131,072 nodes are needed.
+        """
+        points = low + (high - low) * torch.linspace(0, math.pi / 2, 1025, dtype=torch.float64).cos().square()
+        largest, rho = float(function(points).abs().max()), 3.0
+        while float(function(_map(low, high, rho, 256)[0]).abs().nan_to_num(math.inf).max()) > _GROWTH * largest:
+            rho = 1 + (rho - 1) / 1.3
+        q, before = 8, math.inf
+        while q <= _MOST_POINTS:
+            nodes, slopes = _map(low, high, rho, q)
+            rule = cls(nodes, function(nodes) * slopes / (2 * q))
+            error = max(float((rule(part) - function(part)).abs().max()) for part in points.split(64))
+            if error <= tolerance * largest or (error > before / 2 and error < 1e-9 * largest):
+                return replace(rule, error=error)
+            q, before = 2 * q, error
+        raise ValueError(f"no rule of {_MOST_POINTS:,} nodes is good enough on [{low:g}, {high:g}]: lower steps")
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """The rule's values at points [p]."""
+        return 2 * (self.weights / (self.nodes - points[:, None])).sum(1).real
+
+
+def _map(low: float, high: float, rho: float, q: int) -> tuple[Tensor, Tensor]:
+    """Points z on the upper half of the ellipse and dz/dθ / i, [q]."""
+    w = rho * torch.exp(1j * math.pi * (torch.arange(q, dtype=torch.float64) + 0.5) / q)
+    # (w + 1/w)/2 + 1 = (w + 1)²/(2w): all digits of the distance from the lower end
+    return low + (high - low) / 4 * (w + 1).square() / w, (high - low) / 4 * (w - 1 / w)

@@ -17,7 +17,7 @@ from torch import Tensor
 from harness.run import Run
 from models.tangent.ntk import Kernels
 from sample_info.changes import Effects
-from sample_info.linearized.resolvent import inverse
+from sample_info.linearized.solvers import inverse
 from sample_info.problem import Problem
 from sample_info.references.truth import trained_without
 from sample_info.settings import ReferenceSettings
@@ -57,7 +57,7 @@ def cosine(kernels: Kernels, residual: Tensor) -> Effects:
 
 @dataclass(frozen=True)
 class Judged:
-    """A training on whose examples references are asked, with what several of them need."""
+    """A training on whose examples references are asked, and what several of them need of the weights where it ends."""
 
     problem: Problem
     settings: ReferenceSettings
@@ -65,17 +65,15 @@ class Judged:
 
     @cached_property
     def trained(self) -> Problem:
-        """At the weights where training ends."""
         return replace(self.problem, weights=self.problem.training.trained())
 
     @cached_property
     def kernels(self) -> Kernels:
-        """There."""
         return self.trained.kernels()
 
     @cached_property
     def residual(self) -> Tensor:
-        """f_w(X) - Y there, [n, k]."""
+        """f_w(X) - Y, [n, k]."""
         return self.trained.outputs(self.problem.x) - self.problem.y
 
 
@@ -88,13 +86,7 @@ def by_retraining(judged: Judged) -> Mapping[str, Effects]:
     """Train without each of a sample of examples."""
     n, generator = len(judged.problem.x), torch.Generator().manual_seed(0)
     wanted = torch.randperm(n, generator=generator)[: judged.settings.examples].sort().values
-    found = trained_without(judged.problem, wanted[:, None], "retrained", judged.run)
-    parts = (found.weight, found.prediction, found.outputs)
-    return {"retraining": Effects(*(_of_all(n, wanted, part) for part in parts))}
-
-
-def _of_all(n: int, wanted: Tensor, part: Tensor) -> Tensor:
-    return part.new_full((n, *part.shape[1:]), math.nan).index_put((wanted,), part)
+    return {"retraining": trained_without(judged.problem, wanted[:, None], "retrained", judged.run).among(n, wanted)}
 
 
 def by_influence(judged: Judged) -> Mapping[str, Effects]:
@@ -105,12 +97,11 @@ def by_influence(judged: Judged) -> Mapping[str, Effects]:
     return {f"influence {d:g}": influence(judged.kernels, judged.residual, n * d + decay) for d in dampings}
 
 
-def by_cosine(judged: Judged) -> Mapping[str, Effects]:
-    """Cosines of gradients at the weights where training ends."""
-    return {"gradient cosine": cosine(judged.kernels, judged.residual)}
-
-
-REFERENCES: dict[str, Reference] = {"retraining": by_retraining, "influence": by_influence, "cosine": by_cosine}
+REFERENCES: dict[str, Reference] = {
+    "retraining": by_retraining,
+    "influence": by_influence,
+    "cosine": lambda judged: {"gradient cosine": cosine(judged.kernels, judged.residual)},
+}
 SUBSETS = "subsets"  # trainings on random halves, by which all effects are judged: `sample_info.attribution`
 
 
@@ -122,11 +113,7 @@ def references_of(problem: Problem, settings: ReferenceSettings, run: Run) -> di
 
 
 def require_known(names: list[str]) -> None:
-    """Refuse references that there are not.
-
-    Raises:
-        ValueError: names them, and those there are.
-    """
+    """Refuse references that there are not, by a `ValueError` that names them, and those there are."""
     known = sorted([*REFERENCES, SUBSETS])
     if unknown := [name for name in names if name not in known]:
         raise ValueError(

@@ -16,7 +16,7 @@ _CACHED_BYTES = 2**26  # on the CPU larger stacks fall out of caches between ste
 
 
 class DivergedError(ValueError):
-    """A training whose weights are not finite."""
+    """Any training here whose weights are not finite in the end: its learning rate is too large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +31,20 @@ class GradientDescent:
     What is stored and updated is w - w_0, so that rounding is relative to how far a training has come, which
     for a change by one example in a thousand is what counts.
 
-    Attributes:
-        network: f(w, x), to [n, k].
-        initial: w_0.
-        x: training inputs, [n, ...].
-        y: targets, [n, k].
-        steps: t.
-        learning_rate: η, of the summed loss.
-        weight_decay: λ.
-        stackable: `network` also takes weights with a leading axis [S, ...] and gives [S, n, k], as stackable
-            classifiers do; others are vectorised by `torch.func.vmap`.
+    A `stackable` network also takes weights with a leading axis [S, ...] and gives [S, n, k], as stackable classifiers
+    do; others are vectorised by `torch.func.vmap`.
 
     Raises:
         ValueError: targets that are not [n, k], or a number out of range.
     """
 
-    network: Network
-    initial: Weights
-    x: Tensor
-    y: Tensor
-    steps: int
-    learning_rate: float
-    weight_decay: float = 0.0
+    network: Network  # f(w, x), to [n, k]
+    initial: Weights  # w_0
+    x: Tensor  # training inputs, [n, ...]
+    y: Tensor  # targets, [n, k]
+    steps: int  # t
+    learning_rate: float  # η, of the summed loss
+    weight_decay: float = 0.0  # λ
     stackable: bool = False
 
     def __post_init__(self) -> None:
@@ -80,11 +72,7 @@ class GradientDescent:
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
     def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
-        """How far S trainings of example weights c [S, n] move, w - w_0 with a leading axis [S, ...]; 0 leaves one out.
-
-        Raises:
-            DivergedError: the learning rate is too large.
-        """
+        """How far S trainings of example weights c [S, n] move, w - w_0 with an axis [S, ...]; 0 leaves one out."""
         return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
 
     def train_on(self, parts: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
@@ -92,9 +80,6 @@ class GradientDescent:
 
         What is left out is not computed, as it is where its weight is 0; and a member's products are of its own
         inputs, which on a CPU are faster than of shared ones.
-
-        Raises:
-            DivergedError: the learning rate is too large.
         """
         parts = parts.to(self.x.device)
         return self._descended(self.x[parts], self.y[parts], self.y.new_ones(*parts.shape, 1), progress)
@@ -136,11 +121,7 @@ class GradientDescent:
         return self.trained_path()[0]
 
     def trained_path(self, progress: Callable[[int], None] = lambda _: None) -> tuple[Weights, Tensor]:
-        """Weights at the end of the training with all examples, and f - y before every step, [t, n, k].
-
-        Raises:
-            DivergedError: the learning rate is too large.
-        """
+        """Weights at the end of the training with all examples, and f - y before every step, [t, n, k]."""
         residuals = self.y.new_empty(self.steps, *self.y.shape)
         places = iter(residuals)
         everything = self.y.new_ones(1, len(self.x), 1)
@@ -160,17 +141,16 @@ class GradientDescent:
 
     def bytes_per_member(self) -> int:
         """Memory that each member of a stack takes while it is trained: w - w_0, w, gradient, saved activations."""
-        saved = 0
+        saved: list[int] = []
 
         def count(tensor: Tensor) -> Tensor:
-            nonlocal saved
-            saved += tensor.numel() * tensor.element_size()
+            saved.append(tensor.numel() * tensor.element_size())
             return tensor
 
         weights = {name: weight.detach()[None].clone().requires_grad_() for name, weight in self.initial.items()}
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             self.outputs(weights, self.x)
-        return saved + 4 * sum(weight.numel() for weight in self.initial.values()) * self.y.element_size()
+        return sum(saved) + 4 * sum(weight.numel() for weight in self.initial.values()) * self.y.element_size()
 
     def members_at_once(self, memory_bytes: int) -> int:
         """Trainings in a stack: what memory holds; on the CPU no more than caches do, but several of small ones.

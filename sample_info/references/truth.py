@@ -1,6 +1,7 @@
 """What truly happens without some examples: the network trained again, many at once, kept as they end.
 
-Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK).
+Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK); on
+summaries: `sample_info.summaries`.
 """
 
 import logging
@@ -31,13 +32,12 @@ def retrained_stacks(
     ends; on the CPU.
 
     Raises:
-        ValueError: examples that are not there, or less memory than one training needs.
+        ValueError: less memory than one training needs.
         DivergedError: the learning rate is too large.
     """
     keep_freed_memory()  # every step allocates the same activations again
     n = len(descent.x)
-    if len(sets) and not 0 <= int(sets.min()) <= int(sets.max()) < n:
-        raise ValueError(f"examples from {int(sets.min())} to {int(sets.max())}: there are 0 to {n - 1}")
+    assert not len(sets) or 0 <= int(sets.min()) <= int(sets.max()) < n, "examples that there are"
     members = descent.members_at_once(memory_bytes)
     reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
     with Display("retraining") as display:
@@ -58,6 +58,33 @@ def retrained_stacks(
             yield Effects(torch.stack(moved).sum(0).cpu(), prediction.cpu(), outputs.cpu())
 
 
+def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
+    """Outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
+
+    The loss is the mean over a part, as in `LinearizedNetwork`. `left`, [S, n] bool, says which of the problem's
+    examples each part has, as many in each.
+
+    Raises:
+        ValueError: less memory than one training needs.
+        DivergedError: the learning rate is too large.
+    """
+    sizes = left.sum(1).unique().tolist()
+    assert len(sizes) == 1, "those that are trained together are of one size"
+    keep_freed_memory()
+    descent = replace(problem.training, learning_rate=problem.descent.learning_rate / sizes[0])
+    outputs: list[Tensor] = []
+    for some in left.to(problem.x.device).split(descent.members_at_once(int(problem.memory_bytes))):
+        begun = sum(map(len, outputs))
+
+        def done(step: int, begun: int = begun, members: int = len(some)) -> None:
+            progress((begun + members * step / descent.steps) / len(left))
+
+        used = some.any(0)  # examples that are in none of the parts need not be seen
+        change = replace(descent, x=descent.x[used], y=descent.y[used]).train(some[:, used], done)
+        outputs.append(descent.predictions(change, problem.held_out))
+    return torch.cat(outputs)
+
+
 def positions(kept: Tensor) -> Tensor:
     """Where each row of `kept` [b, n] is not 0, [b, m]; rows have as many such places."""
     return kept.nonzero()[:, 1].view(len(kept), -1)
@@ -68,23 +95,21 @@ def trained_without(problem: Problem, sets: Tensor, name: str, run: Run) -> Effe
 
     Every stack is kept as checkpoint-NAME-SEED-FIRST.safetensors until the run is finished.
     """
-    found = _kept(run.directory, f"checkpoint-{name}-{problem.seed}-*.safetensors")
-    n, done = len(problem.x), found[0].long() if found else torch.zeros(0, dtype=torch.int64)
+    pattern = f"checkpoint-{name}-{problem.seed}-*.safetensors"
+    found, (n, size) = _kept(run.directory, pattern), (len(problem.x), sets.shape[1])
+    done = found[0].long() if found else torch.zeros(0, dtype=torch.int64)
     left = (~torch.isin(torch.arange(len(sets)), done)).nonzero().squeeze(1)
     if len(left):
-        log.info(
-            "training %d networks without %d of %d examples for seed %d", len(left), sets.shape[1], n, problem.seed
-        )
-        effective_n, begun = problem.descent.effective_n(n, sets.shape[1]), 0
-        options = {"effective_n": effective_n, "memory_bytes": int(problem.memory_bytes)}
+        log.info("training %d networks without %d of %d examples for seed %d", len(left), size, n, problem.seed)
+        options = {"effective_n": problem.descent.effective_n(n, size), "memory_bytes": int(problem.memory_bytes)}
+        begun = 0
         for stack in retrained_stacks(problem.training, problem.held_out, sets[left], **options):
             which = left[begun : begun + len(stack.weight)]
             begun += len(which)
             run.require_lease()
-            path = run.directory / f"checkpoint-{name}-{problem.seed}-{int(which[0])}.safetensors"
-            tensors = {"which": which, "weight": stack.weight, "prediction": stack.prediction, "outputs": stack.outputs}
-            save_tensors(path, tensors, {"run": run.id})
-        found = _kept(run.directory, f"checkpoint-{name}-{problem.seed}-*.safetensors")
+            path = run.directory / pattern.replace("*", str(int(which[0])))
+            save_tensors(path, {"which": which, **vars(stack)}, {"run": run.id})
+        found = _kept(run.directory, pattern)
     which, *effects = found
     order = which.argsort()
     return Effects(*(part[order] for part in effects))

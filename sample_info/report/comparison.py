@@ -3,10 +3,9 @@
 Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
 from statistics import mean
@@ -16,21 +15,21 @@ from torch import Tensor
 
 from erasure.store.storage import DamagedFileError, digest, fingerprint, load_tensors
 from harness.compare import Grid
+from harness.labels import spelled
 from harness.result import InformationResult
+from harness.table import Column, Table, number, word
 from sample_info.changes import pearson, spearman
 
 MAX_RUNS, MAX_MATRICES = 30, 12  # that are shown: runs in a matrix, matrices
+AGREEMENT = (
+    "Pearson's correlation of F-SI over the same examples, seed by seed, mean over seeds; of a run with itself: "
+    "between its seeds."
+)
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """A run's examples and their F-SI, as it has stored them.
-
-    Attributes:
-        index: of the examples, in the training split, [n].
-        given_label: the labels that the network was given, [n].
-        f_si_nats: a row per seed, [S, n].
-    """
+    """A run's examples as it has stored them: places in the training split, given labels, [n], F-SI by seed [S, n]."""
 
     index: Tensor
     given_label: Tensor
@@ -64,13 +63,7 @@ def read_scores_or_note(directory: Path, problems: list[str]) -> RunScores | Non
 
 @dataclass(frozen=True)
 class Movement:
-    """The same examples' F-SI under two erasers.
-
-    Attributes:
-        row: dataset and model.
-        before, after: the erasers.
-        first, second: scores in nats, averaged over seeds, [n] each.
-    """
+    """The same examples' F-SI in nats, mean over seeds, [n] each, under two erasers of a row (dataset and model)."""
 
     row: str
     before: str
@@ -108,20 +101,43 @@ def movements(grid: Grid[InformationResult], scores: Stored) -> list[Movement]:
     return found
 
 
+_STILL = "the share of the first's most informative tenth that is in the second's"
+MOVEMENTS: Sequence[Column[Movement]] = (
+    word("dataset · model", "dataset_model", lambda moved: moved.row),
+    word("from", "from", lambda moved: moved.before),
+    word("to", "to", lambda moved: moved.after),
+    number("rank correlation", "spearman", ".3f", lambda moved: moved.spearman, "Spearman's"),
+    number("median ratio", "median_ratio", ".3g", lambda moved: moved.median_ratio, "of the second to the first"),
+    number("still in the top tenth", "top_tenth_overlap", ".0%", lambda moved: moved.overlap, _STILL),
+)
+
+
+def movement_table(found: Sequence[Movement]) -> Table:
+    """A row per pair of erasers."""
+    return Table.of("sample-info-movement", MOVEMENTS, found, "F-SI example by example, mean over seeds.")
+
+
 @dataclass(frozen=True)
 class Agreement:
-    """Correlations of F-SI over the same examples after the same eraser.
-
-    Attributes:
-        eraser: its label.
-        names: of R runs, by dataset, model and options.
-        correlation: Pearson's, [R][R], seed by seed, mean over seeds; on the diagonal between seeds, None for one seed
-            and for scores that do not vary.
-    """
+    """How alike R runs' F-SI is, [n] by seed, over the same examples after the same eraser."""
 
     eraser: str
     names: Sequence[str]
-    correlation: Sequence[Sequence[float | None]]
+    f_si: Sequence[Mapping[int, Tensor]]
+
+    @cached_property
+    def correlation(self) -> Sequence[Sequence[float | None]]:
+        """Pearson's, [R][R], mean over seeds; on the diagonal between seeds; None where there is none."""
+
+        @cache
+        def between(i: int, j: int) -> float | None:
+            a, b = self.f_si[i], self.f_si[j]
+            pairs = combinations(a.values(), 2) if i == j else ((a[seed], b[seed]) for seed in a if seed in b)
+            found = [value for pair in pairs if (value := pearson(*pair)) is not None]
+            return mean(found) if found else None
+
+        runs = range(len(self.f_si))
+        return [[between(min(i, j), max(i, j)) for j in runs] for i in runs]
 
 
 def agreements(grid: Grid[InformationResult], scores: Stored) -> list[Agreement]:
@@ -136,7 +152,7 @@ def agreements(grid: Grid[InformationResult], scores: Stored) -> list[Agreement]
             names, f_si = alike.setdefault((column, *examples), ([], []))
             names.append(row)
             f_si.append(dict(zip(result.seeds, stored.f_si_nats.double(), strict=True)))
-    return [Agreement(key[0], names, _correlations(f_si)) for key, (names, f_si) in alike.items() if len(names) > 1]
+    return [Agreement(key[0], names, f_si) for key, (names, f_si) in alike.items() if len(names) > 1]
 
 
 def few_enough(found: Sequence[Agreement]) -> tuple[list[Agreement], list[str]]:
@@ -152,19 +168,11 @@ def few_enough(found: Sequence[Agreement]) -> tuple[list[Agreement], list[str]]:
     return shown[:MAX_MATRICES], lines
 
 
-def _correlations(f_si: Sequence[dict[int, Tensor]]) -> list[list[float | None]]:
-    """Between runs, scores [n] by seed each, as `Agreement` has them."""
-    total = torch.zeros(len(f_si), len(f_si), dtype=torch.float64)
-    times = torch.zeros_like(total)
-    for seed in sorted({seed for own in f_si for seed in own}):
-        have = torch.tensor([i for i, own in enumerate(f_si) if seed in own])
-        together = torch.stack([f_si[i][seed] for i in have.tolist()]).corrcoef().reshape(len(have), len(have))
-        total[have[:, None], have] += together.nan_to_num()
-        times[have[:, None], have] += ~together.isnan()
-    means = (total / times).tolist()  # NaN where nothing was compared
-    found = [[None if math.isnan(value) else value for value in row] for row in means]
-    for i, own in enumerate(f_si):
-        pairs = (pearson(a, b) for a, b in combinations(own.values(), 2))
-        between = [value for value in pairs if value is not None]
-        found[i][i] = mean(between) if between else None
-    return found
+def agreement_matrix(found: Agreement) -> Table:
+    """A row per run: its number, its name, its correlation with every run."""
+    rows = [
+        [str(i + 1), spelled(name), *("" if value is None else f"{value:.2f}" for value in row)]
+        for i, (name, row) in enumerate(zip(found.names, found.correlation, strict=True))
+    ]
+    headings = ["", spelled(found.eraser), *(str(j + 1) for j in range(len(found.names)))]
+    return Table("sample-info-agreement", AGREEMENT, headings, rows)

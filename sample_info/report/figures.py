@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,23 +14,18 @@ from torch import Tensor
 
 from conf import Options
 from harness import style
-from harness.compare import Grid
 from harness.information import SummaryCurves
 from harness.labels import spelled
-from harness.result import InformationResult
-from harness.style import STYLE, colour, hide_axes, name_row, shared_legend
+from harness.panels import panels
+from harness.style import STYLE, hide_axes, name_row, shared_legend
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement
-from sample_info.report.table import eraser_note, spreads, whose
+from sample_info.report.summaries import eraser_note, spreads, whose
+from sample_info.report.table import SCORES
+from sample_info.settings import ORDERS
 
-NAMES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
-ORDER_STYLES = {
-    "bottom": ("#56B4E9", "o"),
-    "bottom_iterative": ("#0072B2", "s"),
-    "top": ("#D55E00", "^"),
-    "random": ("#4d4d4d", "x"),
-}
-_ENDS = 10  # images shown at either end
+_COLOURS = (("#56B4E9", "o"), ("#0072B2", "s"), ("#D55E00", "^"), ("#4d4d4d", "x"))  # with markers
+_LINES: Mapping[str, tuple[str, str]] = dict(zip(ORDERS, _COLOURS, strict=True))
 _PALETTE = [
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#4d4d4d", "#17BECF", "#6A3D9A",
 ]  # fmt: skip
@@ -43,23 +37,6 @@ def save(make: Callable[[], Figure], path: Path, dpi: int | None = None) -> Path
         return style.save(make(), path, dpi or "figure")
 
 
-def comparison_figures(
-    grid: Grid[InformationResult], moved: Sequence[Movement], alike: Sequence[Agreement], directory: Path
-) -> list[Path]:
-    """Draw how runs agree, how scores move, and their summaries beside each other, where there is any such thing."""
-    panels = [
-        Panel(f"{row} · {eraser}", result.config, result.eraser_fit, result.summaries)
-        for row, eraser, result in grid.runs()
-        if result.summaries
-    ]
-    drawn: dict[str, Any] = {
-        "agreement.png": alike and (lambda: agreement_figure(alike)),
-        "movement.png": moved and (lambda: movement_figure(moved, lambda eraser: colour(eraser, grid.columns))),
-        "summaries.png": len(panels) > 1 and (lambda: summaries_figure(panels)),
-    }
-    return [save(make, directory / name) for name, make in drawn.items() if make]
-
-
 def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
     """Histograms of F-SI and SI by group, or else by class; the ten most and ten least informative examples by F-SI."""
     figure = Figure(figsize=(11, 7.2), layout="constrained")
@@ -69,7 +46,7 @@ def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
     parts = examples.groups.masks() or classes
     for ax, (name, values) in zip(axes, scores.items(), strict=True):
         _histogram(ax, values, parts)
-        ax.set(xlabel=f"{NAMES[name]} (nats)", ylabel="examples")
+        ax.set(xlabel=f"{SCORES[name]} (nats)", ylabel="examples")
     axes[0].legend(fontsize=9)
     figure.suptitle(title_of(examples))
     _grid(below, examples, scores["f_si_nats"])
@@ -91,22 +68,20 @@ def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
     low, high = float(positive.min()), float(positive.max())
     edges = np.geomspace(low, max(high, low * 1.001), 41).tolist()
     clipped = values.clamp(min=low)
-    if len(parts) > len(_PALETTE):
-        ax.hist(clipped.numpy(), bins=edges, color=_PALETTE[0], label="all")
-    else:
-        shown = [clipped[mask].numpy() for mask in parts.values()]
-        labels = [f"{name} ({len(own)})" for name, own in zip(parts, shown, strict=True)]
-        ax.hist(shown, bins=edges, stacked=True, color=_PALETTE[: len(parts)], label=labels)
+    shown = {f"{name} ({int(mask.sum())})": clipped[mask].numpy() for name, mask in parts.items()}
+    if len(shown) > len(_PALETTE):
+        shown = {"all": clipped.numpy()}
+    ax.hist([*shown.values()], bins=edges, stacked=True, color=_PALETTE[: len(shown)], label=[*shown])
     ax.set_xscale("log")
 
 
 def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
     order = scores.argsort(descending=True)
-    count = min(_ENDS, len(order))
+    count = min(10, len(order))
     rows = {"most informative": order[:count], "least informative": order.flip(0)[:count]}
     with mpl.rc_context({"axes.grid": False}):
         axes = figure.subplots(2, count, squeeze=False)
-    class_names, names = examples.dataset.class_names, examples.names
+    class_names, names = examples.dataset.class_names, examples.job.source.row_names(examples.index)
     for row, (title, positions) in zip(axes, rows.items(), strict=True):
         for ax, position in zip(row, positions.tolist(), strict=True):
             if names is None:
@@ -139,10 +114,10 @@ class Panel:
     summaries: SummaryCurves
 
 
-def summaries_figure(panels: Sequence[Panel]) -> Figure:
+def summaries_figure(found: Sequence[Panel]) -> Figure:
     """A panel per run, in it a line per order and a band of a standard deviation to either side."""
-    figure, axes = _panels(len(panels), (4.2, 3.4), (1.2, 0.8))
-    for ax, panel in zip(axes, panels, strict=True):
+    figure, axes = _panels(len(found), (4.2, 3.4), (1.2, 0.8))
+    for ax, panel in zip(axes, found, strict=True):
         _draw_summaries(ax, panel)
     shared_legend(figure, axes)
     return figure
@@ -151,11 +126,10 @@ def summaries_figure(panels: Sequence[Panel]) -> Figure:
 def _draw_summaries(ax: Axes, panel: Panel) -> None:
     removed = [100 * fraction for fraction in panel.summaries.removed]
     for order, found in spreads(panel.summaries).items():
-        line, marker = ORDER_STYLES[order]
+        line, marker = _LINES[order]
         means = torch.tensor([100 * spread.mean for spread in found])
         stds = torch.tensor([100 * (spread.std or 0.0) for spread in found])
-        label = order.replace("_", " ")
-        ax.plot(removed, means, label=label, color=line, marker=marker, markersize=4)
+        ax.plot(removed, means, label=order.replace("_", " "), color=line, marker=marker, markersize=4)
         ax.fill_between(removed, means - stds, means + stds, color=line, alpha=0.15, linewidth=0)
     ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
     ax.set_title("\n".join([spelled(panel.title), *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
@@ -167,30 +141,25 @@ def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) 
     """A panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
     figure, axes = _panels(len(found), (4.2, 4.0), (0.4, 0.3))
     for ax, movement in zip(axes, found, strict=True):
-        _draw_movement(ax, movement, colour_of(movement.after))
+        a, b = movement.first, movement.second
+        smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
+        a, b = a.clamp(min=smallest), b.clamp(min=smallest)
+        line = colour_of(movement.after)
+        ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # in the PDF: thousands of points
+        ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
+        ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+        rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
+        before, after = spelled(movement.before), spelled(movement.after)
+        ax.set(title=spelled(movement.row) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
+        ax.set(xscale="log", yscale="log")
     return figure
-
-
-def _draw_movement(ax: Axes, movement: Movement, line: str) -> None:
-    a, b = movement.first, movement.second
-    smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
-    a, b = a.clamp(min=smallest), b.clamp(min=smallest)
-    ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # in the PDF: thousands of points
-    ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
-    ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-    rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
-    before, after = spelled(movement.before), spelled(movement.after)
-    ax.set(title=spelled(movement.row) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
 
 
 def _panels(count: int, each: tuple[float, float], beside: tuple[float, float]) -> tuple[Figure, list[Axes]]:
     """A figure of so many panels, three in a row; sizes in inches."""
-    wide = min(3, count)
-    tall = -(-count // wide)
+    wide, tall = min(3, count), -(-count // 3)
     figure = Figure(figsize=(each[0] * wide + beside[0], each[1] * tall + beside[1]), layout="constrained")
-    return figure, [figure.add_subplot(tall, wide, i + 1) for i in range(count)]
+    return figure, panels(figure, count)
 
 
 def agreement_figure(found: Sequence[Agreement]) -> Figure:

@@ -18,11 +18,10 @@ from torch.func import functional_call, jvp, vjp
 
 from models.tangent.jacobian import Weights, in_double
 from models.tangent.ntk import Kernels
-from sample_info.changes import loss_effects
+from sample_info.changes import loss_effects, save_block
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references.registry import influence
 from sample_info.references.truth import halves
-from sample_info.report.pairwise import save_block
 from scripts.benchmarks.benchmark import Cost, Row, finish, measured, memory_rate, timed
 from scripts.benchmarks.sample_info import Bench, chosen, relative_error, worst_error
 

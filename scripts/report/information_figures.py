@@ -10,7 +10,7 @@ from erasure.store.storage import replacing
 from harness.result import InformationResult
 from sample_info.report.comparison import Movement
 from sample_info.report.figures import Panel, agreement_figure, movement_figure, summaries_figure
-from sample_info.report.table import summarised
+from sample_info.report.summaries import summarised
 from scripts.report.drawing import MAX_PANELS, Colours, Drawing, Note, at_most
 from scripts.report.information import Information
 

@@ -7,7 +7,9 @@ from harness.compare import Grid, Spread
 from harness.information import SummaryCurves
 from harness.result import InformationResult
 from harness.table import Column, Record, Table, records_of
-from sample_info.report.table import AGREEMENT, RUN, WHO, Entry, accuracy_of, entries, percent, spreads, tables_of
+from sample_info.report.comparison import AGREEMENT
+from sample_info.report.summaries import accuracy_of, percent, spreads
+from sample_info.report.table import RUN, WHO, Entry, entries, tables_of
 from scripts.report.information import Information
 
 _SUMMARIES = (

@@ -1,6 +1,5 @@
 """Small problems on which references are checked: linear ones, whose answers are known, and a miniature MLP."""
 
-import math
 from typing import Any
 
 import torch
@@ -49,6 +48,5 @@ def retrained(
     """What leaving out each of `examples`, by default of all, changes."""
     n = len(descent.x)
     examples = torch.arange(n) if examples is None else examples
-    stacks = [*retrained_stacks(descent, x_test, examples[:, None], effective_n=n, memory_bytes=memory_bytes)]
-    weight, prediction = (torch.cat([getattr(one, kind) for one in stacks]) for kind in ("weight", "prediction"))
-    return Changes(*(torch.full((n,), math.nan).double().index_put((examples,), p) for p in (weight, prediction)))
+    stacks = retrained_stacks(descent, x_test, examples[:, None], effective_n=n, memory_bytes=memory_bytes)
+    return Changes.joined(stacks).among(n, examples)

@@ -13,10 +13,9 @@ from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB
 from sample_info.attribution import added_up, datamodeling_score, leave_one_out_correlation
-from sample_info.changes import auroc
+from sample_info.changes import auroc, read_pairwise
 from sample_info.references.registry import cosine
 from sample_info.references.truth import GradientDescent, halves, positions
-from sample_info.report.pairwise import read_pairwise
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import draws
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from models.tangent.ntk import Kernels, ntk
-from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.linearized.sgd import at_minimum, sgd_information
+from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out, sgd_information
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.registry import influence
 from sample_info.references.retraining import GradientDescent
@@ -46,7 +45,7 @@ def scores(device: torch.device) -> Mapping[str, Tensor]:
         descent = LinearizedDescent(learning_rate=1e-3, steps=100, weight_decay=0.5, left_out_loss="mean")
         dynamics = LinearizedDynamics(whole[0], residual, descent, method=method)
         found[method] = leave_one_out(dynamics, whole[1]).weight
-    minimum = at_minimum(dynamics)
+    minimum = dynamics.at_minimum
     found["elimination"] = leave_one_out(minimum, whole[1]).prediction
     found["steady state"] = sgd_information(minimum, 2)[0]
     found["influence"] = influence(Kernels(*whole, ""), residual, 0.5).weight

@@ -17,7 +17,7 @@ from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB, job_of
 from sample_info.eraser_fit import resolved
 from sample_info.examples import load
-from sample_info.report.table import accuracy_of, all_tables
+from sample_info.report.summaries import accuracy_of, summaries_tables
 from tests.runs import write_information_run
 from tests.sample_info import reference_dynamics
 
@@ -124,7 +124,7 @@ def test_summaries_say_what_their_eraser_has_seen(tmp_path: Path, fit: str | Non
     result = read_result(write_information_run(tmp_path, "leace", eraser_fit=fit).directory / "result.json")
     assert isinstance(result, InformationResult)
     assert accuracy_of(result).endswith(said)
-    *_, summaries = all_tables(arrange([result]), [], [])
+    (summaries,) = summaries_tables(arrange([result]))
     assert summaries.title.endswith(f"summaries, accuracy {accuracy_of(result)}")
 
 

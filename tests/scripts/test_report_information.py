@@ -10,7 +10,7 @@ from PIL import Image
 
 from erasure.store.storage import read_json, write_json
 from sample_info.__main__ import VERB
-from sample_info.report.table import RUNS
+from sample_info.report.table import RUNS, WHO
 from scripts.report import information_figures
 from scripts.report.__main__ import main
 from scripts.report.information import read_information
@@ -55,7 +55,7 @@ def test_real_runs_of_the_verb_are_shown_as_the_verb_shows_them(command, tmp_pat
     assert all(line in shown for line in lines if line.startswith("| "))
     data = page_data(out)
     runs, movement = data["sheets"]
-    assert [column["heading"] for column in runs["columns"]] == [column.heading for column in RUNS]
+    assert [column["heading"] for column in runs["columns"]] == [column.heading for column in (*WHO, *RUNS)]
     assert [Image.open(out / figure).size[0] > 1000 for figure in runs["figures"]] == [True, True]
     assert movement["rows"][0][1:3] == ["control", "LEACE"]
     assert Image.open(out / "figures" / "sample-info-movement-1.png").size[0] > 500

@@ -13,12 +13,12 @@ from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import Kernels, ntk
 from sample_info.changes import Effects
-from sample_info.linearized.resolvent import inverse
+from sample_info.linearized.solvers import inverse
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.problem import Problem
 from sample_info.references import registry
 from sample_info.references.registry import influence
 from sample_info.settings import ReferenceSettings
+from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem, retrained
 
 DECAY = 0.5
@@ -90,13 +90,7 @@ def test_the_verbs_damping_is_of_the_mean_loss_and_its_weights_those_where_train
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A damping of the summed loss is next to none; one factorisation for every example, whatever it is."""
-    model = MLP((1, 4, 4), 1, width=16, depth=1, activation="relu", parametrization="standard")
-    model.reset_parameters(torch.Generator().manual_seed(0))
-    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    weights["readout.weight"] = draws(1, 16, seed=1).float()
-    x, x_test = (draws(n, 1, 4, 4, seed=n).float() for n in (12, 7))
-    descent = LinearizedDescent(learning_rate=0.3, steps=200, weight_decay=DECAY)
-    problem = Problem(model, weights, x, draws(12, 1, seed=3), x_test, descent, seed=0, batch_size=8, memory_bytes=1e9)
+    problem = small_mlp(1).problem(LinearizedDescent(learning_rate=0.3, steps=200, weight_decay=DECAY))
     factored = []
     monkeypatch.setattr(registry, "inverse", lambda *options: factored.append(1) or inverse(*options))
     settings = ReferenceSettings(methods=["influence"], examples=None, influence_damping=[10.0, 0.01])
@@ -104,8 +98,8 @@ def test_the_verbs_damping_is_of_the_mean_loss_and_its_weights_those_where_train
     assert [*found] == ["influence 10", "influence 0.01"]
     assert len(factored) == 2
     trained = problem.training.trained()
-    residual = network_outputs(model, trained, x) - problem.y
-    j = jacobian(model, trained, x).squeeze(1)
+    residual = network_outputs(problem.model, trained, problem.x) - problem.y
+    j = jacobian(problem.model, trained, problem.x).squeeze(1)
     for damping, changes in zip((10.0, 0.01), found.values(), strict=True):
         curvature = j.T @ j / 12 + (damping + DECAY / 12) * torch.eye(j.shape[1], dtype=j.dtype)
         change = torch.linalg.solve(curvature, (residual * j / 12).T)

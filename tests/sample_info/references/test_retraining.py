@@ -126,7 +126,7 @@ def test_what_cannot_work_is_refused() -> None:
         retrained(dataclasses.replace(descent, learning_rate=10.0, steps=1500), x_test)
     with pytest.raises(ValueError, match=r"memory_bytes=10: one training needs [\d,]+; allow more"):
         retrained(descent, x_test, memory_bytes=10)
-    with pytest.raises(ValueError, match=r"examples from 0 to 20: there are 0 to 19"):
+    with pytest.raises(AssertionError, match="examples that there are"):
         retrained(descent, x_test, torch.tensor([0, 20]))
     with pytest.raises(
         ValueError, match=r"targets \[20\] of type torch.float64 for 20 examples: need floating \[20, k"

@@ -1,27 +1,22 @@
-"""Trainings without sets: what they change, with its sign; kept as they end, and continued to the same bits."""
+"""Trainings without sets, and on parts: what they change; kept as they end, and continued to the same bits."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from harness.run import Run
-from models.mlp import MLP
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem
-from sample_info.references.retraining import GradientDescent
-from sample_info.references.truth import halves, positions, retrained_stacks, trained_without
-from tests.sample_info.problems import draws, mlp_problem
+from sample_info.references.retraining import DivergedError, GradientDescent
+from sample_info.references.truth import halves, positions, retrained_stacks, train_on_each, trained_without
+from tests.sample_info.networks import small_mlp
+from tests.sample_info.problems import mlp_problem
 
-
-def small_problem(memory_bytes: float = 1e9) -> Problem:
-    model = MLP((1, 4, 4), 1, width=16, depth=1, activation="relu", parametrization="standard")
-    model.reset_parameters(torch.Generator().manual_seed(0))
-    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    weights["readout.weight"] = draws(1, 16, seed=1).float()
-    x, x_test = (draws(n, 1, 4, 4, seed=n).float() for n in (12, 7))
-    descent = LinearizedDescent(learning_rate=0.3, steps=20)
-    return Problem(model, weights, x, draws(12, 1, seed=3), x_test, descent, 0, batch_size=8, memory_bytes=memory_bytes)
+DESCENT = LinearizedDescent(learning_rate=0.05, steps=60, weight_decay=0.4)
+LEFT = torch.tensor([0, 3, 4, 8, 11])  # of 12
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -48,10 +43,11 @@ def test_halves_are_seeded_of_one_size_and_each_its_own() -> None:
 
 
 def test_a_killed_process_loses_no_stack_that_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_at_once = 2.5 * small_problem().training.bytes_per_member()
-    problem, sets, train_on, trained = small_problem(two_at_once), halves(12, 5), GradientDescent.train_on, []
+    problem = small_mlp(1).problem(DESCENT)
+    problem = replace(problem, memory_bytes=2.5 * problem.training.bytes_per_member())
+    sets, train_on, trained = halves(12, 5), GradientDescent.train_on, []
 
-    def counted(descent: GradientDescent, parts: torch.Tensor, *progress) -> object:
+    def counted(descent: GradientDescent, parts: Tensor, *progress) -> object:
         if len(trained) == 1 and interrupt:
             raise KeyboardInterrupt
         trained.append(len(parts))
@@ -77,3 +73,44 @@ def test_a_killed_process_loses_no_stack_that_had_ended(tmp_path: Path, monkeypa
     trained.clear()
     assert torch.equal(trained_without(problem, sets, "subsets", run).outputs, whole.outputs)
     assert trained == [2]
+
+
+def mask(*left: Tensor) -> Tensor:
+    masks = torch.zeros(len(left), 12, dtype=torch.bool)
+    for row, kept in zip(masks, left, strict=True):
+        row[kept] = True
+    return masks
+
+
+def plain_training(problem: Problem, left: Tensor) -> Tensor:
+    """Mean loss over what is left, plain PyTorch: outputs on the held-out inputs."""
+    weights = {name: weight.clone().requires_grad_() for name, weight in problem.weights.items()}
+    optimizer = torch.optim.SGD(weights.values(), lr=DESCENT.learning_rate)
+    for _ in range(int(DESCENT.steps)):
+        optimizer.zero_grad()
+        outputs = torch.func.functional_call(problem.model, weights, (problem.x[left],))
+        decay = sum((w - problem.weights[name]).square().sum() for name, w in weights.items())
+        loss = (0.5 * (outputs - problem.y[left]).square().sum() + DESCENT.weight_decay / 2 * decay) / len(left)
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        return torch.func.functional_call(problem.model, weights, (problem.held_out,))
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("memory_bytes", [1e9, 4e4])
+def test_training_on_parts_is_a_plain_loop_on_each(k: int, memory_bytes: float) -> None:
+    problem = replace(small_mlp(k).problem(DESCENT), memory_bytes=memory_bytes)
+    others = torch.tensor([1, 2, 3, 5, 6])
+    found = train_on_each(problem, mask(LEFT, others))
+    for outputs, left in zip(found, (LEFT, others), strict=True):
+        torch.testing.assert_close(outputs, plain_training(problem, left), rtol=1e-10, atol=1e-12)
+    assert (found[0] - found[1]).abs().max() > 1e-2  # it does matter what is left
+
+
+def test_parts_that_cannot_be_trained_together_are_refused() -> None:
+    problem = small_mlp(1).problem(DESCENT)
+    with pytest.raises(AssertionError, match="of one size"):
+        train_on_each(problem, mask(LEFT, LEFT[:2]))
+    with pytest.raises(DivergedError):
+        train_on_each(replace(problem, descent=replace(DESCENT, learning_rate=1e6)), mask(LEFT))

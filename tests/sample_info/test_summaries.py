@@ -1,6 +1,5 @@
-"""Dataset summaries: parts of a training set are training sets of their own, whoever trains on them."""
+"""Dataset summaries: orders in which examples are dropped, and what is lost with them."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,95 +8,58 @@ from PIL import Image
 from torch import Tensor
 
 from erasure.store.storage import read_json
-from models.tangent.jacobian import network_outputs
-from models.tangent.ntk import ntk
+from sample_info import summaries
 from sample_info.__main__ import VERB
-from sample_info.changes import functional_information
-from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.linearized.network import LinearizedNetwork
-from sample_info.linearized.training import LinearizedDescent
-from sample_info.problem import Problem
-from sample_info.references.retraining import DivergedError
-from sample_info.summaries import accuracy
-from sample_info.summaries.accuracy import train_on_each
-from tests.sample_info.networks import Linearization, small_mlp
+from sample_info.summaries import bottom, bottom_iterative, kept
 from tests.wandb_file import only_run
 
-DESCENT = LinearizedDescent(learning_rate=0.05, steps=60, weight_decay=0.4)
-LEFT = torch.tensor([0, 3, 4, 8, 11])  # of 12
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.training.steps=300"]
 TRY = [
     *SMALL,
     "sample_info.summaries.orders=[bottom,bottom_iterative,top,random]",
     "sample_info.summaries.removed=[0.0,0.5,0.9]",
 ]
+SCORES = torch.tensor([3.0, 1.0, 2.0, 1.0, 5.0])
 QUIET = "logger.mode=disabled"
 TRAINED = ["sample_info.summaries.network=trained", "sample_info.summaries.draws=2", "sample_info.training.steps=40"]
 
 
-def problem_of(net: Linearization) -> Problem:
-    """In float64, so that a plain training gives the same to many digits."""
-    double = net.model.double()
-    weights = {name: weight.double() for name, weight in net.weights.items()}
-    x, held_out = net.x.double(), net.held_out.double()
-    return Problem(double, weights, x, net.y, held_out, DESCENT, seed=0, batch_size=64, memory_bytes=1e9)
+def test_orders_follow_the_scores() -> None:
+    assert bottom(SCORES).tolist() == [1, 3, 2, 0, 4]
+    assert bottom(-SCORES).tolist() == [4, 0, 2, 1, 3]
+    assert kept(bottom(SCORES), 0.4).nonzero().flatten().tolist() == [0, 2, 4]
+    assert kept(bottom(SCORES), 0.0).all()
 
 
-def mask(*left: Tensor) -> Tensor:
-    masks = torch.zeros(len(left), 12, dtype=torch.bool)
-    for row, positions in zip(masks, left, strict=True):
-        row[positions] = True
-    return masks
+def test_scoring_again_keeps_one_of_two_that_are_alike() -> None:
+    values = torch.tensor([0.0, 0.0, 5.0, 5.0, 3.0])
+
+    def unique_information(left: Tensor) -> Tensor:
+        distances = (values[left][:, None] - values[left][None]).abs() + torch.diag(torch.full((len(left),), torch.inf))
+        return distances.min(1).values.nan_to_num(posinf=9.0)
+
+    iterative = bottom_iterative(unique_information, 5, fraction=0.2)
+    assert sorted(iterative.tolist()) == [0, 1, 2, 3, 4]
+    assert set(values[kept(iterative, 0.4)].tolist()) == {0.0, 3.0, 5.0}
+    once = bottom(unique_information(torch.arange(5)))
+    assert set(values[kept(once, 0.4)].tolist()) != {0.0, 3.0, 5.0}  # the control: scored once, both go
 
 
-@pytest.mark.parametrize("k", [1, 3])
-def test_a_part_of_the_kernel_is_the_kernel_of_the_part(k: int) -> None:
-    """Predictions and scores against the verb's own steps from scratch on the examples that are left."""
-    net = small_mlp(k)
-    whole = LinearizedNetwork(problem_of(net), ntk(net.model, net.weights, net.x, net.held_out))
-    alone = ntk(net.model, net.weights, net.x[LEFT], net.held_out)
-    initial = network_outputs(net.model, net.weights, net.x[LEFT])
-    dynamics = LinearizedDynamics(alone.train, initial - net.y[LEFT], DESCENT)
-    predicted = dynamics.predictions(whole.initial_held_out, alone.held_out)
-    torch.testing.assert_close(whole.predictions_from(LEFT), predicted, rtol=1e-10, atol=1e-12)
-    scores = functional_information(leave_one_out(dynamics, alone.held_out), 0.5)
-    torch.testing.assert_close(whole.functional_information(LEFT, 0.5), scores, rtol=1e-10, atol=1e-15)
-    of_all = functional_information(leave_one_out(whole.dynamics, whole.kernels.held_out), 0.5)
-    assert ((of_all[LEFT] - scores).abs() > 0.1 * scores).all()  # what others told is unique now
+def test_scoring_once_is_the_whole_fraction() -> None:
+    assert torch.equal(bottom_iterative(lambda left: SCORES[left], 5, fraction=1.0), bottom(SCORES))
 
 
-def plain_training(problem: Problem, left: Tensor) -> Tensor:
-    """Mean loss over what is left, plain PyTorch: outputs on the held-out inputs."""
-    weights = {name: weight.clone().requires_grad_() for name, weight in problem.weights.items()}
-    optimizer = torch.optim.SGD(weights.values(), lr=DESCENT.learning_rate)
-    for _ in range(int(DESCENT.steps)):
-        optimizer.zero_grad()
-        outputs = torch.func.functional_call(problem.model, weights, (problem.x[left],))
-        decay = sum((w - problem.weights[name]).square().sum() for name, w in weights.items())
-        loss = (0.5 * (outputs - problem.y[left]).square().sum() + DESCENT.weight_decay / 2 * decay) / len(left)
-        loss.backward()
-        optimizer.step()
-    with torch.no_grad():
-        return torch.func.functional_call(problem.model, weights, (problem.held_out,))
+def test_no_scores_are_computed_beyond_the_last_fraction_that_is_wanted() -> None:
+    asked: list[int] = []
 
+    def score(left: Tensor) -> Tensor:
+        asked.append(len(left))
+        return SCORES[left]
 
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("memory_bytes", [1e9, 4e4])
-def test_training_on_parts_is_a_plain_loop_on_each(k: int, memory_bytes: float) -> None:
-    problem = replace(problem_of(small_mlp(k)), memory_bytes=memory_bytes)
-    others = torch.tensor([1, 2, 3, 5, 6])
-    found = train_on_each(problem, mask(LEFT, others))
-    for outputs, left in zip(found, (LEFT, others), strict=True):
-        torch.testing.assert_close(outputs, plain_training(problem, left), rtol=1e-10, atol=1e-12)
-    assert (found[0] - found[1]).abs().max() > 1e-2  # it does matter what is left
-
-
-def test_parts_that_cannot_be_trained_together_are_refused() -> None:
-    problem = problem_of(small_mlp(1))
-    with pytest.raises(ValueError, match=r"parts of \[2, 5\] examples: those that are trained together"):
-        train_on_each(problem, mask(LEFT, LEFT[:2]))
-    with pytest.raises(DivergedError):
-        train_on_each(replace(problem, descent=replace(DESCENT, learning_rate=1e6)), mask(LEFT))
+    order = bottom_iterative(score, 5, fraction=0.2, until=0.6)
+    assert asked == [5, 4, 3]
+    assert order.tolist() == [1, 3, 2, 0, 4]
+    assert bottom_iterative(score, 5, fraction=0.2, until=0.0).tolist() == [0, 1, 2, 3, 4]
 
 
 def the_run(runs: str = "runs") -> tuple[Path, dict]:
@@ -148,7 +110,7 @@ def test_all_ten_classes_and_another_architecture(command) -> None:
 def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None:
     options = [*TRY, *TRAINED, QUIET, "seeds=[0,1]"]
     assert command(VERB, *options, "runs_dir=whole").code == 0
-    train, sizes = accuracy.train_on_each, []
+    train, sizes = summaries.train_on_each, []
 
     def interrupted(problem, left, progress):
         if len(sizes) == 4:
@@ -156,7 +118,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
         sizes.append(int(left[0].sum()))
         return train(problem, left, progress)
 
-    monkeypatch.setattr(accuracy, "train_on_each", interrupted)
+    monkeypatch.setattr(summaries, "train_on_each", interrupted)
     assert command(VERB, *options).code == 130
     assert sizes == [60, 30, 6, 60]
 
@@ -164,8 +126,8 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
         sizes.append(int(left[0].sum()))
         return train(problem, left, progress)
 
-    monkeypatch.setattr(accuracy, "train_on_each", counted)
-    monkeypatch.delattr(accuracy, "bottom_iterative")  # both seeds' orders are on disk
+    monkeypatch.setattr(summaries, "train_on_each", counted)
+    monkeypatch.delattr(summaries, "bottom_iterative")  # both seeds' orders are on disk
     assert command(VERB, *options).code == 0
     assert sizes == [60, 30, 6, 60, 30, 6]
     directory, result = the_run()

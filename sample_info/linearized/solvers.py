@@ -1,22 +1,23 @@
-"""What is left out, from one inverse (t → ∞) or one eigendecomposition, whatever t: elimination of a block.
+"""What training without some examples changes, all systems at once: f(A) r - f(A_-S) r_-S for A = Θ + λI, sets S.
 
-A smooth function of a matrix is a sum of resolvents: Cauchy's integral over an ellipse around the spectrum. For each z
-the resolvent R = (z - A)⁻¹ of A = Θ + λI loses a set S of examples by elimination of a block: R r changes by
-R_{·S} R_SS⁻¹ (R r)_S. In the eigenbasis R is diagonal, so that a node of the contour costs O(n²) for all n systems
-without one example; steps, however many, only show in the nodes' weights.
+As t → ∞ one inverse B = A⁻¹ loses a set by elimination of a block: B r changes by B_{·S} B_SS⁻¹ (B r)_S. For any t so
+do the resolvents (z - A)⁻¹ whose sum f is; in the eigenbasis they are diagonal, so that a node of the contour costs
+O(n²) for all n systems without one example. A series masks rows and columns S of the kernel instead: a term costs all
+systems one product with the kernel. For one vector, or few steps and many outputs, no eigendecomposition pays. Kernels
+Θ are [n k, n k] float64, residuals r [n, k].
 """
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from erasure.linalg import largest_eigenpairs
+from sample_info.linearized.training import ChebyshevSeries, ContourRule, LinearizedDescent
 
 _MARGIN = 1.001  # of the bound on the spectrum, above what Lanczos finds
 _ROUNDING = 1e-13  # relative size of an eigenvalue that float64 cannot tell from zero
+_EIGH_FLOPS = 26.0  # n³ FLOPs of products that take as long as an eigendecomposition of [n, n] and what follows it
 
 
 def spectral_bound(kernel: Tensor) -> float:
@@ -62,8 +63,6 @@ def inverse(kernel: Tensor, weight_decay: float) -> Tensor:
 class Elimination:
     """A⁻¹ r and its change without a set S, for A = Θ + λI: B_{·S} B_SS⁻¹ (B r)_S with B = A⁻¹ (appendix E).
 
-    Of a kernel Θ [n k, n k] float64, a residual r [n, k] and a shift λ.
-
     Raises:
         ValueError: A is singular.
     """
@@ -72,6 +71,7 @@ class Elimination:
         self._n, self._k = residual.shape
         self._inverse = inverse(kernel, shift)
         self.full = self._inverse @ residual.flatten()
+        self.how, self.error = "block elimination", 0.0
 
     def bytes_per_set(self, size: int = 1) -> int:
         """Memory that `differences` takes for each set of so many examples."""
@@ -87,76 +87,50 @@ class Elimination:
         return torch.einsum("rbc,bc->rb", self._inverse.view(n * k, n, k)[:, sets].flatten(2), solved)
 
 
-_GROWTH = 10.0  # how much larger than on the interval the function may be on the ellipse: digits lost to cancellation
-_WIDEST = 3.0
-_MOST_NODES = 2**17
+class MaskedSeries:
+    """f(A) r and its change without some examples, for A = Θ + λI, by a series of f on [λ, λ + σ], σ a bound on Θ."""
 
+    def __init__(self, kernel: Tensor, residual: Tensor, series: ChebyshevSeries) -> None:
+        self._kernel, self._shape = kernel, residual.shape
+        self._scale = 2 / (series.high - series.low)  # Θ + λI is mapped to scale · Θ - I
+        self._coefficients = series.coefficients
+        now, before = residual.reshape(-1, 1).clone(), None
+        terms = [now.squeeze(1).clone()]
+        for _ in range(series.degree):
+            now, before = self._step(now, before), now
+            terms.append(now.squeeze(1).clone())
+        self._terms = torch.stack(terms)  # T_j(A) r, [degree + 1, n k]
+        self.full = series.coefficients.to(kernel) @ self._terms  # f(A) r, [n k]
+        self.how, self.error = f"Chebyshev series of degree {series.degree}", series.truncation
 
-@dataclass(frozen=True)
-class ContourRule:
-    """f(x) ≈ 2 Re Σ_j weights_j / (nodes_j - x) on an interval.
+    def bytes_per_set(self, _: int = 1) -> int:
+        return 4 * 8 * len(self._kernel)
 
-    Attributes:
-        nodes: z_j in the upper half plane, [q] complex128.
-        weights: [q] complex128.
-        error: largest |f(x) - rule(x)| seen at Chebyshev points between those of the rule's own resolution.
-    """
+    def differences(self, sets: Tensor) -> Tensor:
+        """f(A) r - f(A_-S) r_-S for each of `sets` [b, s], as columns [n k, b].
 
-    nodes: Tensor
-    weights: Tensor
-    error: float = math.nan
-
-    @classmethod
-    def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ContourRule":
-        """The trapezoidal rule on an ellipse with foci at the interval's ends (Trefethen & Weideman 2014).
-
-        The ellipse is as wide as the function's growth off the interval allows; nodes are doubled until the rule's
-        error is `tolerance` times the function's largest value, or stops falling at the level of rounding. The
-        function is real on the interval, analytic in a neighbourhood; it takes float64 and complex128 tensors.
-
-        Raises:
-            ValueError: more than 131,072 nodes are needed.
+        They are Σ c_j e_j with e_j = T_j(A) r - T_j(MAM) M r. Off the masked rows e_j obeys the recurrence of T_j; on
+        them the masked term is zero, and e_j is the full one. So nothing is subtracted that nearly cancels.
         """
-        angles = torch.linspace(0, math.pi, 1025, dtype=torch.float64)
-        points = low + (high - low) * (angles / 2).cos().square()
-        values = function(points)
-        largest = float(values.abs().max())
-        rho = _ellipse(function, low, high, _GROWTH * largest)
-        q, before = 8, math.inf
-        while q <= _MOST_NODES:
-            nodes, slopes = _map(low, high, rho, q)
-            rule = cls(nodes, function(nodes) * slopes / (2 * q))
-            error = max(float((rule(part) - function(part)).abs().max()) for part in points.split(64))
-            if error <= tolerance * largest or (error > before / 2 and error < 1e-9 * largest):
-                return replace(rule, error=error)
-            q, before = 2 * q, error
-        raise ValueError(f"no rule of {_MOST_NODES:,} nodes is good enough on [{low:g}, {high:g}]: lower steps")
+        columns = torch.arange(len(sets), device=sets.device)[:, None]
+        now, before = self._kernel.new_zeros(len(self._kernel), len(sets)), None
+        total = torch.zeros_like(now)
+        for j, weight in enumerate(self._coefficients.tolist()):
+            if j:
+                now, before = self._step(now, before), now
+            now.view(*self._shape, -1)[sets, :, columns] = self._terms[j].view(self._shape)[sets]
+            total.add_(now, alpha=weight)
+        return total
 
-    def __call__(self, points: Tensor) -> Tensor:
-        """The rule's values at points [p]."""
-        return 2 * (self.weights / (self.nodes - points[:, None])).sum(1).real
-
-
-def _ellipse(function: Callable[[Tensor], Tensor], low: float, high: float, most: float) -> float:
-    """The widest ellipse, by its parameter ρ, on which the function stays below `most`."""
-    rho = _WIDEST
-    while float(function(_map(low, high, rho, 256)[0]).abs().nan_to_num(math.inf).max()) > most:
-        rho = 1 + (rho - 1) / 1.3
-    return rho
-
-
-def _map(low: float, high: float, rho: float, q: int) -> tuple[Tensor, Tensor]:
-    """Points z on the upper half of the ellipse and dz/dθ / i, [q]."""
-    w = rho * torch.exp(1j * math.pi * (torch.arange(q, dtype=torch.float64) + 0.5) / q)
-    # (w + 1/w)/2 + 1 = (w + 1)²/(2w): all digits of the distance from the lower end
-    return low + (high - low) / 4 * (w + 1).square() / w, (high - low) / 4 * (w - 1 / w)
+    def _step(self, now: Tensor, before: Tensor | None) -> Tensor:
+        """T_{j+1} from T_j and T_{j-1}, times a vector or columns, in `before`'s memory; T_1 without it."""
+        if before is None:
+            return torch.addmm(now, self._kernel, now, beta=-1, alpha=self._scale)
+        return before.addmm_(self._kernel, now, beta=-1, alpha=2 * self._scale).sub_(now, alpha=2)
 
 
 class Resolvent:
-    """f(A) r and its change without a set, for A = Θ + λI, by a rule of f on an interval with A's spectrum.
-
-    Of a kernel Θ [n k, n k] float64, a residual r [n, k] and a shift λ. Meant for sets of one example or a few.
-    """
+    """f(A) r and its change without a set of one example or a few, by a rule of f on an interval with A's spectrum."""
 
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float, rule: ContourRule) -> None:
         self._n, self._k = residual.shape
@@ -165,10 +139,10 @@ class Resolvent:
         self._weights = rule.weights.to(kernel.device)
         rotated = self._vectors.T @ residual.flatten()
         self.full = self._vectors @ (rotated * 2 * (self._gaps @ self._weights).real)  # f(A) r, [n k]
+        self.how, self.error = f"resolvents at {len(rule.nodes)} nodes", rule.error
         self._solutions = (self._times(self._vectors, self._gaps * rotated[:, None])).view(self._n, self._k, -1)
 
     def bytes_per_set(self, size: int = 1) -> int:
-        """Memory that `differences` takes for each set of so many examples."""
         k, (rows, q) = size * self._k, self._gaps.shape
         return 8 * ((k * k + k + 8) * rows + 4 * (k * k + 2 * k) * q)
 
@@ -188,3 +162,25 @@ class Resolvent:
     @staticmethod
     def _times(real: Tensor, complex_: Tensor) -> Tensor:
         return torch.complex(real @ complex_.real, real @ complex_.imag)
+
+
+Method = Literal["auto", "series", "resolvent"]
+Solver = Elimination | MaskedSeries | Resolvent
+
+
+def solver_of(
+    kernel: Tensor, residual: Tensor, descent: LinearizedDescent, n: int, high: float, method: Method, tolerance: float
+) -> Solver:
+    """The solver of a training whose loss is the mean over n; no eigenvalue of Θ + λI is above `high`."""
+    low = descent.weight_decay
+    if not descent.finite:
+        return Elimination(kernel, residual, low)
+
+    def filter_(s: Tensor) -> Tensor:
+        return descent.filter(s, n)
+
+    if method != "resolvent":
+        series = ChebyshevSeries.fit(filter_, low, high, tolerance)
+        if method == "series" or 2 * series.degree * len(residual) < _EIGH_FLOPS * len(kernel):
+            return MaskedSeries(kernel, residual, series)
+    return Resolvent(kernel, residual, low, ContourRule.fit(filter_, low, high, tolerance))

@@ -1,6 +1,6 @@
 """Dataset summaries: how well a network does that has seen the most, or the least, informative examples alone.
 
-Harutyunyan et al. 2021, figures 2(c) and 7(b).
+Examples are dropped in several orders: Harutyunyan et al. 2021, figures 2(c) and 7(b).
 """
 
 from collections.abc import Callable, Iterator
@@ -11,55 +11,69 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from conf import Options
+from conf.check import keyword_only
+from conf.target import Target, check_target
 from harness.run import Run
 from sample_info.examples import Examples
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.problem import Problem, initial_weights
-from sample_info.settings import summary_model
-from sample_info.summaries.orders import bottom, bottom_iterative, kept, random, top
-from train.memory import keep_freed_memory
+from sample_info.references.truth import train_on_each
 
 Show = Callable[[float, str], None]  # the share that is done, and what is being done
 
 
 class Curve(NamedTuple):
-    """One seed's summaries in one order, or one draw of the random one: an entry for every fraction removed.
+    """One seed's summaries in one order, or one draw of the random one: an entry for every fraction removed."""
 
-    Attributes:
-        accuracy: on held-out examples.
-        classes_left: how many classes a summary has examples of.
-    """
-
-    accuracy: list[float]
-    classes_left: list[int]
+    accuracy: list[float]  # on held-out examples
+    classes_left: list[int]  # how many classes a summary has examples of
 
 
-def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
-    """Outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
+def summary_model(config: Options) -> Options:
+    """The section of the network that is trained on summaries: the run's model with `summaries.model`'s options.
 
-    The loss is the mean over a part, as in `LinearizedNetwork`. `left`, [S, n] bool, says which of the problem's
-    examples each part has, as many in each.
+    Another `_target_` takes those of the run's options that it knows.
 
     Raises:
-        ValueError: parts of different sizes, or less memory than one training needs.
-        DivergedError: the learning rate is too large.
+        ConfigError: an option that the architecture does not have.
     """
-    sizes = left.sum(1).unique().tolist()
-    if len(sizes) != 1:
-        raise ValueError(f"parts of {sizes} examples: those that are trained together must be of one size")
-    keep_freed_memory()
-    descent = replace(problem.training, learning_rate=problem.descent.learning_rate / sizes[0])
-    outputs: list[Tensor] = []
-    for some in left.to(problem.x.device).split(descent.members_at_once(int(problem.memory_bytes))):
-        begun = sum(map(len, outputs))
+    own = config["sample_info"]["summaries"]["model"] or {}
+    base = config["model"]
+    if "_target_" in own:
+        accepted = {"name", *keyword_only(Target(own).schema)}
+        base = {key: value for key, value in base.items() if key in accepted}
+    return check_target("sample_info.summaries.model", {**base, **own}, "model")
 
-        def done(step: int, begun: int = begun, members: int = len(some)) -> None:
-            progress((begun + members * step / descent.steps) / len(left))
 
-        used = some.any(0)  # examples that are in none of the parts need not be seen
-        change = replace(descent, x=descent.x[used], y=descent.y[used]).train(some[:, used], done)
-        outputs.append(descent.predictions(change, problem.held_out))
-    return torch.cat(outputs)
+def bottom(scores: Tensor) -> Tensor:
+    """Positions [n] in the order in which they are dropped, least informative first; ties in order of position."""
+    return scores.argsort(stable=True)
+
+
+def bottom_iterative(
+    score: Callable[[Tensor], Tensor], n: int, *, fraction: float = 0.05, until: float = 1.0
+) -> Tensor:
+    """Least informative first, scores being computed again on what is left after every few examples.
+
+    Information is unique: dropping one of two alike examples makes the other one informative. `score` takes positions
+    [m] of the examples that are left to their scores [m] as a training set of their own; `fraction` of the n examples
+    is dropped between two computations (the paper: 5 %); those beyond `until` follow by position, never scored again.
+    """
+    at_once = max(1, round(fraction * n))
+    left, dropped = torch.arange(n), []
+    while len(left) > n - round(until * n):
+        order = bottom(score(left).cpu())
+        dropped.append(left[order[:at_once]])
+        left = left[order[at_once:].sort().values]
+    return torch.cat([*dropped, left])
+
+
+def kept(order: Tensor, removed: float) -> Tensor:
+    """Which examples are left, [n] bool, when a fraction `removed` of them is dropped in this order."""
+    left = torch.ones(len(order), dtype=torch.bool)
+    left[order[: round(removed * len(order))]] = False
+    return left
 
 
 def part_of(show: Show, begin: float, end: float, named: str = "") -> Show:
@@ -68,11 +82,7 @@ def part_of(show: Show, begin: float, end: float, named: str = "") -> Show:
 
 
 def require_possible(examples: Examples) -> None:
-    """Refuse, before anything is computed, summaries that these examples or this network do not allow.
-
-    Raises:
-        ValueError: says which option to change.
-    """
+    """Refuse, by a `ValueError` before anything is computed, summaries that these examples or this network forbid."""
     options = examples.settings.summaries
     options.require_examples(len(examples.x), len(examples.dataset.class_names))
     if options.trained and (model := examples.built(summary_model(examples.job.config))).mixes_examples:
@@ -122,22 +132,18 @@ def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, r
     def iterative() -> list[int]:
         return bottom_iterative(score, n, until=options.removed[-1]).tolist()
 
+    draws = (torch.Generator().manual_seed(seed * options.draws + draw) for draw in range(options.draws))
     make: dict[str, Callable[[], list[Tensor]]] = {
         "bottom": lambda: [bottom(scores)],
         "bottom_iterative": lambda: [torch.tensor(remembered(run, f"order-{seed}", iterative))],
-        "top": lambda: [top(scores)],
-        "random": lambda: [random(n, seed * options.draws + draw) for draw in range(options.draws)],
+        "top": lambda: [bottom(-scores)],
+        "random": lambda: [torch.randperm(n, generator=draw) for draw in draws],
     }
     return [(name, order) for name in options.orders for order in make[name]()]
 
 
 def _accuracies(
-    examples: Examples,
-    trained: Problem,
-    linearized: LinearizedNetwork,
-    left: Tensor,
-    run: Run,
-    show: Show,
+    examples: Examples, trained: Problem, linearized: LinearizedNetwork, left: Tensor, run: Run, show: Show
 ) -> list[float]:
     """Held-out accuracy of a network that has seen each part of the examples [S, n] alone; equal parts are one."""
     parts, which = left.unique(dim=0, return_inverse=True)
