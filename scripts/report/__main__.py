@@ -17,14 +17,11 @@ from erasure.progress import Display, duration
 from harness.columns import BY_NAME
 from harness.style import colour
 from scripts.options import parser
-from scripts.report.drawing import draw_figures
 from scripts.report.examples import draw_examples, example_tables, read_costs
-from scripts.report.figures import block_drawings
+from scripts.report.figures import block_drawings, draw_figures
 from scripts.report.grids import draw_grids
 from scripts.report.groups import Block, arrange, eraser_order
-from scripts.report.information import read_information
-from scripts.report.information_figures import bring_figures, information_drawings
-from scripts.report.information_sheets import sheets
+from scripts.report.information import bring_figures, information_drawings, read_information, sheets
 from scripts.report.page import write_page
 from scripts.report.read import Reading, read_runs
 from scripts.report.tables import tables_of, write_tables
@@ -36,12 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("report", __doc__)
     own.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
     own.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
-    own.add_argument(
-        "--grids", action="store_true", help="draw the images under each eraser, too; computes what is not cached"
-    )
-    own.add_argument(
-        "--unchecked", action="store_true", help="show results without a checksum, of earlier versions, too"
-    )
+    grids = "draw the images under each eraser, too; computes what is not cached"
+    own.add_argument("--grids", action="store_true", help=grids)
+    unchecked = "show results without a checksum, of earlier versions, too"
+    own.add_argument("--unchecked", action="store_true", help=unchecked)
     own.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
     own.add_argument("--columns", type=columns, help=f"of codes and runs: all, or some of {', '.join(BY_NAME)}")
     options = own.parse_args(arguments)

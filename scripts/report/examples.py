@@ -13,7 +13,7 @@ from harness.example_bits import CodedBits
 from harness.table import Column, Table, number, word
 from sample_info.changes import spearman
 from sample_info.report.comparison import RunScores
-from scripts.report.drawing import Note
+from scripts.report.figures import Note
 from scripts.report.grids import images_of
 from scripts.report.groups import Block
 from scripts.report.information import Information

@@ -8,7 +8,7 @@ from conf import Options
 from conf.schema import ConfigError
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
-from scripts.report.drawing import Note
+from scripts.report.figures import Note
 from scripts.report.groups import eraser_order
 from scripts.show_erasers import draw, require_images
 
@@ -70,7 +70,5 @@ def _draw(images: dict[str, ErasedDataset], dataset: Options, directory: Path, o
         stem = f"{dataset['name']}-{dataset['normalize']}-erasers"
     while directory / f"{stem}.png" in others:  # another split or size of the same dataset
         stem += "-more"
-    paths = [directory / f"{stem}.{kind}" for kind in ("png", "pdf")]
-    for path in paths:
-        draw(images, "train", _IMAGES, path)
-    return paths
+    draw(images, "train", _IMAGES, directory / f"{stem}.png")
+    return [directory / f"{stem}.{kind}" for kind in ("png", "pdf")]

@@ -1,11 +1,21 @@
-"""Runs that score examples, arranged for the report: how scores move between erasers and agree between networks."""
+"""Runs that score examples, in the report: their tables, how scores move and agree, each run's own figures."""
 
+import functools
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+from pathlib import Path
 
-from harness.compare import Grid, arrange
+from matplotlib.figure import Figure
+
+from erasure.store.storage import replacing
+from harness.compare import Grid, Spread, arrange
+from harness.information import SummaryCurves
 from harness.result import InformationResult
+from harness.table import Column, Record, Table, records_of
 from sample_info.report.comparison import (
+    AGREEMENT,
     Agreement,
     Movement,
     Stored,
@@ -14,8 +24,20 @@ from sample_info.report.comparison import (
     movements,
     read_scores_or_note,
 )
+from sample_info.report.figures import Panel, agreement_figure, movement_figure, summaries_figure
+from sample_info.report.summaries import accuracy_of, percent, spreads, summarised
+from sample_info.report.table import RUN, WHO, Entry, entries, tables_of
+from scripts.report.codelengths import Colours
+from scripts.report.figures import MAX_PANELS, Drawing, Note, at_most
 from scripts.report.groups import comparable
 from scripts.report.read import INFORMATION, Found, Reading
+
+MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
+MAX_COPIES = 200  # of runs' own figures, some 100 KB each
+_SUMMARIES = (
+    "Test accuracy (%) once a share of the examples is removed in the order of their F-SI (mean over seeds ± standard "
+    "deviation over seeds and, for the random order, draws)."
+)
 
 
 @dataclass(frozen=True)
@@ -41,10 +63,109 @@ def read_information(reading: Reading) -> Information:
     """Arrange the runs; adds to the reading's problems what cannot be shown."""
     runs = {run.id: run for run in reading.finished if run.verb == INFORMATION}
     found = [run.result for run in runs.values()]
-    results = [replace(r, config=comparable(r.config)) for r in found if isinstance(r, InformationResult)]
-    grid = arrange(results)
+    grid = arrange([replace(r, config=comparable(r.config)) for r in found if isinstance(r, InformationResult)])
     stored = {run_id: read_scores_or_note(run.directory, reading.problems) for run_id, run in runs.items()}
-    moved = movements(grid, stored)
     alike, left_out = few_enough(agreements(grid, stored))
     reading.problems += left_out
-    return Information(grid, moved, alike, runs, stored)
+    return Information(grid, movements(grid, stored), alike, runs, stored)
+
+
+def information_drawings(information: Information, colours: Colours, note: Note) -> list[Drawing]:
+    """Figures of movements by row, summaries by run, agreement by eraser; notes what there is too much of."""
+    by_row: dict[str, list[Movement]] = {}
+    for movement in information.movements:
+        by_row.setdefault(movement.row, []).append(movement)
+    kinds = {
+        "movement": [
+            ([f"{m.before} to {m.after}" for m in own[MAX_PANELS:]],
+             functools.partial(movement_figure, own[:MAX_PANELS], colours.__getitem__))
+            for own in by_row.values()
+        ],
+        "summaries": [([], functools.partial(_summary_figure, *run)) for run in summarised(information.grid)],
+        "agreement": [([], functools.partial(agreement_figure, [one])) for one in information.agreements],
+    }  # fmt: skip
+    drawings = {
+        kind: [Drawing(f"sample-info-{kind}-{i + 1}", *each) for i, each in enumerate(found)]
+        for kind, found in kinds.items()
+    }
+    return [drawing for kind in drawings.values() for drawing in at_most(MAX_FIGURES, kind, note)]
+
+
+def _summary_figure(row: str, eraser: str, result: InformationResult) -> Figure:
+    """As the run's own, under its name in the report."""
+    assert result.summaries is not None
+    return summaries_figure([Panel(f"{row} · {eraser}", result.config, result.eraser_fit, result.summaries)])
+
+
+def bring_figures(information: Information, directory: Path, note: Note) -> dict[str, Path]:
+    """Copy runs' scores.png into the report, which then shows them wherever it is taken; notes if there are too many.
+
+    Returns:
+        Run id -> the copy, below `directory`.
+    """
+    own = {result.run_id: information.runs[result.run_id].directory for *_, result in information.grid.runs()}
+    found = [(run_id, path) for run_id, place in own.items() if (path := place / "scores.png").exists()]
+    copies = {}
+    for run_id, path in found[:MAX_COPIES]:
+        copies[run_id] = directory / "figures" / "scores" / f"{run_id}.png"
+        with replacing(copies[run_id]) as temporary:
+            shutil.copyfile(path, temporary)
+    if more := len(found) - len(copies):
+        note(f"scores.png of {more:,} runs: left out; report on fewer runs for these")
+    return copies
+
+
+def sheets(information: Information) -> list[Table]:
+    """The tables of `python -m sample_info`, agreement and summaries, as the page sorts and filters them."""
+    tables = tables_of(information.grid, information.movements)
+    tables["Runs"] = replace(tables["Runs"], words=[*tables["Runs"].words, "notes"])
+    tables |= {"Agreement between networks": _agreements(information), "Summaries": _summaries(information.grid)}
+    return [replace(table, title=title) for title, table in tables.items() if table.rows]
+
+
+def _agreements(information: Information) -> Table:
+    found = [
+        (one.eraser, one.names[i], one.names[j], value)
+        for one in information.agreements
+        for i, j in combinations_with_replacement(range(len(one.names)), 2)
+        if (value := one.correlation[i][j]) is not None
+    ]
+    names = ("eraser", "run", "another_run", "pearson")
+    records: list[Record] = [dict(zip(names, row, strict=True)) for row in found]
+    words = ("eraser", "run", "another run")
+    rows = [[*row, f"{value:.2f}"] for *row, value in found]
+    return Table("sample-info-agreement", AGREEMENT, (*words, "correlation"), rows, records, words, words)
+
+
+def _summaries(grid: Grid[InformationResult]) -> Table:
+    """A row per run and order, a record per fraction."""
+    found = entries(grid, lambda result: _by_fraction(result.summaries) if result.summaries else {})
+    columns: list[Column[Entry[dict[float, Spread]]]] = [
+        *WHO,
+        Column("accuracy", lambda entry: accuracy_of(entry.result), menu=True),
+        Column("removed first", lambda entry: entry.name, menu=True),
+        *map(_without, sorted({fraction for entry in found for fraction in entry.part})),
+    ]
+    table = Table.of("sample-info-summaries", columns, found, _SUMMARIES)
+    records = [
+        {**about, "order": entry.name, "removed": fraction, "accuracy_mean": spread.mean, "accuracy_std": spread.std}
+        for entry, about in zip(found, records_of([*WHO, RUN, _NETWORK], found), strict=True)
+        for fraction, spread in entry.part.items()
+    ]
+    return replace(table, records=records, runs=[entry.result.run_id for entry in found])
+
+
+def _by_fraction(summaries: SummaryCurves) -> dict[str, dict[float, Spread]]:
+    return {order: dict(zip(summaries.removed, of, strict=True)) for order, of in spreads(summaries).items()}
+
+
+_NETWORK = Column[Entry[dict[float, Spread]]](
+    "", str, lambda entry: {"network": entry.result.summaries and entry.result.summaries.network}
+)
+
+
+def _without(fraction: float) -> Column[Entry[dict[float, Spread]]]:
+    def text(entry: Entry[dict[float, Spread]]) -> str:
+        return percent(entry.part[fraction]) if fraction in entry.part else ""
+
+    return Column(f"without {fraction:.0%}", text)

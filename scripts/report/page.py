@@ -25,6 +25,7 @@ from scripts.report.paper import UNIT, beside_paper
 
 _HERE = Path(__file__).parent
 Json = dict[str, Any]  # as the page's code reads it
+Pool = dict[str, int]  # sections of configurations as JSON, numbered
 _POINTS = 90  # of a loss curve, even on its logarithmic axis; more cannot be told apart on the page
 
 
@@ -88,15 +89,16 @@ def write_page(
         drawn: figures beside the page, to be shown on it.
         chosen: names of the columns of the table of runs; None for the usual ones.
     """
-    pool = Pool()
+    pool: Pool = {}
+    runs = _runs(blocks, pool, chosen or _USUAL)
     links = {run: str(figure.relative_to(path.parent)) for run, figure in (figures or {}).items()}
     data = {
         "built": time.strftime("%Y-%m-%d %H:%M"),
         "roots": [str(root) for root in roots],
         "colours": {spelled(eraser): colour for eraser, colour in colours.items()},
         "problems": list(problems),
-        "pool": pool.sections,
-        "runs": _runs(blocks, pool, chosen or _USUAL),
+        "pool": [json.loads(section) for section in pool],
+        "runs": runs,
         "figures": [str(figure.relative_to(path.parent)) for figure in drawn],
         "sheets": [_sheet(sheet, links) for sheet in sheets],
     }
@@ -113,19 +115,9 @@ def _read(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-class Pool:
-    """Sections of configurations, each stored once however many runs share it."""
-
-    def __init__(self) -> None:
-        self.sections: list[Any] = []
-        self._places: dict[str, int] = {}
-
-    def place(self, section: Any) -> int:
-        key = json.dumps(section, sort_keys=True, default=str)
-        if key not in self._places:
-            self._places[key] = len(self.sections)
-            self.sections.append(json.loads(key))
-        return self._places[key]
+def _place(pool: Pool, section: Any) -> int:
+    """Where a section of a configuration stands, once however many runs share it."""
+    return pool.setdefault(json.dumps(section, sort_keys=True, default=str), len(pool))
 
 
 def _runs(blocks: Sequence[Block], pool: Pool, chosen: Sequence[str]) -> Json:
@@ -151,7 +143,7 @@ def _details(line: Line, pool: Pool) -> Json:
     about |= {"dataset": spelled(line.block.dataset), "model": spelled(entry.row), "eraser": spelled(entry.eraser)}
     if not cell.every:
         return about
-    about["config"] = {key: pool.place(value) for key, value in cell.config.items()}
+    about["config"] = {key: _place(pool, value) for key, value in cell.config.items()}
     about["ids"] = [run.id for run in cell.every]
     return about | (_curves(cell, cell.result, pool) if cell.result else {})
 
@@ -170,8 +162,8 @@ def _curves(cell: Cell, result: TrainedResult, pool: Pool) -> Json:
         "chance": result.num_classes,
         "parameters": result.parameters,
         "took": duration(result.timing.seconds or 0.0),
-        "certificate": pool.place(as_json(result.certificate)),
-        "versions": pool.place(result.versions),
+        "certificate": _place(pool, as_json(result.certificate)),
+        "versions": _place(pool, result.versions),
     }
 
 

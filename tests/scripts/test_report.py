@@ -22,7 +22,8 @@ from harness.run import Run
 from harness.table import tex
 from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main
-from scripts.report.figures import block_drawings, infinite_width, scaling_panels
+from scripts.report.codelengths import infinite_width, scaling_panels
+from scripts.report.figures import block_drawings
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number

@@ -11,10 +11,9 @@ from PIL import Image
 from erasure.store.storage import read_json, write_json
 from sample_info.__main__ import VERB
 from sample_info.report.table import RUNS, WHO
-from scripts.report import information_figures
+from scripts.report import information
 from scripts.report.__main__ import main
-from scripts.report.information import read_information
-from scripts.report.information_sheets import sheets
+from scripts.report.information import read_information, sheets
 from scripts.report.read import read_runs
 from tests.runs import write_information_run, write_run
 
@@ -195,7 +194,7 @@ def test_where_data_lies_makes_no_other_row_and_a_twin_under_another_id_is_told_
 
 
 def test_figures_of_very_many_runs_are_left_where_they_are(runs, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(information_figures, "MAX_COPIES", 1)
+    monkeypatch.setattr(information, "MAX_COPIES", 1)
     for eraser in ("control", "leace", "qleace"):
         write_information_run(runs, eraser, **OTHERS)
     out = runs.parent / "report"

@@ -8,9 +8,7 @@ import pytest
 
 from scripts.report.__main__ import eraser_colours
 from scripts.report.groups import arrange
-from scripts.report.information import read_information
-from scripts.report.information_figures import bring_figures
-from scripts.report.information_sheets import sheets
+from scripts.report.information import bring_figures, read_information, sheets
 from scripts.report.page import write_page
 from scripts.report.read import read_runs
 from tests.runs import ERASERS, write_information_run, write_run
