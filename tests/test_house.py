@@ -50,7 +50,7 @@ ELSEWHERE = {
     ),
     "tests/scripts/benchmarks/test_benchmark.py": "scripts/options",
     "tests/scripts/benchmarks/test_baselines.py": "scripts/benchmarks/peers scripts/benchmarks/brittleness",
-    "tests/scripts/benchmarks/test_erasers.py": "scripts/benchmarks/data",
+    "tests/scripts/benchmarks/test_erasers.py": "scripts/benchmarks/data scripts/benchmarks/fits",
     "tests/scripts/benchmarks/test_train_peer.py": "scripts/benchmarks/train",
     "tests/test_startup.py": "scripts/benchmarks/startup",
     "tests/scripts/studies/test_coord_check.py": "scripts/studies/scaling",

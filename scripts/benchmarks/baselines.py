@@ -13,7 +13,7 @@ the best account of each kind, and trains again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -26,16 +26,14 @@ from harness.table import Column, Table
 from sample_info.__main__ import job_of
 from sample_info.attribution import OURS, SETS, THINNED, added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.changes import Effects, auroc
-from sample_info.examples import Examples, load
+from sample_info.examples import load
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.problem import Problem
 from sample_info.references.registry import cosine, influence
 from scripts import options
 from scripts.benchmarks.benchmark import Cost, machine, measured, shown
-from scripts.benchmarks.brittleness import SHARES, chosen, flips
+from scripts.benchmarks.brittleness import chosen, flips, tabulated
 from scripts.benchmarks.peers import EKFAC, require_installed, require_one_output, trak
-
-RANDOM = "at random"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--out", type=Path, help="write the tables there, too, as Markdown")
     asked = own.parse_args(arguments)
     try:
-        study = Study.of(asked.directory)
+        study = Study(asked.directory)
         require_installed()
     except (ValueError, OSError) as error:
         own.error(str(error))
@@ -91,33 +89,19 @@ COLUMNS = [
 ]
 
 
-@dataclass(frozen=True)
 class Study:
-    """A finished run's first network, and the trainings that it kept.
+    """The first network of a finished run's directory, and the trainings that it kept.
 
     Attributes:
-        examples: the run's.
-        problem: the training that is judged.
         sets: halves that were left out, [S, s].
         truth: f(x) - f_-S(x), [S, m, 1].
         single: f(x) - f_-i(x), [n, m, 1], NaN where example i was not left out; None where none was.
-        settings: the run, in words.
+
+    Raises:
+        ValueError: a run without trainings on halves, or of more outputs than one.
     """
 
-    examples: Examples
-    problem: Problem
-    sets: Tensor
-    truth: Tensor
-    single: Tensor | None
-    settings: str
-
-    @classmethod
-    def of(cls, directory: Path) -> "Study":
-        """Read from the directory of a finished run.
-
-        Raises:
-            ValueError: a run without trainings on halves, or of more outputs than one.
-        """
+    def __init__(self, directory: Path) -> None:
         result = read_result(directory / "result.json")
         seed = result.config["seeds"][0]
         path = directory / f"subsets-{seed}.safetensors"
@@ -126,13 +110,13 @@ class Study:
                 f"{directory}: no {path.name}: run with sample_info.references.methods=[subsets,retraining]"
             )
         kept, _ = load_tensors(path)
-        examples = load(job_of(result.config))
-        problem, single = examples.problem(seed), None
-        require_one_output(problem)
+        self.run_id, self.examples = result.run_id, load(job_of(result.config))
+        self.problem = self.examples.problem(seed)
+        require_one_output(self.problem)
+        self.sets, self.truth, self.single = kept["left_out"], kept["outputs"], None
         if "alone" in kept:
-            nothing = torch.full((len(problem.x), *kept["outputs"].shape[1:]), torch.nan, dtype=torch.float64)
-            single = nothing.index_put((kept["alone"],), kept["alone_outputs"])
-        return cls(examples, problem, kept["left_out"], kept["outputs"], single, result.run_id)
+            nothing = torch.full((len(self.problem.x), *self.truth.shape[1:]), torch.nan, dtype=torch.float64)
+            self.single = nothing.index_put((kept["alone"],), kept["alone_outputs"])
 
     @cached_property
     def trained(self) -> Problem:
@@ -153,31 +137,30 @@ class Study:
             _ = self.trained
         sizes = f"{len(self.sets)} halves of n = {len(self.problem.x):,}, m = {len(self.problem.held_out):,}"
         weights = f"{sum(weight.numel() for weight in self.problem.weights.values()):,} weights"
-        return f"{self.settings}: {sizes}, {weights}; trained in {shown(cost.seconds)} s\n{machine(device)}"
+        return f"{self.run_id}: {sizes}, {weights}; trained in {shown(cost.seconds)} s\n{machine(device)}"
 
     def judged_accounts(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
         """All accounts in turn."""
         _ = self.title  # trains, before anything is timed
         n, trained = len(self.problem.x), self.trained
-        linearized = LinearizedNetwork(self.problem, self.problem.kernels())
         residual = trained.outputs(self.problem.x) - self.problem.y
-
-        def ours(removed: int = 0) -> Effects:
-            return LinearizedNetwork(self.problem, self.problem.kernels()).thinned(removed).all_left_out()
 
         def influences(damping: float) -> Effects:
             return influence(trained.kernels(), residual, n * damping + self.problem.descent.weight_decay)
 
-        rows = [self.judged(OURS, ours), self.judged(THINNED, lambda: ours(self.sets.shape[1]))]
-        rows += [self.judged_sets(linearized)]
-        rows += [self.judged(f"influence {damping:g}", lambda d=damping: influences(d)) for damping in dampings]
-        rows.append(self.judged("gradient cosine", lambda: cosine(trained.kernels(), residual)))
-        rows += [self.judged(f"TRAK {size}", lambda s=size: trak(trained, s)) for size in projections]
+        def network() -> LinearizedNetwork:
+            return LinearizedNetwork(self.problem, self.problem.kernels())
+
+        accounts = {OURS: lambda: network().all_left_out()}
+        accounts |= {THINNED: lambda: network().thinned(self.sets.shape[1]).all_left_out()}
+        accounts |= {f"influence {damping:g}": partial(influences, damping) for damping in dampings}
+        accounts |= {"gradient cosine": lambda: cosine(trained.kernels(), residual)}
+        accounts |= {f"TRAK {size}": partial(trak, trained, size) for size in projections}
+        rows = [self.judged(name, work) for name, work in accounts.items()]
         with measured(self.problem.x.device) as fitting:
             factors = EKFAC(trained)
-        return rows + [
-            self.judged(f"EK-FAC {damping:g}", lambda d=damping: factors.effects(d), fitting) for damping in dampings
-        ]
+        rows += [self.judged(f"EK-FAC {d:g}", partial(factors.effects, d), fitting) for d in dampings]
+        return [*rows[:2], self.judged_sets(network()), *rows[2:]]
 
     def judged(self, name: str, work: Callable[[], Effects], before: Cost | None = None) -> Row:
         """One account, with what was done `before` for several."""
@@ -203,7 +186,7 @@ class Study:
         return Row(SETS, None, datamodeling_score(exact, self.truth), None, None, cost)
 
     def brittleness(self, judged: Sequence[Row], count: int) -> Table:
-        """How many of `count` held-out inputs are decided otherwise once the most helpful examples are gone."""
+        """Of the best account of each kind, and of what goes at random."""
         best: dict[str, Row] = {}
         for row in judged:
             kind = row.name.split()[0]
@@ -213,13 +196,7 @@ class Study:
         draws = torch.randn(self.truth.shape[1], len(self.problem.x), generator=torch.Generator().manual_seed(0))
         outputs = self.trained.outputs(self.problem.held_out).cpu()
         inputs = chosen(outputs, self.examples.held_out_labels.cpu(), count)
-        found = flips(self.problem, outputs, {**accounts, RANDOM: draws.T}, inputs)
-        rows = [
-            [name, *(str(sum(s is not None and s <= share for s in one)) for share in SHARES)]
-            for name, one in found.items()
-        ]
-        title = f"of {len(inputs)} held-out inputs, decided otherwise without the most helpful"
-        return Table("brittleness", "", ["account", *(f"{share:.0%}" for share in SHARES)], rows, title=title)
+        return tabulated(flips(self.problem, outputs, {**accounts, "at random": draws.T}, inputs))
 
 
 if __name__ == "__main__":

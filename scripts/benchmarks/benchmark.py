@@ -102,26 +102,16 @@ def timed(
         del prepared, result
 
 
-def fastest(work: Callable[[], object], device: torch.device, *, repeats: int = 3) -> float:
-    """Seconds of the fastest of several runs, after one to warm up."""
-    times = []
-    for _ in range(1 + repeats):
-        with measured(device) as cost:
-            work()
-        times.append(cost.seconds)
-    return min(times[1:])
-
-
 def matmul_rate(size: int, dtype: torch.dtype, device: torch.device) -> float:
     """FLOP/s of a square product of this size, the unit of all floors here."""
     a = torch.randn(size, size, dtype=torch.float32, device=device).to(dtype)
-    return 2 * size**3 / fastest(lambda: a @ a, device)
+    return 2 * size**3 / timed(lambda: a @ a, device)[1].seconds
 
 
 def memory_rate(device: torch.device) -> float:
     """Bytes/s of a sum over 256 MiB."""
     ones = torch.ones(2**25, dtype=torch.float64, device=device)
-    return 8 * len(ones) / fastest(ones.sum, device)
+    return 8 * len(ones) / timed(ones.sum, device)[1].seconds
 
 
 def machine(device: torch.device) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from harness.table import Table
 from sample_info.kinds import decisions
 from sample_info.problem import Problem
 from sample_info.references.truth import retrained_stacks
@@ -54,6 +55,17 @@ def flips(
             between[name, q] = (low, tried) if decisions(found)[q] != now[q] else (tried + 1, high)
     smallest = [*shares, None]
     return {name: [smallest[between[name, q][0]] for q in range(len(inputs))] for name in accounts}
+
+
+def tabulated(found: Mapping[str, Sequence[float | None]]) -> Table:
+    """How many held-out inputs are decided otherwise without so many of the most helpful examples."""
+    rows = [
+        [name, *(str(sum(s is not None and s <= share for s in one)) for share in SHARES)]
+        for name, one in found.items()
+    ]
+    count = len(next(iter(found.values())))
+    title = f"of {count} held-out inputs, decided otherwise without the most helpful"
+    return Table("brittleness", "", ["account", *(f"{share:.0%}" for share in SHARES)], rows, title=title)
 
 
 def _moved(problem: Problem, inputs: Tensor, sets: Tensor) -> Tensor:

@@ -1,21 +1,19 @@
-"""The digits, and images with the covariances that erasers meet: CIFAR-10 as JPEG where at hand, else its spectrum."""
+"""The digits, and images with the covariances that erasers meet: a folder's, or synthetic ones of their spectrum."""
 
-import lzma
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load
 from torch import Tensor
 
 from erasure.datasets.digits import Digits
-from erasure.decode import decode_all
+from erasure.datasets.image_folder import ImageFolder
 from erasure.source import splits
 
-CIFAR_JPEG = Path("../shared/data/cifar10-jpeg.safetensors.xz")
-
-DIGITS = Digits(name="digits", flip=False, validation_size=None, test_fraction=0.2, split_seed=0)
+_SPLITS: Any = {"flip": False, "validation_size": None, "test_fraction": 0.2, "split_seed": 0}
+DIGITS = Digits(name="digits", **_SPLITS)
 
 
 def standardised_digits(side: int = 8, *, whole: bool = False) -> tuple[Tensor, Tensor]:
@@ -40,35 +38,28 @@ def side_of(dim: int) -> int:
     return side
 
 
-def labelled_images(side: int, samples: int, classes: int, path: Path = CIFAR_JPEG) -> tuple[Tensor, Tensor, str]:
+def labelled_images(side: int, samples: int, classes: int, root: str = "") -> tuple[Tensor, Tensor, str]:
     """Training images [n, 3, side, side] uint8, their labels [n], and what they are.
 
     Args:
-        side: 32 divided by a whole number for real images, otherwise synthetic ones are made.
-        samples: at most; CIFAR-10 has 50,000.
-        classes: 10 for real images.
-        path: safetensors (.xz) with `jpeg`, `offset`, `label` and `test`.
+        side: to which real images are averaged.
+        samples: at most; of real images, which are sorted by class, evenly spaced.
+        classes: of real images as many as there are.
+        root: a folder of images (`dataset=image_folder`); without one synthetic ones are made.
+
+    Raises:
+        ValueError: it has another number of classes, or is none.
     """
-    if path.exists() and classes == 10 and 32 % side == 0:
-        images, labels = read_jpegs(path, samples)
-        if side < 32:
-            images = F.avg_pool2d(images.float(), 32 // side).round().to(torch.uint8)
-        return images, labels, f"CIFAR-10 (JPEG), {side} x {side}, n = {len(images):,}"
-    images, labels = synthetic_images(side, samples, classes)
-    return images, labels, f"synthetic 1/f images, {side} x {side}, n = {samples:,}, k = {classes}"
-
-
-def read_jpegs(path: Path, samples: int) -> tuple[Tensor, Tensor]:
-    """Training images [n, 3, 32, 32] uint8, evenly spaced over the file (which is sorted by class), and labels [n]."""
-    content = path.read_bytes()
-    stored = load(lzma.decompress(content) if path.suffix == ".xz" else content)
-    jpeg, offset = stored["jpeg"].numpy().tobytes(), stored["offset"].tolist()
-    training = (stored["test"] == 0).nonzero().squeeze(1)
-    n = min(samples, len(training))
-    rows = training[torch.arange(n) * len(training) // n]
-    encoded = ((str(path), jpeg[offset[row] : offset[row + 1]]) for row in rows.tolist())
-    images = decode_all(encoded, size=None, channels=3)
-    return images, stored["label"][rows].long()
+    if not root:
+        images, labels = synthetic_images(side, samples, classes)
+        return images, labels, f"synthetic 1/f images, {side} x {side}, n = {samples:,}, k = {classes}"
+    found = ImageFolder(name="images", root=root, size=None, channels=3, **_SPLITS).load()
+    if len(found.class_names) != classes:
+        raise ValueError(f"--classes={classes}: {root} has {len(found.class_names)}")
+    n = min(samples, len(found.train))
+    rows = torch.arange(n) * len(found.train) // n
+    images = F.adaptive_avg_pool2d(found.train.images[rows].float(), side).round().to(torch.uint8)
+    return images, found.train.labels[rows], f"{Path(root).name}, {side} x {side}, n = {n:,}"
 
 
 def synthetic_images(side: int, samples: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,6 @@ from pathlib import Path
 import torch
 
 from erasure.store.storage import write_json, write_text
-from harness.table import Table
 from scripts.benchmarks.benchmark import machine
 from scripts.options import parser
 
@@ -30,6 +29,7 @@ _SHAPES = ("mlp", "lenet", "convnextv2", "swinv2")
 def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, list[str]]:
     """What stands behind `python -m`, by the name of its file."""
     erasers, sized = ["scripts.benchmarks.erasers"], ["--samples", "200", "--dim"] if small else ["--dim"]
+    sized = [*(["--images", images] if images else []), *sized]
     few = ["--samples", "200", "--seeds", "2", "--epochs", "1", "--width", "20"] if small else ["--samples", "12800"]
     train = ["scripts.benchmarks.train", "--dataset", "cifar", "--skip-peer", *few]
     retrain = ["scripts.benchmarks.sample_info"]
@@ -50,47 +50,30 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, l
     return found
 
 
-def run(name: str, command: Sequence[str], folder: Path, limit_s: float) -> Mapping[str, object] | None:
-    """What a part printed, its exit code and its rows if it has any; None if time ran out."""
-    rows = folder / f"{name}.rows.json"
-    own = ["--json", str(rows)] if command[0].startswith("scripts.") else []
-    started = time.monotonic()
-    environment = {**os.environ, "COLUMNS": "160"}
+def run(command: Sequence[str], limit_s: float) -> Mapping[str, object] | None:
+    """What a part printed and its exit code; None if time ran out."""
+    started, environment = time.monotonic(), {**os.environ, "COLUMNS": "160"}
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", *command, *own], capture_output=True, text=True, timeout=limit_s, env=environment
+            [sys.executable, "-m", *command], capture_output=True, text=True, timeout=limit_s, env=environment
         )
     except subprocess.TimeoutExpired:
         return None
-    found = {"command": f"python -m {' '.join(command)}", "seconds": round(time.monotonic() - started, 1)}
-    found |= {"code": ended.returncode, "printed": ended.stdout[-20_000:]}
-    if ended.returncode:
-        return found | {"error": ended.stderr.strip().splitlines()[-1:]}
-    return found | (json.loads(rows.read_text()) if own else {})
+    told = (ended.stderr.strip().splitlines()[-1:] if ended.returncode else ended.stdout.strip().splitlines())[-60:]
+    seconds = round(time.monotonic() - started, 1)
+    return {"command": f"python -m {' '.join(command)}", "seconds": seconds, "code": ended.returncode, "told": told}
 
 
 def page(found: Mapping[str, Mapping], hardware: str) -> str:
-    """Markdown: a table per part."""
+    """Markdown: what each part printed."""
     lines = ["# On one machine", "", f"{hardware}. `python -m scripts.benchmarks.gpu` writes this page.", ""]
     for name, part in found.items():
         lines += [f"## {name}", "", f"`{part['command']}`, {part['seconds']} s", ""]
         if part["code"]:
-            lines += [f"Failed with {part['code']}: {' '.join(part['error'])}", ""]
-        elif "rows" in part:
-            lines += [part["title"].replace("\n", "; "), "", rows_of(part["rows"]).markdown(), ""]
+            lines += [f"Failed with {part['code']}: {' '.join(part['told'])}", ""]
         else:
-            lines += ["```", *part["printed"].strip().splitlines()[-25:], "```", ""]
+            lines += ["```", *part["told"], "```", ""]
     return "\n".join(lines)
-
-
-def rows_of(rows: Sequence[Mapping]) -> Table:
-    def shown(row: Mapping) -> list[str]:
-        cost, floor = row["cost"] or {}, row["floor_seconds"]
-        seconds = cost.get("seconds")
-        numbers = (seconds, floor, seconds and floor and seconds / floor, cost.get("peak_mib"))
-        return [row["what"].strip(), row["who"], *("" if n is None else f"{n:.3g}" for n in numbers), row["note"]]
-
-    return Table("gpu", "", ("work", "code", "seconds", "floor, s", "x floor", "peak MiB", "note"), [*map(shown, rows)])
 
 
 def work(options: argparse.Namespace) -> int:
@@ -102,7 +85,7 @@ def work(options: argparse.Namespace) -> int:
         file = folder / f"{name}.json"
         if not file.exists() and (left := ends - time.monotonic()) > 1:
             print(f"{name} …", flush=True)
-            if (result := run(name, command, folder, left)) is not None:
+            if (result := run(command, left)) is not None:
                 write_json(file, result)
         if file.exists():
             found[name] = json.loads(file.read_text())
@@ -120,7 +103,7 @@ def work(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("benchmarks.gpu", __doc__, minutes=8.5, device="cuda", folder=Path("runs/gpu"))
-    own.add_argument("--images", default="", help="folder of images for the cell of Table 16; default: the digits")
+    own.add_argument("--images", default="", help="CIFAR-10 as a folder; default: synthetic images, and the digits")
     own.add_argument("--page", type=Path, help="Markdown file to write; default: print it")
     own.add_argument("--small", action="store_true", help="sizes that a CPU does in a minute")
     options = own.parse_args(arguments)

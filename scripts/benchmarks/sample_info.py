@@ -5,12 +5,15 @@
     uv run python -m scripts.benchmarks.sample_info --learning-rate 1e-4       # a spectrum like that of smaller weights
 
 An MLP with one hidden layer on scikit-learn's digits enlarged to 28 x 28; one output tells even digits from odd ones.
-The systems that are solved alone are a seeded sample; their time is per system, times n. A floor is the FLOPs of the
-products that the result needs, at the rate of a square product of the same size measured first.
+The systems that are solved alone are a seeded sample; their time is per system, times all. A floor is the FLOPs of the
+products that the result needs, at the rate of a square product of the same size measured first. Influence functions are
+at the initial weights, damped by 10 on the mean loss, as in the paper.
 """
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 import torch.nn.functional as F
@@ -19,31 +22,29 @@ from torch import Tensor
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import GIB, Kernels, ntk
-from sample_info.changes import Changes
+from sample_info.changes import Changes, loss_effects, save_block
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import initial_weights
-from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, parser
+from sample_info.references.registry import influence
+from sample_info.references.truth import halves
+from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, memory_rate, parser, timed
 from scripts.benchmarks.data import standardised_digits
 
 SIDE = 28
+SETS = 100  # random halves
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = chosen("sample_info", __doc__, arguments)
-    bench = Bench(options)
-    kernels, rows = bench.kernel_rows()
-    return finish(options, bench.title, [*rows, *bench.training_rows(kernels)])
-
-
-def chosen(name: str, doc: str | None, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Options of a benchmark of these sizes."""
     sizes = {"examples": 1000, "held_out": 700, "outputs": 1, "width": 1024, "steps": 2000, "learning_rate": 1e-3}
-    own = parser(name, doc, **sizes, alone=10, memory_gib=1.0)
+    own = parser("sample_info", __doc__, **sizes, alone=10, memory_gib=1.0)
     options = own.parse_args(arguments)
     if options.outputs not in (1, 10) or options.examples + options.held_out > 1797 or options.examples < 2:
         own.error("--outputs must be 1 or 10, and --examples and --held-out 1,797 or less together, 2 or more")
-    return options
+    bench = Bench(options)
+    kernels, rows = bench.kernel_rows()
+    rows += [*bench.training_rows(kernels), bench.effects_row(kernels), *bench.set_rows(kernels), bench.influence_row()]
+    return finish(options, bench.title, rows)
 
 
 class Bench:
@@ -53,16 +54,14 @@ class Bench:
         self.device = torch.device(options.device)
         self.n, self.k, self.m = options.examples, options.outputs, options.held_out
         self.width, self.alone, self.memory_bytes = options.width, min(options.alone, self.n), options.memory_gib * GIB
-        images, labels = (part.to(self.device) for part in standardised_digits(SIDE, whole=True))
+        images, labels = standardised_digits(SIDE, whole=True)
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-        images, labels = images[order], labels[order]
+        images, labels = images[order].to(self.device), labels[order].to(self.device)
         self.x, self.held_out = images[: self.n], images[self.n : self.n + self.m]
-        one_output = (labels % 2)[:, None]
-        y = (one_output if self.k == 1 else F.one_hot(labels, 10)).double()
+        y = ((labels % 2)[:, None] if self.k == 1 else F.one_hot(labels, 10)).double()
         self.y, self.y_held_out = y[: self.n], y[self.n : self.n + self.m]
-        shape = (1, SIDE, SIDE)
-        model = MLP(shape, self.k, width=self.width, depth=1, activation="relu", parametrization="standard")
-        self.model = model.to(self.device).eval()
+        network = {"width": self.width, "depth": 1, "activation": "relu", "parametrization": "standard"}
+        self.model = MLP((1, SIDE, SIDE), self.k, **network).to(self.device).eval()
         self.weights = initial_weights(self.model, 0, 1.0)
         self.residual = network_outputs(self.model, self.weights, self.x) - self.y
         self.initial_held_out = network_outputs(self.model, self.weights, self.held_out)
@@ -106,13 +105,13 @@ class Bench:
             changes, dynamics = self.scores(kernels, self.memory_bytes)
         sample = torch.randperm(self.n, generator=torch.Generator().manual_seed(1))[: self.alone]
         with measured(self.device) as alone:
-            everything = self.coefficients(kernels.train, self.residual.flatten(), self.n)
-            found = [self._changes_without(i, kernels, everything) for i in sample.tolist()]
-        weight, prediction = torch.tensor(found, dtype=torch.float64, device=self.device).T
+            differences = self.differences_alone(sample, kernels)
+            weight = ((kernels.train @ differences) * differences).sum(0)
+            prediction = (kernels.held_out @ differences).square().sum(0) * self.k / len(kernels.held_out)
         error = max(worst_error(changes.weight[sample], weight), worst_error(changes.prediction[sample], prediction))
         each = alone.seconds / len(sample)
+        small = self.memory_bytes / 50
         with measured(self.device) as again:
-            small = self.memory_bytes / 50
             parts, _ = self.scores(self.kernels(7, small), small)
         change = max(worst_error(parts.weight, changes.weight), worst_error(parts.prediction, changes.prediction))
         floor = 2 * self.m * self.k * (self.n * self.k) * self.n / self.rate  # predictions alone
@@ -125,26 +124,67 @@ class Bench:
             Row("all of it again", "ours", again, note=batches),
         ]
 
-    def difference_without(self, removed: Tensor, kernels: Kernels, everything: Tensor) -> Tensor:
-        """a - a_-S, [n k], given the coefficients of training on everything."""
-        kept = torch.ones(self.n, dtype=torch.bool, device=self.device)
-        kept[removed] = False
-        kept, n = kept.repeat_interleave(self.k), self.descent.effective_n(self.n, removed.numel())
-        difference = everything.clone()
-        difference[kept] -= self.coefficients(kernels.train[kept][:, kept], self.residual.flatten()[kept], n)
-        return difference
+    def effects_row(self, kernels: Kernels) -> Row:
+        """The scores, and every effect with its sign, on disk; as `python -m sample_info` has them."""
+
+        def work(directory: str) -> None:
+            dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
+            trained = dynamics.predictions(self.initial_held_out, kernels.held_out)
+            for block in dynamics.blocks(self.memory_bytes, self.m):
+                effects, _ = dynamics.effects(block, kernels.held_out)
+                losses = loss_effects(effects.outputs, trained, self.y_held_out)
+                save_block(Path(directory), 0, block, effects.outputs, losses)
+
+        _, scores = timed(lambda: self.scores(kernels, self.memory_bytes), self.device)
+        with TemporaryDirectory() as directory:
+            _, cost = timed(work, self.device, lambda: [directory])
+        n, m, k = self.n, self.m, self.k
+        floor = 2 * m * k * n * k * n / self.rate + 2 * 8 * m * n * k / memory_rate(self.device)
+        note = f"{cost.seconds - scores.seconds:.2f} s beyond the scores, {scores.seconds:.2f} s"
+        return Row("scores and signed effects", "ours", cost, floor, note)
+
+    def set_rows(self, kernels: Kernels) -> list[Row]:
+        """Random halves left out, all at once and one at a time."""
+        sets, work = halves(self.n, SETS).to(self.device), f"{SETS} halves left out"
+        dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
+        with measured(self.device) as ours:
+            moved = kernels.held_out @ torch.cat([dynamics.differences(part) for part in sets.split(50)], 1)
+        some = sets[: self.alone]
+        with measured(self.device) as alone:
+            slow = kernels.held_out @ self.differences_alone(some, kernels)
+        error, times = relative_error(moved[:, : len(some)], slow), SETS / len(some)
+        note = f"{len(some)} sets by eigendecomposition, times {times:g}; differs by {error:.0e}"
+        floor = 2 * self.m * self.k * self.n * self.k * SETS / self.rate
+        return [
+            Row(work, "ours", ours, floor, "series for all at once"),
+            Row(work, "one at a time", Cost(alone.seconds * times), note=note),
+        ]
+
+    def influence_row(self) -> Row:
+        """Influence functions of all examples, kernel included."""
+        n, k = self.n, self.k
+        with measured(self.device) as cost:
+            influence(self.kernels(), self.residual, 10.0 * n)
+        floor = (n * k) ** 3 / self.rate + 2 * (n * k) * (n + self.m) * k * n / self.rate
+        return Row("influence functions", "ours", cost, floor, "all examples, kernel included")
+
+    def differences_alone(self, removed: Tensor, kernels: Kernels) -> Tensor:
+        """a - a_-S, [n k, S], without each example or row of examples of `removed`, one system at a time."""
+        everything = self.coefficients(kernels.train, self.residual.flatten(), self.n)
+        found = []
+        for one in removed:
+            kept = torch.ones(self.n, dtype=torch.bool, device=self.device)
+            kept[one] = False
+            kept, n = kept.repeat_interleave(self.k), self.descent.effective_n(self.n, one.numel())
+            found.append(everything.clone())
+            found[-1][kept] -= self.coefficients(kernels.train[kept][:, kept], self.residual.flatten()[kept], n)
+        return torch.stack(found, 1)
 
     def coefficients(self, kernel: Tensor, residual: Tensor, n: int) -> Tensor:
         """a(t), [n k], by an eigendecomposition (equation 50)."""
         values, vectors = torch.linalg.eigh(kernel)
         gains = self.descent.filter(values.clamp(min=0) + self.descent.weight_decay, n)
         return -(vectors @ (gains * (vectors.T @ residual)))
-
-    def _changes_without(self, i: int, kernels: Kernels, everything: Tensor) -> tuple[float, float]:
-        """‖w - w_-i‖² and the mean of ‖f(x) - f_-i(x)‖², given the coefficients [n k] of training on everything."""
-        difference = self.difference_without(torch.tensor(i), kernels, everything)
-        prediction = (kernels.held_out @ difference).square().sum() * self.k / len(kernels.held_out)
-        return float(difference @ kernels.train @ difference), float(prediction)
 
 
 def relative_error(a: Tensor, b: Tensor) -> float:

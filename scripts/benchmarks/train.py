@@ -19,7 +19,7 @@ from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages, splits
 from mdl.__main__ import VERB
 from models.classifier import Classifier
-from scripts.benchmarks.benchmark import Cost, Row, fastest, finish, machine, matmul_rate, measured, parser, timed
+from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, parser, timed
 from scripts.benchmarks.data import DIGITS, labelled_images
 from scripts.benchmarks.step import Step
 from scripts.benchmarks.train_peer import batches, train_one
@@ -30,7 +30,6 @@ from train.memory import keep_freed_memory
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking import Stacking, choose
-from train.training import Training
 
 _FOREVER = 10**9
 
@@ -39,22 +38,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("train", __doc__, model="mlp", samples=4000, seeds=5, epochs=3)
     own.add_argument("--width", type=int, help="default: the model's")
     own.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
+    own.add_argument("--images", default="", help="folder of images for cifar; default: synthetic ones")
     own.add_argument("--skip-peer", action="store_true", help="leave out the researcher's loop")
     options = own.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
         own.error("--seeds and --epochs must be at least 1, --samples at least 100")
     bench = Bench(options)
-    return finish(options, bench.title, [*bench.compare(skip_peer=options.skip_peer), *bench.breakdown()])
+    return finish(options, bench.title, bench.compare(skip_peer=options.skip_peer))
 
 
-def dataset(name: str, samples: int, device: torch.device) -> Mapping[str, DeviceImages]:
+def dataset(name: str, samples: int, root: str, device: torch.device) -> Mapping[str, DeviceImages]:
     """Splits "train" and "validation" of the digits, or of `samples` images of CIFAR-10's size ("cifar")."""
     if name == "digits":
         raw = DIGITS.load()
         parts, most = splits(DIGITS, raw), raw.max_value
     else:
         held_out, most = max(1, samples // 10), 255
-        images, labels, _ = labelled_images(32, samples + held_out, 10)
+        images, labels, _ = labelled_images(32, samples + held_out, 10, root)
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).split([held_out, samples])
         named = zip(("validation", "train"), order, strict=True)
         parts = {split: LabelledImages(images[index], labels[index]) for split, index in named}
@@ -70,7 +70,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         keep_freed_memory()
         self.device = torch.device(options.device)
-        data = dataset(options.dataset, options.samples, self.device)
+        data = dataset(options.dataset, options.samples, options.images, self.device)
         self.train, self.validation = data["train"], data["validation"]
         self.seeds = list(range(options.seeds))
         overrides = [f"model={options.model}"] + ([f"model.width={options.width}"] if options.width else [])
@@ -111,7 +111,7 @@ class Bench:
             ]
         loader = batches(self.train, self.subsets[0], 0, self.settings)
         epochs = len(self.seeds) * self.settings.max_epochs
-        seconds = epochs * fastest(lambda: [None for _ in loader], self.device, repeats=1)
+        seconds = epochs * timed(lambda: [None for _ in loader], self.device)[1].seconds
         return [*rows, self._row("DataLoader loop", cost, losses), Row("training", "its loader alone", Cost(seconds))]
 
     def _chosen(self, settings: TrainSettings) -> Stacking:
@@ -132,47 +132,6 @@ class Bench:
         examples = len(self.seeds) * self.settings.max_epochs * len(self.train) / cost.seconds
         loss = f"validation {sum(losses) / len(losses):.3f} bits, {examples:,.0f} examples/s"
         return Row("training", who, cost, self.floor, loss + note)
-
-    def breakdown(self) -> list[Row]:
-        """Where a training's time goes, each part timed alone, and what is left."""
-        stack = self._chosen(self.settings).stack
-        settings = dataclasses.replace(self.settings, max_epochs=1000)
-        training = Training(
-            self.ensemble, self.seeds[:stack], self.subsets[:stack], self.train, self.validation, settings
-        )
-        order, weights, device = training.order, training.optimizer.weights, self.device
-        draws = order.draw(training.active, device)
-        index, views = self.subsets[torch.arange(stack, device=device)[:, None], draws.positions], draws.views
-        x, z = self.train.augmented(index[0], views[0])
-        _, gradients = self.ensemble.gradients(weights, x, z)
-
-        def epoch() -> None:
-            training.run_epoch()
-            training.evaluate()
-
-        def crops() -> None:
-            for step in range(0, order.steps, 2):
-                self.train.augmented(index[step : step + 2], views[step : step + 2])
-
-        step = {
-            "forward, loss, backward": lambda: self.ensemble.gradients(weights, x, z),
-            "optimiser": lambda: training.optimizer.step(gradients),
-        }
-        whole = {
-            "drawing order and views": lambda: order.draw(training.active, device),
-            "gathering, crops, flips": crops,
-            "evaluation": training.evaluate,
-        }
-        parts = {name: order.steps * fastest(work, device, repeats=20) for name, work in step.items()}
-        parts |= {name: fastest(work, device) for name, work in whole.items()}
-        total = fastest(epoch, device)
-        parts["everything else"] = max(0.0, total - sum(parts.values()))
-        stacks = len(self.seeds) // stack
-        rows = [Row("an epoch", "ours", Cost(stacks * total), self.floor / self.settings.max_epochs)]
-        return rows + [
-            Row(f"  {name}", "ours", Cost(stacks * seconds), note=f"{seconds / total:.0%}")
-            for name, seconds in parts.items()
-        ]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The command for a machine with a GPU, in small on the CPU: a part is done once, and a failure is told."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,10 @@ def test_it_writes_a_page_and_goes_on_where_it_stopped(few, tmp_path: Path, caps
     )
     assert gpu.main(run) == 1  # one of them fails
     page = (tmp_path / "page.md").read_text()
-    assert "| moments | ours, uint8 |" in page
+    assert re.search(r"^ ?moments +ours, uint8", page, re.MULTILINE)
     assert "Failed with 2: python -m scripts.benchmarks.erasers: error" in page
     erasers = json.loads((tmp_path / "parts" / "erasers of 48 values.json").read_text())
-    assert {row["what"] for row in erasers["rows"]} >= {"moments", "LEACE fit", "QLEACE fit", "ALF-QLEACE fit"}
+    assert all(work in "\n".join(erasers["told"]) for work in ("moments", "LEACE fit", "QLEACE fit", "ALF-QLEACE fit"))
     capsys.readouterr()
     assert gpu.main(run) == 1
     assert "…" not in capsys.readouterr().out  # nothing is done again

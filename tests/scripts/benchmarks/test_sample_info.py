@@ -18,13 +18,21 @@ def test_every_part_reports_and_scores_are_exact(outputs: str, tmp_path: Path, c
     rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
     who = [(row["what"], row["who"]) for row in rows]
     printed = capsys.readouterr().out
-    for what, code in (("kernel", "ours"), ("leaving out", "ours"), ("leaving out", "one at a time")):
+    for what, code in (
+        ("kernel", "ours"),
+        ("leaving out", "ours"),
+        ("leaving out", "one at a time"),
+        ("scores and signed effects", "ours"),
+        ("influence functions", "ours"),
+    ):
         assert (what, code) in who
         assert code in printed
     errors = [re.findall(r"relative error of a score (\S+),", row["note"]) for row in rows]
     assert all(float(error) < 1e-8 for found in errors for error in found)
     (change,) = [re.findall(r"change by (\S+) at most", row["note"]) for row in rows if "batches" in row["note"]]
     assert float(change[0]) < 1e-10
+    (apart,) = [re.findall(r"differs by (\S+)", row["note"]) for row in rows if "sets by" in row["note"]]
+    assert float(apart[0]) < 1e-8
 
 
 def test_sizes_that_there_are_not_are_refused(capsys) -> None:
