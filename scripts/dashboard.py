@@ -33,6 +33,7 @@ from scripts.report.read import read_runs
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
 _TITLE = "Erasers compared"
+_GROUPED: Any = {"groupby": wr.Config(ERASER), "groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build(results: Sequence[MdlResult], entity: str, project: str, group: str | None) -> tuple[ws.Workspace, wr.Report]:
     """Workspace and report about finished runs of `python -m mdl`."""
     orders = range(1, 1 + max(len(result.certificate["test"].order_shares or ()) for result in results))
-    panels = {name: own for name, own in _panels(orders) if own}
+    panels = {name: own for name, own in _panels(orders).items() if own}
     models = list(dict.fromkeys(result.named("model") for result in results))
     tables = {title: table for place in by_setting(results).items() for title, table in differences(*place)}
     written: dict[str, list[Any]] = {title: [wr.MarkdownPanel(table)] for title, table in tables.items()}
@@ -81,78 +82,49 @@ def build(results: Sequence[MdlResult], entity: str, project: str, group: str | 
     )
     blocks: list[Any] = [wr.TableOfContents()]
     for model in models:
-        runs = wr.Runset(
-            name=model, filters=expr.And(*wanted, expr.Config(MODEL) == model), groupby=[f"config.{ERASER}"]
-        )
-        blocks += [
-            wr.H1(spelled(model)),
-            wr.PanelGrid(runsets=[runs], panels=[p for own in panels.values() for p in own]),
-        ]
+        of_model = expr.And(*wanted, expr.Config(MODEL) == model)
+        runs = wr.Runset(name=model, filters=of_model, groupby=[f"config.{ERASER}"])
+        every = [panel for own in panels.values() for panel in own]
+        blocks += [wr.H1(spelled(model)), wr.PanelGrid(runsets=[runs], panels=every)]
     for title, table in tables.items():
         blocks += [wr.H1(title), wr.MarkdownBlock(table)]
     return workspace, wr.Report(entity=entity, project=project, title=workspace.name, width="fluid", blocks=blocks)
 
 
-def _panels(orders: range) -> Iterator[tuple[str, list[Any]]]:
+def _panels(orders: range) -> dict[str, list[Any]]:
     """Titles of sections, and their panels; `orders` are those that runs have measured."""
-    yield (
-        "Codelength by eraser and architecture",
-        [
-            _bars("bits per label", "bits_per_sample"),
-            _bars("their standard deviation over a run's seeds", "bits_per_sample_std"),
-            _bars("paper's unit", "paper"),
+    shares = "certificate/test/order_shares"
+    return {
+        "Codelength by eraser and architecture": [
+            _bars("bits per label", "result/bits_per_sample"),
+            _bars("their standard deviation over a run's seeds", "result/bits_per_sample_std"),
+            _bars("paper's unit", "result/paper"),
         ],
-    )
-    yield (
-        "Curves",
-        [
+        "Curves": [
             _lines("loss on the next chunk (bits) over training size", "mdl/n", "mdl/ce_next_bits", log_x=True),
             _lines("validation loss (bits) over epochs, whole dataset", "loss/epoch", "loss/validation_bits"),
         ],
-    )
-    yield (
-        "Backfiring: who ends below its control?",
-        [
+        "Backfiring: who ends below its control?": [
             _lines("test loss (bits) over training size", "mdl/n", "mdl/ce_test_bits", log_x=True),
-            _bars("final loss (bits)", "loss_bits"),
+            _bars("final loss (bits)", "result/loss_bits"),
         ],
-    )
-    yield (
-        "Erasure",
-        [
+        "Erasure": [
             wr.MediaBrowser(title="erased test images", media_keys=["examples/test"]),
-            _bars("gap between class covariances", "certificate/train/covariance_gap", prefix=""),
+            _bars("gap between class covariances", "certificate/train/covariance_gap"),
         ],
-    )
-    yield (
-        "What is left of each order, test split",
-        [_bars(f"share of order {p} between classes", f"certificate/test/order_shares_{p}", prefix="") for p in orders],
-    )
-    yield "Cost", [_bars("seconds", "seconds"), _bars("parameters", "parameters")]
+        "What is left of each order, test split": [
+            _bars(f"share of order {p} between classes", f"{shares}_{p}") for p in orders
+        ],
+        "Cost": [_bars("seconds", "result/seconds"), _bars("parameters", "result/parameters")],
+    }
 
 
-def _bars(title: str, name: str, prefix: str = "result/") -> wr.BarPlot:
-    return wr.BarPlot(
-        title=title,
-        metrics=[f"{prefix}{name}"],
-        groupby=wr.Config(ERASER),
-        groupby_aggfunc="mean",
-        groupby_rangefunc="stddev",
-        layout=wr.Layout(w=12, h=8),
-    )
+def _bars(title: str, metric: str) -> wr.BarPlot:
+    return wr.BarPlot(title=title, metrics=[metric], layout=wr.Layout(w=12, h=8), **_GROUPED)
 
 
 def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
-    return wr.LinePlot(
-        title=title,
-        x=x,
-        y=[y],
-        log_x=log_x,
-        groupby=wr.Config(ERASER),
-        groupby_aggfunc="mean",
-        groupby_rangefunc="stddev",
-        layout=wr.Layout(w=12, h=8),
-    )
+    return wr.LinePlot(title=title, x=x, y=[y], log_x=log_x, layout=wr.Layout(w=12, h=8), **_GROUPED)
 
 
 def differences(setting: str, grid: Grid[MdlResult]) -> Iterator[tuple[str, str]]:
@@ -160,10 +132,7 @@ def differences(setting: str, grid: Grid[MdlResult]) -> Iterator[tuple[str, str]
     shown = (ROW, BY_ERASER, *columns("bits difference calibrated excess_bits parameters"))
     entries = [entry for entry in beside_controls(grid).values() if entry.result]
     below = [entry for entry in entries if entry.loss is not None and entry.loss.size is not None]
-    yield (
-        f"Differences to control, {setting}",
-        Table.of("", shown, entries).markdown(),
-    )
+    yield f"Differences to control, {setting}", Table.of("", shown, entries).markdown()
     crossed = Table.of("", (ROW, BY_ERASER, *columns("gap below")), below).markdown()
     yield f"Backfiring, {setting}", crossed if below else "No erased run ends below its control."
 

@@ -6,7 +6,7 @@ uv run python -m scripts.spectrum dataset=image_folder dataset.root=/data/birds 
 
 import argparse
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,21 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    measure = functools.partial(
-        order_spectrum,
-        directions=options.directions,
-        orders=options.orders,
-        permutations=options.permutations,
-        most=options.most,
-    )
+    how = {name: getattr(options, name) for name in ("directions", "orders", "permutations", "most")}
     spectra: dict[tuple[str, str], Sequence[OrderSpectrum]] = {}
     for name in options.erasers:
-        dataset = erased_by(name, options.overrides)
-        train = dataset.splits["train"].images
+        splits = erased_by(name, options.overrides).splits
         for split in options.splits:
-            images, labels = dataset.splits[split].images, dataset.splits[split].labels
-            spectra[name, split] = measure(images, labels, reference=train)
-    table = tabulated(spectra, options.orders, _gaps if options.gaps else _shares)
+            own = splits[split]
+            spectra[name, split] = order_spectrum(own.images, own.labels, reference=splits["train"].images, **how)
+    table = tabulated(spectra, options.orders, gaps=options.gaps)
     table.show()
     figure, page = options.out.with_suffix(".png"), options.out.with_suffix(".md")
     write_text(page, f"{table.markdown()}\n\n{table.caption}\n")
@@ -78,15 +71,15 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def tabulated(spectra: Spectra, orders: int, cells: Callable[[OrderSpectrum], list[str]]) -> Table:
+def tabulated(spectra: Spectra, orders: int, *, gaps: bool) -> Table:
     """A row for each eraser, split and number of directions; a cell for each order."""
     headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
     rows = [
-        [spelled(eraser), split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *cells(s)]
+        [spelled(eraser), split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *(_gaps(s) if gaps else _shares(s))]
         for (eraser, split), found in spectra.items()
         for s in found
     ]
-    return Table("spectrum", _GAPS_CAPTION if cells is _gaps else _CAPTION, headings, rows)
+    return Table("spectrum", _GAPS_CAPTION if gaps else _CAPTION, headings, rows)
 
 
 def _shares(spectrum: OrderSpectrum) -> list[str]:
@@ -106,10 +99,9 @@ def draw(spectra: Spectra, path: Path) -> None:
     with figure_at(path, 4.6 * wide + 1.6, 3.4 * len(splits)) as figure:
         panels = figure.subplots(len(splits), wide, squeeze=False, sharex=True, sharey=True)
         for (eraser, split), found in spectra.items():
+            shift = (erasers.index(eraser) - len(erasers) / 2) * 0.05
             for ax, s in zip(panels[splits.index(split)], found, strict=False):
-                _curve(
-                    ax, s, spelled(eraser), colour(eraser, erasers), (erasers.index(eraser) - len(erasers) / 2) * 0.05
-                )
+                _curve(ax, s, spelled(eraser), colour(eraser, erasers), shift)
                 ax.set(title=f"{split}, {s.directions} directions", yscale="log")
                 ax.set_xticks(range(1, len(s.shares) + 1))
         for ax in panels[-1]:
@@ -124,9 +116,8 @@ def _curve(ax: "Axes", spectrum: OrderSpectrum, label: str, line: str, shift: fl
     shares, errors = 100 * spectrum.shares, 100 * spectrum.errors
     places = torch.arange(1, len(shares) + 1) + shift
     seen = shares > 2 * errors
-    ax.errorbar(
-        places[seen], shares[seen], 2 * errors[seen], fmt="o-", color=line, markersize=5, capsize=2, label=label
-    )
+    look = {"fmt": "o-", "color": line, "markersize": 5, "capsize": 2, "label": label}
+    ax.errorbar(places[seen], shares[seen], 2 * errors[seen], **look)
     bounds = (shares + 2 * errors)[~seen].clamp(min=float(errors[~seen].min()) if (~seen).any() else 0)
     ax.plot(places[~seen], bounds, "v", color=line, markerfacecolor="none")
 

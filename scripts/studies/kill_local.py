@@ -40,26 +40,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     local = ["hydra/launcher=local", f"hydra.launcher.workers={options.workers}"]
     with tempfile.TemporaryDirectory() as scratch:
         alone, shared = Place(Path(scratch, "alone")), Place(Path(scratch, "shared"))
-        _finished(_launch(sweep, alone))
-        watch, killer = Watch(shared.runs), Killer(shared.runs, sorted(alone.results()), random.Random(options.seed))
+        _finish(_launch(sweep, alone))
+        watch = Watch(shared.runs, sorted(alone.results()), random.Random(options.seed))
         launches = 0
-        while killer.left and launches <= options.seeds * 4:
+        while watch.left and launches <= options.seeds * 4:
             _launch([*local, *sweep], shared).wait()
             launches += 1
-        print(f"{killer.killed} of {options.seeds * 4} runs killed, in {launches} launches", flush=True)
-        shells = [_launch(sweep, shared), _launch(sweep, shared)]
-        for shell in shells:
-            _finished(shell)
+        print(f"{watch.killed} of {options.seeds * 4} runs killed, in {launches} launches", flush=True)
+        _finish(_launch(sweep, shared), _launch(sweep, shared))
         watch.stop.set()
-        killer.stop.set()
-        expected, found = alone.results(), shared.results()
-        equal = sum(found.get(run) == expected[run] for run in expected)
-        twice = watch.twice()
-        orphans = [path for path in shared.orphans() if path.parent.name != "sweeps"]
-        print(f"{equal} of {len(expected)} results equal to those of one process to the bit")
-        print(f"{len(watch.seen)} parts seen, {len(twice)} of them computed twice", *twice, sep="\n  ")
-        print(f"{len(orphans)} files left over", *orphans, sep="\n  ")
-        return 0 if equal == len(expected) == len(found) and not twice and not orphans and not killer.left else 1
+        twice = sorted(name for name, files in watch.seen.items() if len(files) > 1)
+        good = shared.compared(alone, len(watch.seen), twice)
+        return 0 if good and not watch.left else 1
 
 
 def _launch(sweep: Sequence[str], place: Place) -> subprocess.Popen:
@@ -71,19 +63,25 @@ def _launch(sweep: Sequence[str], place: Place) -> subprocess.Popen:
         )  # fmt: skip
 
 
-def _finished(shell: subprocess.Popen) -> None:
-    if code := shell.wait():
-        raise RuntimeError(f"{' '.join(map(str, shell.args))} ended with {code}")  # type: ignore[arg-type]
+def _finish(*shells: subprocess.Popen) -> None:
+    for shell in shells:
+        if code := shell.wait():
+            raise RuntimeError(f"{' '.join(map(str, shell.args))} ended with {code}")  # type: ignore[arg-type]
 
 
 class Watch(threading.Thread):
-    """Notes every part of a run that is written, and results: each a file that is renamed into place."""
+    """Notes every part and result that is written, each a file renamed into place, and kills a third of all runs.
 
-    def __init__(self, runs: Path) -> None:
+    A process is killed, once for each of these runs, a moment after it has begun to compute the run.
+    """
+
+    def __init__(self, runs: Path, names: Sequence[str], chance: random.Random) -> None:
         super().__init__(daemon=True)
         self.seen: dict[str, set[int]] = {}
+        self.left = dict.fromkeys(chance.sample(names, len(names) // 3), float("inf"))  # when they die
+        self.killed = 0
         self.stop = threading.Event()
-        self._runs = runs
+        self._runs, self._chance = runs, chance
         self.start()
 
     def run(self) -> None:
@@ -91,31 +89,14 @@ class Watch(threading.Thread):
             for path in [*self._runs.glob("*/part-[0-9]*.json"), *self._runs.glob("*/result.json")]:
                 with contextlib.suppress(FileNotFoundError):
                     self.seen.setdefault(str(path.relative_to(self._runs)), set()).add(path.stat().st_ino)
-
-    def twice(self) -> list[str]:
-        return sorted(name for name, files in self.seen.items() if len(files) > 1)
-
-
-class Killer(threading.Thread):
-    """Kills the process that computes a run, a moment after it has begun: a third of all runs, each once."""
-
-    def __init__(self, runs: Path, names: Sequence[str], chance: random.Random) -> None:
-        super().__init__(daemon=True)
-        self.left = set(chance.sample(list(names), len(names) // 3))
-        self.killed = 0
-        self.stop = threading.Event()
-        self._runs, self._chance = runs, chance
-        self.start()
-
-    def run(self) -> None:
-        while self.left and not self.stop.wait(0.01):
-            for name in sorted(self.left):
-                if (self._runs / name / "config.yaml").exists():
-                    time.sleep(self._chance.uniform(0, 0.5))
+            for name, moment in sorted(self.left.items()):
+                if time.monotonic() >= moment:
                     self._kill(name)
+                elif moment == float("inf") and (self._runs / name / "config.yaml").exists():
+                    self.left[name] = time.monotonic() + self._chance.uniform(0, 0.5)
 
     def _kill(self, name: str) -> None:
-        self.left.discard(name)
+        del self.left[name]
         with contextlib.suppress(OSError, ValueError):  # it was faster
             os.kill(json.loads((self._runs / name / "run.lock").read_text())["pid"], signal.SIGKILL)
             self.killed += 1

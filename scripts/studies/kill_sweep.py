@@ -23,6 +23,7 @@ from pathlib import Path
 from scripts.options import parser
 from scripts.studies.place import Place
 
+# have imported everything, and fork a task in no time
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["mdl.prequential", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"])
 
@@ -44,27 +45,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chance = random.Random(options.seed)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        _workers(options.at_once) as pool,
-        _workers(2 * options.at_once) as twice,
+        ProcessPoolExecutor(options.at_once, mp_context=PROCESSES) as pool,
+        ProcessPoolExecutor(2 * options.at_once, mp_context=PROCESSES) as two_each,
     ):
         undisturbed, killed = Place(Path(scratch, "undisturbed")), Place(Path(scratch, "killed"))
-        times = list(pool.map(undisturbed.finish, tasks))
-        print(f"undisturbed: {len(tasks)} runs, {min(times):.1f} to {max(times):.1f} s each", flush=True)
+        took = list(pool.map(undisturbed.finish, tasks))
+        print(f"undisturbed: {len(tasks)} runs, {min(took):.1f} to {max(took):.1f} s each", flush=True)
         latest = _LATEST * min(1, 2 / options.kills)
         deaths = [
             [(chance.choice(SIGNALS), chance.uniform(0, latest * seconds)) for _ in range(options.kills)]
-            for seconds in times
+            for seconds in took
         ]
         kills = 0
         for kills, lines in enumerate(pool.map(killed.kill, tasks, deaths), 1):
             print(*(f"kill {kills:3}: {line}" for line in lines), sep="\n", flush=True)
-        list(twice.map(killed.finish, [task for task in tasks for _ in range(2)]))
-        return verdict(kills, undisturbed, killed)
-
-
-def _workers(count: int) -> ProcessPoolExecutor:
-    """Processes that have imported everything, and fork a task in no time."""
-    return ProcessPoolExecutor(count, mp_context=PROCESSES)
+        list(two_each.map(killed.finish, [task for task in tasks for _ in range(2)]))
+        print(f"{kills} of {len(tasks)} tasks killed")
+        times = Counter((entry.run, entry.what) for entry in killed.entries())
+        twice = [f"{run} {what}" for (run, what), number in times.items() if number > 1]
+        return 0 if killed.compared(undisturbed, len(times), twice) and kills == len(tasks) else 1
 
 
 def sweep() -> Iterator[list[str]]:
@@ -72,21 +71,6 @@ def sweep() -> Iterator[list[str]]:
     for seed in itertools.count():
         for eraser, model in itertools.product(("control", "leace"), ("linear", "mlp")):
             yield [f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]", *_TINY]
-
-
-def verdict(kills: int, undisturbed: Place, killed: Place) -> int:
-    """Print what came out; 0 if all is as it should be."""
-    expected, results = undisturbed.results(), killed.results()
-    equal = [run for run in expected if results.get(run) == expected[run]]
-    times = Counter((entry.run, entry.what) for entry in killed.entries())
-    twice = [f"{run} {what}" for (run, what), number in times.items() if number > 1]
-    orphans = killed.orphans()
-    print(f"{kills} of {len(expected)} tasks killed")
-    print(f"{len(equal)} of {len(expected)} results equal to the undisturbed sweep's to the bit")
-    print(f"{len(times)} parts computed, {len(twice)} of them twice", *twice, sep="\n  ")
-    print(f"{len(orphans)} files left over", *orphans, sep="\n  ")
-    good = kills == len(equal) == len(expected) == len(results)
-    return 0 if good and not twice and not orphans else 1
 
 
 if __name__ == "__main__":

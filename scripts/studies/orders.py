@@ -91,20 +91,16 @@ def draw(runs: Runs, path: Path) -> None:
             above.bar(bars, shares, 0.18, label=f"order {p + 1}", color=f"C{p}")
         above.set(yscale="log", ylim=(1e-3, 100), ylabel="between classes\n(% of the order's energy)")
         for m, model in enumerate(models):
-            places = [i + 0.12 * (m - len(models) / 2) for i, e in enumerate(erasers) if (e, model) in runs]
-            own = [runs[e, model].final for e in erasers if (e, model) in runs]
-            for values, filled in ((f.loss_bits for f in own), True), ((f.train_loss_bits or [] for f in own), False):
-                spreads = [Spread.of(list(value)) for value in values]
+            shown = [
+                (i + 0.12 * (m - len(models) / 2), runs[e, model]) for i, e in enumerate(erasers) if (e, model) in runs
+            ]
+            look = {"color": colour(model, models), "markersize": 5, "capsize": 2}
+            for kind, face, label in (("loss_bits", None, spelled(model)), ("train_loss_bits", "none", None)):
+                spreads = [Spread.of(list(getattr(run.final, kind) or [])) for _, run in shown]
+                means, errors = [s.mean for s in spreads], [s.std or 0 for s in spreads]
+                marker = "s" if face else "o"
                 below.errorbar(
-                    places,
-                    [s.mean for s in spreads],
-                    [s.std or 0 for s in spreads],
-                    fmt="o" if filled else "s",
-                    color=colour(model, models),
-                    markerfacecolor=None if filled else "none",
-                    markersize=5,
-                    capsize=2,
-                    label=spelled(model) if filled else None,
+                    [x for x, _ in shown], means, errors, fmt=marker, markerfacecolor=face, label=label, **look
                 )
         below.set(ylabel="loss (bits per label)\n● test, □ training", ylim=(0, None))
         chance_line(below, math.log2(next(iter(runs.values())).num_classes), "uniform code")

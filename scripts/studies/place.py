@@ -14,16 +14,9 @@ from typing import Any, NamedTuple
 from erasure.store.storage import read_json
 
 NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
-# what a finished run consists of
-LEFT = {
-    "config.yaml",
-    "result.json",
-    "curves.csv",
-    "log.txt",
-    "state.json",
-    "test_bits.safetensors",
-    "bits.safetensors",
-}
+LEFT = {  # what a finished run consists of
+    "config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors", "bits.safetensors",
+}  # fmt: skip
 _ALL = ("train.stack=all", "train.checkpoint_every_s=0.05", "logger.mode=disabled")
 _VOID = "begun anew"
 
@@ -96,10 +89,19 @@ class Place:
             found[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
         return found
 
-    def orphans(self) -> list[Path]:
-        """Files and folders that a sweep of finished runs does not consist of."""
-        runs = [path for path in self.runs.glob("*/*") if path.name not in LEFT]
-        return runs + [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
+    def compared(self, undisturbed: "Place", parts: int, twice: Sequence[str]) -> bool:
+        """Print what came out beside an undisturbed sweep, of so many parts; whether all is as it should be.
+
+        A folder of its driver may be left, but no other file or folder of which finished runs do not consist.
+        """
+        expected, found = undisturbed.results(), self.results()
+        equal = sum(found.get(run) == expected[run] for run in expected)
+        orphans = [path for path in self.runs.glob("*/*") if path.name not in LEFT and path.parent.name != "sweeps"]
+        orphans += [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
+        print(f"{equal} of {len(expected)} results equal to the undisturbed sweep's to the bit")
+        print(f"{parts} parts computed, {len(twice)} of them twice", *twice, sep="\n  ")
+        print(f"{len(orphans)} files left over", *orphans, sep="\n  ")
+        return equal == len(expected) == len(found) and not twice and not orphans
 
     def _start(self, task: Sequence[str]) -> Any:
         """Fork a process that runs the task."""

@@ -1,6 +1,6 @@
 """How long networks stay where they cannot be told from ones that learn nothing, in optimiser steps.
 
-    python -m train -m +experiment=plateaus
+    python -m mdl -m +experiment=digits_all
     python -m scripts.studies.plateaus runs/
 
 From the curves of finished runs, per training size: until the training loss leaves the plateau; the longest wait
