@@ -67,9 +67,10 @@ class LinearizedNetwork:
         the multilinear extension (Owen 1972) at that point, to first order: what single examples do to large sets,
         where `all_left_out` says what they do to the whole.
         """
-        problem, n = self.problem, len(self.problem.x)
-        descent = problem.descent.thinned((n - removed) / problem.descent.effective_n(n, removed))
-        return replace(self, problem=replace(problem, descent=descent))
+        descent, n = self.problem.descent, len(self.problem.x)
+        share = (n - removed) / descent.effective_n(n, removed)  # of the loss, and not of the weight decay
+        scaled = {"learning_rate": share * descent.learning_rate, "weight_decay": descent.weight_decay / share}
+        return replace(self, problem=replace(self.problem, descent=replace(descent, **scaled)))
 
     def without(self, sets: Tensor) -> Tensor:
         """f_-S of the held-out inputs, [b, m, k], trained without each of `sets` [b, s] of s examples: exact.

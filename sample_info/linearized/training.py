@@ -7,7 +7,7 @@ around the spectrum, the filter is a sum of resolvents, too; steps, however many
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -63,10 +63,6 @@ class LinearizedDescent:
     def effective_n(self, n: int, removed: int = 1) -> int:
         """What the loss of a training without so many of n examples is divided by."""
         return n if self.left_out_loss == "sum" else n - removed
-
-    def thinned(self, share: float) -> Self:
-        """The training in which every example's loss counts by a share, and the weight decay in full."""
-        return replace(self, learning_rate=share * self.learning_rate, weight_decay=self.weight_decay / share)
 
     def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
         """φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.
