@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from statistics import median
 
 QUICK = ["model.depth=1", "model.width=8", "train.max_epochs=2", "mdl.num_chunks=2", "logger.mode=disabled"]
@@ -20,8 +21,8 @@ def processor_seconds(*arguments: str) -> float:
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
-def main(rounds: int = 3) -> None:
-    """Of every command its seconds, and how many times as long as `import torch` it takes, medians."""
+def multiples(rounds: int = 3) -> Mapping[str, tuple[float, float]]:
+    """Of every command its seconds and how many times as long as `import torch` it takes, medians."""
     with tempfile.TemporaryDirectory() as folder:
         where = [f"runs_dir={folder}/runs", f"cache_dir={folder}/cache"]
         sweep = ["-m", "mdl", "-m", "eraser=control,leace", *QUICK, *where]
@@ -36,10 +37,12 @@ def main(rounds: int = 3) -> None:
             "a finished python -m sample_info": scores,
         }
         times = [{name: processor_seconds(*command) for name, command in commands.items()} for _ in range(rounds)]
-    for name in commands:
-        ratio = median(each[name] / each["import torch"] for each in times)
-        print(f"{name:<33} {median(each[name] for each in times):5.2f} s  {ratio:4.2f}")
+    return {
+        name: (median(each[name] for each in times), median(each[name] / each["import torch"] for each in times))
+        for name in commands
+    }
 
 
 if __name__ == "__main__":
-    main()
+    for name, (seconds, ratio) in multiples().items():
+        print(f"{name:<33} {seconds:5.2f} s  {ratio:4.2f}")

@@ -1,7 +1,8 @@
-"""The house in numbers and a picture: lines, files, functions and imports between packages, beside its bars.
+"""The house in numbers and a picture: lines, files, functions, imports between packages, and start-up, beside its bars.
 
 python -m scripts.studies.house                          # the table
 python -m scripts.studies.house --out docs/house.png     # and the picture
+python -m scripts.studies.house --startup                # and start-up, which takes a minute on a quiet machine
 """
 
 import ast
@@ -18,11 +19,18 @@ from rich.markup import escape
 
 from harness.style import figure_at
 from harness.table import Table
+from scripts.benchmarks import startup
 from scripts.options import parser
 
 # a package imports those that stand below it; conf, erasure and models nothing, mdl and sample_info not one another
 FLOORS = (("conf", "erasure", "models"), ("harness",), ("train", "hydra_plugins"), ("mdl", "sample_info"), ("scripts",))
 _UNTYPED = re.compile(r"\b(Mapping|dict)\[str, Any\]")
+_STARTUP_BARS = {
+    "python -m mdl model.widht=64": "≤ 0.4",
+    "python -m mdl --help": "≤ 0.4",
+    "a finished sweep of two": "≤ 1.3",
+    "a finished python -m sample_info": "≤ 1.5",
+}
 
 
 class House:
@@ -146,9 +154,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("studies.house", __doc__)
     own.add_argument("--root", type=Path, default=Path.cwd(), help="a git working tree")
     own.add_argument("--out", type=Path, help="the picture")
+    own.add_argument("--startup", action="store_true", help="times the commands' start, too")
     options = own.parse_args(arguments)
     house = House(options.root)
-    Table("house", "", ("", "today", "bar"), [[*map(escape, row)] for row in measures(house)]).show()
+    rows = measures(house)
+    if options.startup:
+        times = startup.multiples().items()
+        rows += [
+            (f"{name}, in import torch", f"{ratio:.2f}", _STARTUP_BARS.get(name, "")) for name, (_, ratio) in times
+        ]
+    Table("house", "", ("", "today", "bar"), [[*map(escape, row)] for row in rows]).show()
     if options.out:
         draw(house, options.out)
         print(f"figure: {options.out}")
