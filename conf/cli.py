@@ -104,11 +104,12 @@ def checked_job(verb: Verb, config: DictConfig) -> Path:
 
 
 def _work(verb: Verb, config: Config) -> Work:
-    work = verb.work(config)
-    if not gc.get_freeze_count():
-        gc.freeze()  # all that was imported: later collections pass it over, too
-    gc.enable()
-    return work
+    try:
+        return verb.work(config)
+    finally:
+        if not gc.get_freeze_count():
+            gc.freeze()  # all that was imported: later collections pass it over, too
+        gc.enable()
 
 
 def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:

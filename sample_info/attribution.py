@@ -31,7 +31,7 @@ def attributions(
 ) -> dict[str, Attribution]:
     """How our effects added up, our prediction without a whole set, and every account but retraining do, by name.
 
-    Our effects twice: on the training with all, and with every example at the weight that it has on average.
+    Our effects on the training with all; and, where that differs, with every example at the weight it has on average.
     Trains on `settings.subsets` halves, and keeps what that does as subsets-SEED.safetensors in the run's directory:
     `left_out` [S, s], and `outputs`, f(x) - f_-S(x), [S, m, k]; and of examples left out one by one, `alone` [e] and
     `alone_outputs` [e, m, k].
@@ -47,7 +47,9 @@ def attributions(
         alone = known(single).nonzero().squeeze(1)
         kept |= {"alone": alone, "alone_outputs": single[alone]}
     save_tensors(run.directory / f"subsets-{problem.seed}.safetensors", kept)
-    own = {OURS: network.all_left_out(), THINNED: network.thinned(sets.shape[1]).all_left_out()}
+    own = {OURS: network.all_left_out()}
+    if problem.descent.left_out_loss == "sum":  # else a half's mean gives each of its examples twice the weight
+        own[THINNED] = network.thinned(sets.shape[1]).all_left_out()
     judged = {**own, **{name: one for name, one in accounts.items() if name != TRUTH}}
     found = {
         name: Attribution(

@@ -63,9 +63,9 @@ class LinearizedNetwork:
     def thinned(self, removed: int) -> Self:
         """The same network trained on the mean of all training sets without so many of the n examples.
 
-        Each example counts by the share of sets that have it. What leaving one out changes there is half the slope of
-        the multilinear extension (Owen 1972) at that point, to first order: what single examples do to large sets,
-        where `all_left_out` says what they do to the whole.
+        Each example counts by the share of sets that have it. What leaving one out changes there is that share of the
+        multilinear extension's slope (Owen 1972), to first order: what single examples do to large sets, where
+        `all_left_out` says what they do to the whole.
         """
         descent, n = self.problem.descent, len(self.problem.x)
         share = (n - removed) / descent.effective_n(n, removed)  # of the loss, and not of the weight decay

@@ -151,16 +151,17 @@ class Study:
         def network() -> LinearizedNetwork:
             return LinearizedNetwork(self.problem, self.problem.kernels())
 
-        accounts = {OURS: lambda: network().all_left_out()}
-        accounts |= {THINNED: lambda: network().thinned(self.sets.shape[1]).all_left_out()}
-        accounts |= {f"influence {damping:g}": partial(influences, damping) for damping in dampings}
+        ours = {OURS: lambda: network().all_left_out()}
+        if self.problem.descent.left_out_loss == "sum":  # as in the run
+            ours[THINNED] = lambda: network().thinned(self.sets.shape[1]).all_left_out()
+        rows = [*(self.judged(name, work) for name, work in ours.items()), self.judged_sets(network())]
+        accounts = {f"influence {damping:g}": partial(influences, damping) for damping in dampings}
         accounts |= {"gradient cosine": lambda: cosine(trained.kernels(), residual)}
         accounts |= {f"TRAK {size}": partial(trak, trained, size) for size in projections}
-        rows = [self.judged(name, work) for name, work in accounts.items()]
+        rows += [self.judged(name, work) for name, work in accounts.items()]
         with measured(self.problem.x.device) as fitting:
             factors = EKFAC(trained)
-        rows += [self.judged(f"EK-FAC {d:g}", partial(factors.effects, d), fitting) for d in dampings]
-        return [*rows[:2], self.judged_sets(network()), *rows[2:]]
+        return rows + [self.judged(f"EK-FAC {d:g}", partial(factors.effects, d), fitting) for d in dampings]
 
     def judged(self, name: str, work: Callable[[], Effects], before: Cost | None = None) -> Row:
         """One account, with what was done `before` for several."""

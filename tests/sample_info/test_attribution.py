@@ -12,7 +12,7 @@ from erasure.store.storage import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB
-from sample_info.attribution import added_up, datamodeling_score, leave_one_out_correlation
+from sample_info.attribution import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.changes import auroc, read_pairwise
 from sample_info.references.registry import cosine
 from sample_info.references.truth import GradientDescent, halves, positions
@@ -127,3 +127,11 @@ def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch
 
     monkeypatch.setattr(GradientDescent, "train_on", fail)
     assert command(VERB, *SMALL, *methods, "sample_info.data.label_noise=0.1").code == 0
+
+
+def test_halves_trained_on_their_own_mean_have_no_half_weight(command) -> None:
+    mean = ["sample_info.training.left_out_loss=mean", "sample_info.references.methods=[subsets]"]
+    outcome = command(VERB, *SMALL, *mean, "sample_info.references.subsets=4")
+    assert outcome.code == 0, outcome.err
+    (path,) = Path("runs").glob("*/result.json")
+    assert [*read_json(path)["attribution"]] == [OURS, SETS]  # whose examples weigh as much as those of the whole

@@ -136,50 +136,37 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        (
-            "sample_info.summaries.orders=[botom]",
-            "there is no botom; choose from bottom, bottom_iterative, top, random",
-        ),
-        ("sample_info.summaries.orders=[top,top]", "an order is named twice"),
-        ("sample_info.summaries.removed=[0.5,1.0]", "sample_info.summaries.removed=[0.5, 1.0]: need fractions"),
-        ("sample_info.summaries.removed=[-0.1]", "sample_info.summaries.removed=[-0.1]: need fractions"),
-        ("sample_info.summaries.removed=[0.5,0.2]", "must increase"),
-        ("sample_info.summaries.removed=[0.99]", "leaves 1 of 60 examples"),
-        ("sample_info.summaries.draws=0", "sample_info.summaries.draws=0: must be at least 1"),
-        ("sample_info.summaries.network=pruned", "sample_info.summaries.network=pruned"),
-        (
-            "sample_info.summaries.model={depth: 2}",
-            "needs summaries.orders and summaries.network=trained",
-        ),
-    ],
-)
-def test_bad_input_is_one_line_before_anything_is_loaded(command, override, said) -> None:
-    outcome = command(VERB, *TRY, QUIET, override)
-    assert outcome.code == 2
-    assert said in outcome.err
-    assert len(outcome.err.strip().splitlines()) == 1
-    assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize(
     ("overrides", "said"),
     [
         (
-            ["sample_info.training.steps=converged"],
+            ["sample_info.summaries.orders=[botom]"],
+            "there is no botom; choose from bottom, bottom_iterative, top, random",
+        ),
+        (["sample_info.summaries.orders=[top,top]"], "an order is named twice"),
+        (["sample_info.summaries.removed=[0.5,1.0]"], "sample_info.summaries.removed=[0.5, 1.0]: need fractions"),
+        (["sample_info.summaries.removed=[-0.1]"], "sample_info.summaries.removed=[-0.1]: need fractions"),
+        (["sample_info.summaries.removed=[0.5,0.2]"], "must increase"),
+        (["sample_info.summaries.removed=[0.99]"], "leaves 1 of 60 examples"),
+        (["sample_info.summaries.draws=0"], "sample_info.summaries.draws=0: must be at least 1"),
+        (["sample_info.summaries.network=pruned"], "sample_info.summaries.network=pruned"),
+        (["sample_info.summaries.model={depth: 2}"], "needs summaries.orders and summaries.network=trained"),
+        (
+            [*TRAINED, "sample_info.training.steps=converged"],
             "sample_info.summaries.network=trained: networks are trained for it step by step",
         ),
         (
-            ["sample_info.summaries.model={dept: 2}"],
+            [*TRAINED, "sample_info.summaries.model={dept: 2}"],
             "unknown key sample_info.summaries.model.dept: did you mean depth?",
         ),
-        (["sample_info.summaries.model={depth: two}"], "sample_info.summaries.model.depth=two"),
-        (["sample_info.summaries.model={_target_: models.mlp.MPL}"], "_target_=models.mlp.MPL: cannot be imported"),
+        ([*TRAINED, "sample_info.summaries.model={depth: two}"], "sample_info.summaries.model.depth=two"),
+        (
+            [*TRAINED, "sample_info.summaries.model={_target_: models.mlp.MPL}"],
+            "_target_=models.mlp.MPL: cannot be imported",
+        ),
     ],
 )
-def test_what_cannot_be_trained_is_refused_likewise(command, overrides, said) -> None:
-    outcome = command(VERB, *TRY, *TRAINED, QUIET, *overrides)
+def test_bad_input_is_one_line_before_anything_is_loaded(command, overrides, said) -> None:
+    outcome = command(VERB, *TRY, QUIET, *overrides)
     assert outcome.code == 2
     assert said in outcome.err
     assert len(outcome.err.strip().splitlines()) == 1
