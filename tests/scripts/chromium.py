@@ -30,13 +30,21 @@ def browser():
 @contextlib.contextmanager
 def opened(page: Path) -> Iterator:
     """A browser that shows the page anew; fails at its end if the page's console said anything."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
     driver = browser()
     driver.get("about:blank")
     driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     driver.get_log("browser")  # which forgets what was read
     driver.get(page.as_uri())
+    WebDriverWait(driver, 60).until(_is_drawn)  # on a busy machine `get` returns before the page's code has run
     yield driver
     assert driver.get_log("browser") == []  # no error, no warning, no request that failed
+
+
+def _is_drawn(driver) -> bool:
+    drawn = "return location.protocol === 'file:' && document.readyState === 'complete'"
+    return driver.execute_script(drawn)
 
 
 def column(browser, heading: str) -> list[str]:
