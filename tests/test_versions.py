@@ -32,7 +32,7 @@ from tests.models.every_model import EVERY
 VERSIONS = {
     "AlfCubicEraser": 2,
     "AlfQleaceEraser": 1,
-    "GradientEraser": 1,
+    "GradientEraser": 2,
     "GradientOrdersEraser": 2,
     "IdentityEraser": 1,
     "LeaceEraser": 1,
@@ -66,7 +66,7 @@ ERASERS: dict[str, float] = {
     "alf_cubic": 13.8481585,
     "alf_qleace": -0.482683359,
     "control": 87.2875299,
-    "gradient": -26.5697523,
+    "gradient": 20.9081967,
     "gradient_orders": -51.2174532,
     "leace": 1.29417139,
     "oracle_leace": -6.38313928,
@@ -120,6 +120,8 @@ def test_everything_that_a_yaml_names_has_a_version_of_its_own() -> None:
 @pytest.mark.parametrize("choice", choices("eraser"))
 def test_erasers(choice: str, digits: tuple[Tensor, Tensor]) -> None:
     x, z = digits
+    if choice == "gradient":  # what singular covariances leave open moves with rounding
+        x = x[..., 2:4, 2:6]  # vary in every class
     described = target("eraser", choice)
     three = {"max_iterations": 3}
     shorter = {"gradient": three, "gradient_orders": three, "alf_cubic": {"num_directions": 1}}

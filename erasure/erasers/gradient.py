@@ -1,4 +1,4 @@
-"""Gradient-based moment erasure: the images themselves are optimised until their class moments agree."""
+"""Gradient-based moment erasure: the images themselves are optimised until their class moments nearly agree."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,14 +13,17 @@ from erasure.eraser import Eraser
 from erasure.interval import contains, free, pull_back, values
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
+from erasure.polar import gram
 from erasure.progress import Display
+from erasure.relaxed_transport import relaxed_transport
+
+_ROUNDS = 10  # of the start's, which L-BFGS goes on from
+_LEAST_EDIT = 1e-6  # of the largest weight, in the place of none: of all that is equally good, the nearest
 
 
 @dataclass(kw_only=True, repr=False)
 class GradientEraser(Eraser):
-    """L-BFGS on images, class by class, by a sigmoid that keeps them in range (Quirke & Belrose 2025, section 2.4).
-
-    Where no range is given, values are optimised as they are.
+    """Images optimised class by class, kept in range by a sigmoid (Quirke & Belrose 2025, section 2.4).
 
     The loss of class j is, each term relative to the training data's own size,
 
@@ -29,6 +32,8 @@ class GradientEraser(Eraser):
     with the mean m̄ and the Bures-Wasserstein barycenter Σ* of the training split's class covariances as targets,
     for held-out data, too: the covariance that is nearest to all, so that the edit can be small. With fixed
     targets the classes are independent problems, which bounds the memory needed.
+
+    Without a range that is least after `erasure.relaxed_transport`, an affine map of the class: L-BFGS starts there.
 
     Transductive: there is no map to use again; calling it optimises the examples given as a whole.
 
@@ -45,7 +50,7 @@ class GradientEraser(Eraser):
     """
 
     weights: tuple[float, float, float]
-    max_iterations: int = 500
+    max_iterations: int = 50
     history: int = 10
     low: float | None = None
     high: float | None = None
@@ -53,8 +58,10 @@ class GradientEraser(Eraser):
     num_classes: int = field(init=False)
     range: Tensor | None = field(init=False, repr=False)  # its ends, [2, 1] or [2, d]
     covariance: Tensor = field(init=False, repr=False)  # Σ*, [d, d]
+    eigenvalues: Tensor = field(init=False, repr=False)  # of Σ*, ascending, [d]
+    eigenvectors: Tensor = field(init=False, repr=False)  # [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
-    version = 1
+    version = 2
     uses_labels: ClassVar[bool] = True
     transductive: ClassVar[bool] = True
 
@@ -101,13 +108,12 @@ class GradientEraser(Eraser):
         """Examples [n, d] optimised towards the targets, class by class, in their precision, at least float32."""
         assert z is not None
         self._require_in_range(flat)
-        device = self.mean.device
         erased = torch.empty_like(flat)
         classes = z.unique().tolist()
         with Display("gradient erasure") as display:
             for i, j in enumerate(classes):
                 rows = (z == j).nonzero().squeeze(1).to(flat.device)
-                images = flat[rows].to(device=device, dtype=torch.promote_types(flat.dtype, torch.float32))
+                images = flat[rows].to(self.mean.device, torch.promote_types(flat.dtype, torch.float32))
 
                 def show(iteration: int, loss: float, i: int = i, j: int = j) -> None:
                     done = (i + iteration / self.max_iterations) / len(classes)
@@ -115,13 +121,21 @@ class GradientEraser(Eraser):
 
                 mean, covariance = self.mean.to(images), self.covariance.to(images)
                 loss = partial(self._loss, original=images, mean=mean, covariance=covariance)
-                erased[rows] = self._minimise(loss, images, show).to(erased)
+                erased[rows] = self._minimise(loss, self._start(images), show).to(erased)
         return erased
+
+    def _start(self, x: Tensor) -> Tensor:
+        """One class's examples [n, d] where their loss is least, or nearly, if none is out of range."""
+        (by_mean, by_covariance, by_edit), (variance, square) = self.weights, self.scales
+        by_edit = max(by_edit, _LEAST_EDIT * max(self.weights))
+        weights = by_mean / by_edit, by_covariance / square * variance / by_edit
+        return relaxed_transport(x, self.mean, (self.eigenvalues, self.eigenvectors), *weights, max_rounds=_ROUNDS)
 
     def _aim_at(self, moments: ClassMoments) -> Self:
         moments.require_examples()
         total = moments.total
         self.mean, self.num_classes, self.covariance = moments.mean, moments.num_classes, self._target(moments)
+        self.eigenvalues, self.eigenvectors = torch.linalg.eigh(self.covariance)
         self.scales = float(total.trace()), float(total.square().sum())
         return self
 
@@ -144,14 +158,9 @@ class GradientEraser(Eraser):
         ends = None if self.range is None else self.range.to(start)
         u = (start.clone() if ends is None else free(ends, start)).requires_grad_()
         optimizer = torch.optim.LBFGS(
-            [u],
-            max_iter=self.max_iterations,
-            max_eval=2 * self.max_iterations,
-            history_size=self.history,
-            tolerance_grad=0.0,
-            tolerance_change=0.0,
-            line_search_fn="strong_wolfe",
-        )
+            [u], max_iter=self.max_iterations, max_eval=2 * self.max_iterations, history_size=self.history,
+            tolerance_grad=0.0, tolerance_change=0.0, line_search_fn="strong_wolfe",
+        )  # fmt: skip
         evaluations = 0
 
         @torch.no_grad()
@@ -183,12 +192,9 @@ class GradientEraser(Eraser):
 def moment_gaps(
     x: Tensor, mean: Tensor | float, covariance: Tensor, by_mean: float, by_covariance: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """How far mean and covariance of examples [n, d] are from these, [d] and [d, d], and n times a loss's gradient.
-
-    The loss is by_mean ‖shift‖² + by_covariance ‖excess‖²_F; its gradient by the examples [n, d].
-    """
+    """Mean and covariance of examples [n, d] less these, and n ∂/∂x (by_mean ‖shift‖² + by_covariance ‖excess‖²_F)."""
     here = x.mean(0)
     centred = x - here
-    shift, excess = here - mean, centred.T @ centred / len(x) - covariance
+    shift, excess = here - mean, gram(centred) / len(x) - covariance
     slope = torch.mm(centred, excess).mul_(4 * by_covariance)
     return shift, excess, slope.add_(shift, alpha=2 * by_mean)

@@ -51,6 +51,7 @@ class GradientOrdersEraser(GradientEraser):
         ValueError: an order below 3, no direction, a weight of the orders that is not positive, or as GradientEraser.
     """
 
+    max_iterations: int = 1000
     order: int = 3
     directions: int = 30
     order_weight: float = 1e4
@@ -92,8 +93,7 @@ class GradientOrdersEraser(GradientEraser):
 
     def _aim_at(self, moments: ClassMoments) -> Self:
         super()._aim_at(moments)
-        values, vectors = torch.linalg.eigh(self.covariance)
-        values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
+        values, vectors = self.eigenvalues.flip(0).clamp(min=0), self.eigenvectors.flip(1)
         damped = values + _FLOOR * self.scales[0]
         self.whitening, self.variances, self.reference = vectors / damped.sqrt(), values / damped, None
         return self

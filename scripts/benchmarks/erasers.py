@@ -7,8 +7,10 @@ Statistics and erasers are timed apart. Floors are the FLOPs of the products tha
 square product of the same size measured first.
 """
 
+import copy
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
@@ -21,6 +23,7 @@ from scripts.benchmarks.fits import Bench, leace, qleace, streaming
 
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
 IMAGES = 32  # that a ViT-tiny looks at
+FROM_IMAGES = 500  # iterations that the gradient eraser takes without a start of its own
 SPECTRUM = 10_000  # examples of the order spectrum, whose cost is quadratic in them
 
 
@@ -93,16 +96,24 @@ def alf_qleace(bench: Bench) -> list[Row]:
 
 
 def gradient(bench: Bench) -> list[Row]:
-    """Seconds per L-BFGS iteration: it takes some hundreds."""
-    iterations = 5
-    eraser = GradientEraser.from_moments(bench.moments, weights=(120.0, 12.0, 1.0), max_iterations=iterations)
-    x = bench.x.float() / 255
-    with measured(bench.device) as cost:
-        eraser(x, bench.z)
+    """One class, from where the loss is least without a range and from the images themselves."""
+    ours = GradientEraser.from_moments(bench.moments, weights=(150.0, 24.0, 1.0), low=0.0, high=1.0)
+    longer = copy.copy(ours)
+    longer.max_iterations = FROM_IMAGES
+    x, z = bench.x[bench.z == 0].float() / 255, bench.z[bench.z == 0]
+    loss = partial(ours._loss, original=x, mean=ours.mean.to(x), covariance=ours.covariance.to(x))
+    erased, cost = bench.timed(lambda: ours(x, z))
+    with measured(bench.device) as slow:
+        theirs = longer._minimise(loss, x, lambda *_: None)
     # covariance (symmetric, half of 2 n d²) and its gradient (2 n d²) per evaluation
-    floor = 3 * len(x) * bench.d**2 / bench.single_rate
-    each = Cost(cost.seconds / iterations, cost.peak_mib)
-    return [Row("gradient, 1 iteration", "ours", each, floor, f"all {len(x):,} images; mean of {iterations}")]
+    floor, work = 3 * len(x) * bench.d**2 / bench.single_rate, "gradient, one class"
+    return [
+        Row(work, who, spent, iterations * floor, f"{len(x):,} images, loss {loss(images)[0] / len(x):.4f}")
+        for who, spent, iterations, images in (
+            (f"ours, {ours.max_iterations} iterations", cost, ours.max_iterations, erased),
+            (f"{FROM_IMAGES} iterations from the images", slow, FROM_IMAGES, theirs),
+        )
+    ]
 
 
 def apply(bench: Bench) -> list[Row]:

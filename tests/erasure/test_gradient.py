@@ -1,7 +1,8 @@
 """The gradient eraser (section 2.4): what its optimisation reaches on the digits, and the gradient it follows."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -126,19 +127,38 @@ def test_loss_is_the_documented_one_and_its_gradient_is_autograds(few, weights: 
     torch.testing.assert_close(slope, moved.grad, rtol=1e-9, atol=1e-12)
 
 
-def test_more_iterations_lower_the_loss_and_only_the_edit_counts_where_its_weight_is_all(few) -> None:
+def test_the_default_iterations_come_further_than_500_from_the_images(digits_erasure: Erasure) -> None:
+    eraser, train = digits_erasure.eraser, digits_erasure.before["train"]
+    x, erased, z = train.images.flatten(1), digits_erasure.after["train"].flatten(1), train.labels
+    mean, covariance = eraser.mean.to(x), eraser.covariance.to(x)
+    patient = replace(eraser, max_iterations=500)
+    patient.range = eraser.range
+    for j in (1, 8):
+        loss = partial(eraser._loss, original=x[z == j], mean=mean, covariance=covariance)
+        least = loss(patient._minimise(loss, x[z == j], lambda *_: None))[0]
+        assert loss(erased[z == j])[0] < least
+
+
+@pytest.mark.parametrize(
+    ("weights", "iterations"),  # one shows the start; it is only near where covariances are all that counts
+    [((120.0, 12.0, 1.0), 1), ((120.0, 0.0, 1.0), 1), ((0.0, 120.0, 1.0), 50), ((0.0, 0.0, 1.0), 1)],
+)
+def test_without_a_range_nothing_near_is_better(few, weights: tuple[float, float, float], iterations: int) -> None:
     x, z = few
+    x = x[..., 2:4, 2:6]  # pixels that vary in every class
+    eraser = GradientEraser(weights=weights, max_iterations=iterations)
+    moved = eraser.fit_transform(x, z).flatten(1)
+    target = eraser.mean, eraser.covariance
+    for j in range(3):
+        original = x[z == j].flatten(1)
+        before, steepest = eraser._loss(original + 0.01, original, *target)
+        after, slope = eraser._loss(moved[z == j], original, *target)
+        assert after < before
+        assert float(slope.norm()) < 1e-3 * float(steepest.norm())
 
-    def total_loss(images: Tensor, eraser: GradientEraser) -> float:
-        flat, original = images.flatten(1), x.flatten(1)
-        target = eraser.mean.to(flat), eraser.covariance.to(flat)
-        return sum(eraser._loss(flat[z == j], original[z == j], *target)[0] for j in range(3))
 
-    found = []
-    for iterations in (1, 10, 60):
-        eraser = GradientEraser(weights=(120.0, 12.0, 1.0), max_iterations=iterations, **PIXELS)
-        found.append(total_loss(eraser.fit_transform(x, z), eraser))
-    assert found[0] > 2 * found[1] > 2 * found[2]
+def test_only_the_edit_counts_where_its_weight_is_all(few) -> None:
+    x, z = few
     still = GradientEraser(weights=(0.0, 0.0, 1.0), max_iterations=30, **PIXELS).fit_transform(x, z)
     # black and white pixels start 1e-3 inside the range, from where the sigmoid's slope lets them back
     torch.testing.assert_close(still, x, rtol=0, atol=1.1e-3)
@@ -164,12 +184,13 @@ def test_images_come_back_in_the_order_they_were_given_in(few) -> None:
 
 def test_another_range_is_kept_to(few) -> None:
     x, z = few
+    x = x[..., 2:4, 2:6]  # pixels that vary in every class
     shifted = 4 * x - 2
     options: dict[str, Any] = {"weights": (120.0, 12.0, 1.0), "max_iterations": 8}
     erased = GradientEraser(low=-2.0, high=2.0, **options).fit_transform(shifted, z)
     assert -2 <= float(erased.min()) < -1 < 1 < float(erased.max()) <= 2
     plain = GradientEraser(**PIXELS, **options).fit_transform(x, z)
-    torch.testing.assert_close(erased, 4 * plain - 2, rtol=0, atol=1e-6)  # the loss is relative: so is the result
+    torch.testing.assert_close(erased, 4 * plain - 2, rtol=0, atol=1e-3)  # the loss is relative: so is the result
 
 
 def test_without_a_range_values_are_moved_as_little_as_the_loss_asks(few) -> None:
@@ -223,7 +244,7 @@ def test_a_split_without_some_class_is_optimised_all_the_same(few) -> None:
         ({"low": 1.0, "high": 1.0}, "eraser.low=1.0, eraser.high=1.0: an empty range"),
         ({"low": 0.0}, "eraser.low=0.0, eraser.high=None: give both, or neither for no range"),
         ({"max_iterations": 0}, "eraser.max_iterations=0, eraser.history=10: must be at least 1"),
-        ({"history": 0}, "eraser.max_iterations=500, eraser.history=0: must be at least 1"),
+        ({"history": 0}, "eraser.max_iterations=50, eraser.history=0: must be at least 1"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OTHERS = sorted(path.parent.name for path in ROOT.glob("*/*.py") if path.parent.name not in ("erasure", "docs"))
+OTHERS = sorted(
+    path.parent.name for path in ROOT.glob("*/*.py") if path.parent.name not in ("erasure", "docs", "tests")
+)
 
 ALONE = """
 import importlib.util, pkgutil, sys

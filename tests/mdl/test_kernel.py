@@ -10,7 +10,7 @@ import torch
 from conf.compose import composed
 from harness.example_bits import read_coded_bits, read_test_bits
 from harness.job import Job
-from harness.run import Run, leftover
+from harness.run import leftover
 from mdl import kernel
 from mdl.__main__ import VERB as MDL
 from mdl.kernel_code import KernelCode
@@ -110,7 +110,7 @@ def test_what_has_no_tangent_kernel_is_refused_in_one_line(command, override: st
 
 def test_what_memory_does_not_hold_is_refused_before_anything_is_coded(command, monkeypatch) -> None:
     monkeypatch.setattr(kernel, "free_bytes", lambda device: 3e8)
-    monkeypatch.setattr(Run, "save_part", lambda *_: pytest.fail("something was coded"))
+    monkeypatch.setattr(kernel, "of_seed", lambda *_: pytest.fail("something was coded"))
     outcome = command(MDL, *OWN)
     assert outcome.code == 2
     assert "kernels of 1,295 training and 359 test examples take 0.3 GB, but 0.3 GB are free" in outcome.err

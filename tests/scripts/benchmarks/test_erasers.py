@@ -28,7 +28,7 @@ def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monk
         "LEACE fit",
         "QLEACE fit",
         "ALF-QLEACE fit",
-        "gradient, 1 iteration",
+        "gradient, one class",
         "LEACE apply",
         "order spectrum",
     ):

@@ -1,0 +1,115 @@
+"""Optimal transport that may miss its target: examples brought as near to given moments as is worth the edit."""
+
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from erasure.polar import gram
+
+_PAIRS = 10  # steps that L-BFGS remembers
+_PATIENCE = 20  # rounds without a smaller gap before rounding is taken to allow no more
+
+
+def relaxed_transport(
+    x: Tensor, mean: Tensor, target: tuple[Tensor, Tensor], by_mean: float, by_covariance: float, *, max_rounds: int
+) -> Tensor:
+    """Examples [n, d] where E‖x' - x‖² + by_mean ‖m - mean‖² + by_covariance ‖Σ - T‖²_F is least, in their precision.
+
+    Least where n > d, or nearly; `target` and `max_rounds` are those of `relaxed_transport_map`.
+    """
+    here = x.mean(0)
+    centred = x - here
+    moved = centred @ relaxed_transport_map(gram(centred) / len(x), target, by_covariance, max_rounds=max_rounds)
+    return moved.add_(torch.lerp(here, mean.to(here), by_mean / (by_mean + 1)))
+
+
+def relaxed_transport_map(
+    source: Tensor, target: tuple[Tensor, Tensor], weight: float, *, tolerance: float = 1e-6, max_rounds: int = 500
+) -> Tensor:
+    """The linear map A of least E‖Ax - x‖² + weight ‖A Σ A - T‖²_F: as near to a covariance as is worth the edit.
+
+    The identity at weight 0, towards the transport map as it grows. No other way to move examples of covariance Σ has
+    less: where they end with a covariance S, a linear map is the cheapest way there, and the objective is convex in S.
+    Its dual, in a symmetric E, is strongly concave,
+
+        (tr Σ - tr (I + 2 weight E)⁻¹ Σ) / (2 weight) - ⟨E, T⟩ - ‖E‖²_F / 2,
+
+    has the slope R = A Σ A - T - E with A = (I + 2 weight E)⁻¹, and leaves a duality gap of weight ‖R‖²_F: what A is
+    above the least, at most. It is climbed by L-BFGS, scaled by the curvature's diagonal in the eigenvectors of T.
+
+    Args:
+        source: Σ, [d, d].
+        target: eigenvalues [d] and eigenvectors [d, d] of T.
+        weight: not negative.
+        tolerance: duality gap to stop at, relative to tr Σ.
+        max_rounds: after which it stops short of that, as it does where rounding allows no more, or where Σ is singular
+            and T asks for variance that a linear map cannot make.
+
+    Returns:
+        A, [d, d], symmetric positive definite, in the precision of Σ.
+    """
+    values, vectors = (part.to(source) for part in target)
+    dual = _Dual(vectors.T @ source @ vectors, values, weight)
+    return vectors @ dual.climbed(tolerance, max_rounds) @ vectors.T
+
+
+class _Dual:
+    """The dual of a relaxed transport map, with Σ [d, d] and E in the eigenvectors of T, whose eigenvalues are [d]."""
+
+    def __init__(self, source: Tensor, values: Tensor, weight: float) -> None:
+        self.source, self.values, self.weight = source, values, weight
+        self.one = torch.eye(len(values), dtype=source.dtype, device=source.device)
+
+    def climbed(self, tolerance: float, max_rounds: int) -> Tensor:
+        """A of the smallest gap on the way up."""
+        enough = tolerance * float(self.source.trace())
+        dual = torch.zeros_like(self.source)
+        best = found = self.one
+        slope = self.source - self.values.diag()
+        least, since = self.weight * float(slope.square().sum()), 0
+        pairs: deque[tuple[Tensor, Tensor]] = deque(maxlen=_PAIRS)  # steps, and by how much the slope fell over them
+        for _ in range(max_rounds):
+            if least <= enough or since > _PATIENCE:
+                break
+            across = self.values.clamp(min=0)[:, None] * found.diagonal()
+            step = _newton_like(slope, 1 + 2 * self.weight * (across + across.T), pairs)
+            if not (rise := (slope * step).sum()) > 0:
+                break
+            step, found, further = self._ahead(dual, step, rise)
+            pairs.append((step, slope - further))
+            dual, slope, since = dual + step, further, since + 1
+            if (gap := self.weight * float(slope.square().sum())) < least:
+                best, least, since = found, gap, 0
+        return best
+
+    def _ahead(self, dual: Tensor, step: Tensor, rise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """A step uphill, not far past its line's top; A and the slope there. `rise` is the slope along it."""
+        while (there := self._at(dual + step)) is None or (there[1] * step).sum() < -0.9 * rise:
+            # outside, or where a slope that falls along the line has fallen below zero: back to where it would be zero
+            shrink = 0.5 if there is None else float(rise / (rise - (there[1] * step).sum()))
+            step, rise = step * shrink, rise * shrink
+        return step, *there
+
+    def _at(self, dual: Tensor) -> tuple[Tensor, Tensor] | None:
+        """A and the slope, or None outside of what the dual is defined on."""
+        root, failed = torch.linalg.cholesky_ex(self.one + 2 * self.weight * dual)
+        if failed:
+            return None
+        found = torch.cholesky_inverse(root)
+        slope = found @ self.source @ found - dual
+        slope.diagonal().sub_(self.values)
+        return found, slope
+
+
+def _newton_like(slope: Tensor, curvature: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """L-BFGS's step uphill (Nocedal & Wright 2006, algorithm 7.4), from a diagonal curvature; pairs oldest first."""
+    step, shares = slope.clone(), []
+    for moved, fell in reversed(pairs):
+        shares.append((moved * step).sum() / (moved * fell).sum())
+        step.sub_(fell * shares[-1])
+    step.div_(curvature)
+    for (moved, fell), share in zip(pairs, reversed(shares), strict=True):
+        step.add_(moved * (share - (fell * step).sum() / (moved * fell).sum()))
+    return step
