@@ -43,6 +43,7 @@ class Run:
         self.id = identity
         self.directory = Path(root) / identity
         self._held: list[Lease] = []
+        self._since = time.monotonic()
 
     @contextlib.contextmanager
     def claim(self, part: str = "", *, wait: bool = True) -> Iterator[bool]:
@@ -106,6 +107,7 @@ class Run:
             log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
         write_text(self.directory / "config.yaml", config_yaml)
         self._save_state("running")
+        self._since = time.monotonic()
 
     def finish(self, result: Result) -> None:
         """Write the result; no digit of it or of the curves changes unnoticed then."""
@@ -135,8 +137,9 @@ class Run:
             return  # the files belong to the process that took over
         state = "failed" if isinstance(error, Exception) else "interrupted"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        with contextlib.suppress(OSError):  # on a full disk, the error itself is what to show
+        with contextlib.suppress(OSError, LeaseLostError):  # on a full disk, the error itself is what to show
             self._save_state(state, error=reason)
+            self.save_part(f"{state}-{time.time_ns()}", None)
 
     def _save_state(self, name: str, **more: str) -> None:
         write_json(self.directory / STATE, {"run": self.id, "state": name, **more})
@@ -157,9 +160,20 @@ class Run:
         return kept["value"]
 
     def save_part(self, name: str, value: Any) -> None:
-        """Keep a finished part, so that a killed run does not compute it again."""
+        """Keep a finished part, so that a killed run does not compute it again; and how long this process was at it."""
         self.require_lease()
-        write_json(self.directory / f"part-{name}.json", {"run": self.id, "part": name, "value": value})
+        now = time.monotonic()
+        part = {"run": self.id, "part": name, "value": value, "seconds": round(now - self._since, 3)}
+        write_json(self.directory / f"part-{name}.json", part)
+        self._since = now
+
+    def seconds(self) -> float:
+        """What all processes have spent on it up to now; of one that was killed, what it spent on finished parts."""
+        spent = time.monotonic() - self._since
+        for path in self.directory.glob("part-*.json"):
+            with contextlib.suppress(DamagedFileError):
+                spent += read_json(path).get("seconds", 0.0)
+        return round(spent, 3)
 
     def save_curves(self, rows: Iterable[CurveRow]) -> None:
         """Loss curves as curves.csv: one row per training size, seed and evaluation."""

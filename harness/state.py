@@ -24,7 +24,7 @@ class State:
         name: "finished": it has a result. "running": its process shows signs of life. "failed": by an error.
             "interrupted": by a signal, or killed; launched again, it continues. "missing": never started.
         detail: the heartbeat of a running one, why another ended.
-        seconds: that the last process of a finished one took.
+        seconds: that the processes of a finished one took.
     """
 
     name: Name

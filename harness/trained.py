@@ -94,7 +94,7 @@ class SharpDrops(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Part):
-    """When a run's last process started, how long it took, and how seeds were trained together."""
+    """When a run's last process started, seconds that all its processes took, and how seeds were trained together."""
 
     seconds: float | None = None
     started: float = 0.0

@@ -159,7 +159,7 @@ def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> R
         logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
         share = work.compute(bench, run, logger)
         own = {f.name: getattr(share, f.name) for f in fields(share)}
-        seconds = round(time.time() - started, 3)
+        seconds = run.seconds()
         timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
         about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
         about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}

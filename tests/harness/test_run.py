@@ -61,6 +61,26 @@ def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
 
 
+def test_seconds_are_those_of_all_that_worked_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was shared, or stopped and gone on with, once said what its last process took: seconds."""
+    now = 100.0
+    monkeypatch.setattr("harness.run.time.monotonic", lambda: now)
+    first, second = Run(tmp_path, "x"), Run(tmp_path, "x")
+    first.start("")
+    now += 5
+    first.save_part("10", {})
+    now += 2
+    first.fail(KeyboardInterrupt())
+    now += 1000  # nobody works on it
+    second.start("")
+    now += 3
+    second.save_part("20", {})
+    now += 0.5
+    assert second.seconds() == pytest.approx(10.5)
+    second.finish(made_up("x"))
+    assert sorted(path.name for path in second.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
+
+
 def test_curves_are_plain_csv(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
     run.save_curves([CurveRow(10, 0, 0, None, 3.3), CurveRow(10, 0, 1, 2.5, 2.0)])
