@@ -67,7 +67,8 @@ def arrange(reading: Reading) -> list[Block]:
     """
     runs = [run for run in reading.runs if run.verb != INFORMATION]
     parts = [
-        {"verb": {"name": r.verb}, "dataset": _dataset(r), "setting": _without(setting(r.config), CODES)} for r in runs
+        {"verb": {"name": r.verb}, "dataset": dataset, "setting": _without(setting(r.config), CODES)}
+        for r, dataset in zip(runs, _datasets(runs), strict=True)
     ]
     datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",))
     names = labels(parts, ("verb", "dataset"))
@@ -131,8 +132,20 @@ def _setting(runs: Sequence[Found]) -> str:
     return whole.pop() if len(whole) == 1 else written_setting(runs[0].config, without=CODES)
 
 
-def _dataset(run: Found) -> Options:
-    return comparable({"dataset": run.config["dataset"]})["dataset"]
+def _datasets(runs: Sequence[Found]) -> list[Options]:
+    """As tables tell them apart: by size, too, where one name stands for folders of so many and so many images."""
+    plain = [comparable({"dataset": run.config["dataset"]})["dataset"] for run in runs]
+    names, places = [str(one) for one in plain], [str(run.config["dataset"]) for run in runs]
+    of_place: dict[str, int] = {}
+    of_name: dict[str, set[int]] = {}
+    for run, name, place in zip(runs, names, places, strict=True):
+        if run.result is not None:
+            of_place[place] = run.result.train_size
+            of_name.setdefault(name, set()).add(run.result.train_size)
+    return [
+        one | {"train_size": of_place[place]} if place in of_place and len(of_name[name]) > 1 else one
+        for one, name, place in zip(plain, names, places, strict=True)
+    ]
 
 
 def comparable(config: Options) -> Options:

@@ -144,6 +144,23 @@ def _coded(run: Run) -> MdlResult:
     return result
 
 
+def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(runs) -> None:
+    """A control of 2,880 images once was the baseline of one of 9,976, which was said to backfire."""
+    small(runs, "control", verb="train")
+    small(runs, "leace", verb="train")
+    more = small(runs, "control", verb="train", seeds=(2, 3))
+    config = read_json(more.directory / "result.json")["config"]
+    config["dataset"]["root"] = "elsewhere"
+    edit(more, train_size=9976, config=config)
+    blocks = arrange(read_runs([runs]))
+    assert sorted((block.name, len(block.entries)) for block in blocks) == [
+        ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
+    ]  # fmt: skip
+    edit(more, train_size=48976)
+    (block,) = arrange(read_runs([runs]))
+    assert [sorted(entry.result.seeds) for entry in block.entries if entry.result] == [[0, 1, 2, 3], [0, 1]]
+
+
 def test_nothing_to_report(tmp_path, capsys) -> None:
     (tmp_path / "empty").mkdir()
     assert main([str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 1
