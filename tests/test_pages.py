@@ -54,7 +54,7 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
     assert report([str(ROOT / "docs/study"), "--out", str(tmp_path)]) == 0
     page, tables = (ROOT / "docs/study.md").read_text(), tmp_path / "tables"
     for name in ("paper-unit", "bits"):
-        for row in csv.DictReader((tables / f"mdl-image_folder-normalize-zscore-{name}.csv").open()):
+        for row in csv.DictReader((tables / f"mdl-image_folder-train_size-48976-normalize-zscore-{name}.csv").open()):
             column = {"paper-unit": "paper_units", "bits": "bits_per_label"}[name]
             mean, std = (float(row[f"{column}_{part}"]) for part in ("mean", "std"))
             assert f"| {mean:.3f} ± {std:.3f} |" in page, row["eraser"]
