@@ -82,7 +82,11 @@ def main(verb: Verb) -> None:
         sys.exit(0)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
     Sweep.job = functools.partial(checked_job, verb)
-    sys.exit(exit_code(functools.partial(_run, verb), verb.name))
+    try:
+        sys.exit(exit_code(functools.partial(_run, verb), verb.name))
+    finally:
+        if "triton" in sys.modules:  # timm's networks import it; what is frozen it would list at the end, as leaks
+            gc.unfreeze()
 
 
 def _run(verb: Verb) -> int:

@@ -1,11 +1,15 @@
 """Bad input ends within seconds in one clear line and a non-zero exit code, before anything is trained."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from mdl.__main__ import VERB as MDL
 from train.__main__ import VERB as TRAIN
+
+REPOSITORY = Path(__file__).parents[2]
 
 CASES = {
     "mistyped option": (
@@ -100,6 +104,15 @@ def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> N
     assert "Traceback" not in outcome.err
     assert outcome.out == ""
     assert not list(Path.cwd().rglob("result.json"))
+
+
+def test_networks_that_import_triton_end_in_one_line_too() -> None:
+    """At its end triton lists what it thinks has leaked: thirty lines below the one that says what to do."""
+    command = [sys.executable, "-m", "train", "model=swinv2", "dataset=image_folder", "dataset.root=/nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert done.returncode == 2
+    assert done.stderr.startswith("dataset.root=/nowhere: no folder")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_mdl_options_are_unknown_to_train(command) -> None:
