@@ -20,10 +20,10 @@ from harness.run import Run
 from harness.trained import Coded, Point, Timing
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import log_point, log_summary, of_curve, online_code_bits
-from mdl.progress import Work
 from train.bench import Bench
 from train.early_stopping import endings
 from train.engine import Engine, EpochReport
+from train.progress import Work
 from train.stacking import STACKING
 
 

@@ -1,4 +1,4 @@
-"""How far a prequential run is."""
+"""How far a run is whose trainings end when they no longer gain."""
 
 from collections.abc import Sequence
 
@@ -7,16 +7,17 @@ from train.settings import TrainSettings
 
 
 class Work:
-    """The share of a prequential run that is done, in optimiser steps.
+    """The share of trainings on so many examples each that is done, in optimiser steps.
 
-    Early stopping makes the length of a training unknown: sizes to come are expected to take as many epochs
-    as the longest so far.
+    Early stopping makes the length of a training unknown. The first is expected to take three times the patience,
+    later ones as many epochs as the longest so far; what lasts longer has a quarter of that before it.
     """
 
     def __init__(self, sizes: Sequence[int], settings: TrainSettings) -> None:
         self._steps = [epoch_steps(n, settings) for n in sizes]
         self._epochs: dict[int, int] = {}  # of finished sizes
-        self._expected = 3 * settings.patience_steps / settings.min_epoch_steps
+        self._longest = settings.max_epochs
+        self._expected = min(self._longest, 3 * settings.patience_steps / self._steps[0])
 
     def finish(self, i: int, epochs: int) -> None:
         """Size number `i` took this many epochs."""
@@ -27,5 +28,5 @@ class Work:
         """Share done when size number `i` has trained for `epoch` epochs; between 0 and 1."""
         done = sum(self._steps[j] * epochs for j, epochs in self._epochs.items())
         rest = sum(steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i)
-        here = self._steps[i] * max(self._expected, epoch + 1)
+        here = self._steps[i] * min(self._longest, max(self._expected, epoch + self._expected / 4))
         return (done + self._steps[i] * epoch) / (done + here + rest * self._expected)

@@ -14,6 +14,7 @@ from train.bench import Bench
 from train.data import label_entropy_bits
 from train.early_stopping import endings
 from train.engine import Engine, EpochReport
+from train.progress import Work
 
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 
@@ -27,11 +28,12 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
     train = bench.data["train"]
     engine = Engine(bench, run)
     with Display(run.id) as display:
+        work = Work([len(train)], bench.settings)
 
         def show(report: EpochReport) -> None:
             validation = sum(report.validation_bits) / len(report.validation_bits)
             logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
-            display.update(report.mean_epochs / bench.settings.max_epochs, str(report))
+            display.update(work.share(0, report.mean_epochs), str(report))
 
         fitted = engine.fit(engine.orders, show)
     run.require_lease()

@@ -1,13 +1,14 @@
 """The share of work done, on which the time left is based."""
 
 import itertools
+from dataclasses import replace
 
-from mdl.progress import Work
+from train.progress import Work
 from train.settings import TrainSettings
 
 
 def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: TrainSettings) -> None:
-    sizes = [20, 60, 150, 400, 1000]
+    settings, sizes = replace(settings, max_epochs=1000), [20, 60, 150, 400, 1000]
     for lengths in ([5, 5, 5, 5, 5], [30, 20, 10, 5, 2], [2, 5, 10, 20, 30]):
         work, shares = Work(sizes, settings), []
         for i, epochs in enumerate(lengths):
@@ -18,3 +19,10 @@ def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: Trai
         assert all(a <= b for group in shares for a, b in itertools.pairwise(group))
         if len(set(lengths)) == 1:  # nothing unexpected happened
             assert shares[-1][-1] > 0.8
+
+
+def test_the_time_left_rests_on_patience_not_on_the_last_epoch_allowed(settings: TrainSettings) -> None:
+    settings = replace(settings, batch_size=128, patience_steps=4000, min_epoch_steps=20, max_epochs=1000)
+    work = Work([9976], settings)  # 78 steps an epoch; control on CIFAR-10 at this size ended after 93 to 119 epochs
+    assert [round(work.share(0, epoch), 2) for epoch in (15, 77, 120, 200, 900)] == [0.1, 0.5, 0.76, 0.84, 0.96]
+    assert work.share(0, 1000) == 1
