@@ -43,7 +43,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[str]:
         options = [
             f"{_PLAIN.sub('', key)}={_written(own[key])}"
             for key, usual in telling[name].items()
-            if key in own and repr(own[key]) != usual
+            if own.get(key) is not None and repr(own[key]) != usual
         ]
         written.append(f"{name} ({', '.join(options)})" if options else name)
     return written

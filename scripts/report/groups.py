@@ -135,7 +135,7 @@ def _setting(runs: Sequence[Found]) -> str:
 def _datasets(runs: Sequence[Found]) -> list[Options]:
     """As tables tell them apart: by size, too, where one name stands for folders of so many and so many images."""
     plain = [comparable({"dataset": run.config["dataset"]})["dataset"] for run in runs]
-    names, places = [str(one) for one in plain], [str(run.config["dataset"]) for run in runs]
+    names, places = [one["name"] for one in plain], [str(run.config["dataset"]) for run in runs]
     of_place: dict[str, int] = {}
     of_name: dict[str, set[int]] = {}
     for run, name, place in zip(runs, names, places, strict=True):

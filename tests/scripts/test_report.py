@@ -156,7 +156,11 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     assert sorted((block.name, len(block.entries)) for block in blocks) == [
         ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
     ]  # fmt: skip
-    edit(more, train_size=48976)
+    config["dataset"]["size"] = 16
+    edit(more, config=config)
+    assert sorted(block.dataset for block in arrange(read_runs([runs]))) == ["digits", "digits (size=16)"]
+    del config["dataset"]["size"]
+    edit(more, train_size=48976, config=config)
     (block,) = arrange(read_runs([runs]))
     assert [sorted(entry.result.seeds) for entry in block.entries if entry.result] == [[0, 1, 2, 3], [0, 1]]
 
