@@ -9,7 +9,7 @@ from train.settings import TrainSettings
 class Work:
     """The share of trainings on so many examples each that is done, in optimiser steps.
 
-    Early stopping makes the length of a training unknown. The first is expected to take three times the patience,
+    Early stopping makes the length of a training unknown. The first is expected to take twice the patience,
     later ones as many epochs as the longest so far; what lasts longer has a quarter of that before it.
     """
 
@@ -17,7 +17,7 @@ class Work:
         self._steps = [epoch_steps(n, settings) for n in sizes]
         self._epochs: dict[int, int] = {}  # of finished sizes
         self._longest = settings.max_epochs
-        self._expected = min(self._longest, 3 * settings.patience_steps / self._steps[0])
+        self._expected = min(self._longest, 2 * settings.patience_steps / self._steps[0])
 
     def finish(self, i: int, epochs: int) -> None:
         """Size number `i` took this many epochs."""
