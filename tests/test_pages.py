@@ -53,11 +53,12 @@ def test_runs_that_are_kept_say_nothing_of_the_machine() -> None:
 def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> None:
     assert report([str(ROOT / "docs/study"), "--out", str(tmp_path)]) == 0
     page, tables = (ROOT / "docs/study.md").read_text(), tmp_path / "tables"
-    for name in ("paper-unit", "bits"):
-        for row in csv.DictReader((tables / f"mdl-image_folder-train_size-48976-normalize-zscore-{name}.csv").open()):
-            column = {"paper-unit": "paper_units", "bits": "bits_per_label"}[name]
-            mean, std = (float(row[f"{column}_{part}"]) for part in ("mean", "std"))
-            assert f"| {mean:.3f} ± {std:.3f} |" in page, row["eraser"]
+    for name in ("size-16-train_size-9976", "train_size-9976", "train_size-48976"):
+        for unit, column in (("bits", "bits_per_label"), ("paper-unit", "paper_units")):
+            if (name, unit) != ("train_size-9976", "paper-unit"):  # widths, in bits
+                for row in csv.DictReader((tables / f"mdl-image_folder-{name}-normalize-zscore-{unit}.csv").open()):
+                    mean, std = (float(row[f"{column}_{part}"]) for part in ("mean", "std"))
+                    assert f"| {mean:.3f} ± {std:.3f} |" in page, (name, unit, row["eraser"])
     assert list((tmp_path / "figures").glob("*learning-curves.png"))
 
 
