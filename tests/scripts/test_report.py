@@ -156,10 +156,13 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     assert sorted((block.name, len(block.entries)) for block in blocks) == [
         ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
     ]  # fmt: skip
-    config["dataset"]["size"] = 16
-    edit(more, config=config)
-    assert sorted(block.dataset for block in arrange(read_runs([runs]))) == ["digits", "digits (size=16)"]
-    del config["dataset"]["size"]
+    smaller = small(runs, "control", verb="train", seeds=(4, 5))
+    edit(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
+    edit(more, config=config | {"dataset": config["dataset"] | {"size": None}})
+    assert sorted(block.dataset for block in arrange(read_runs([runs]))) == [
+        "digits (size=16, train_size=9976)", "digits (train_size=48976)", "digits (train_size=9976)",
+    ]  # fmt: skip
+    shutil.rmtree(smaller.directory)
     edit(more, train_size=48976, config=config)
     (block,) = arrange(read_runs([runs]))
     assert [sorted(entry.result.seeds) for entry in block.entries if entry.result] == [[0, 1, 2, 3], [0, 1]]

@@ -3,6 +3,10 @@
 import itertools
 from dataclasses import replace
 
+import pytest
+
+from train import whole
+from train.__main__ import VERB as TRAIN
 from train.progress import Work
 from train.settings import TrainSettings
 
@@ -26,3 +30,11 @@ def test_the_time_left_rests_on_patience_not_on_the_last_epoch_allowed(settings:
     work = Work([9976], settings)  # 78 steps an epoch; control on CIFAR-10 at this size ended after 93 to 119 epochs
     assert [round(work.share(0, epoch), 2) for epoch in (15, 77, 120, 200, 900)] == [0.15, 0.75, 0.82, 0.89, 0.97]
     assert work.share(0, 1000) == 1
+
+
+def test_a_training_of_its_own_shows_it(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = []
+    monkeypatch.setattr(whole.Display, "update", lambda self, done, detail: shares.append(done))
+    few = ["train.max_epochs=1000", "train.patience_steps=21", "train.plateau_steps=21"]  # an epoch has 21 steps
+    assert command(TRAIN, "train=quick", *few, "model=linear", "seeds=[0]", "logger.mode=disabled").code == 0
+    assert shares[0] > 0.3  # of two epochs expected; 0.001 of those allowed
