@@ -1,0 +1,48 @@
+"""A dataset that tells nothing of its labels: what a network learns from it, the eraser has put there."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from erasure.source import LabelledImages, RawImages, Source
+from erasure.store.storage import fingerprint
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledLabels(Source):
+    """The images of another dataset with its labels in random order (Zhang et al. 2017), in each split for itself.
+
+    An eraser that sees labels treats each class by itself, held-out images too: classes that differ by chance alone
+    show whether networks read that. Splits, flips and normalisation are this dataset's, whatever the images' would be.
+
+    Args:
+        images: the dataset.
+        label_seed: of the order.
+    """
+
+    images: Source
+    label_seed: int
+
+    version = 1
+    locations: ClassVar[tuple[str, ...]] = ("images",)  # what they are is part of `content`, where they lie is not
+
+    def content(self) -> str:
+        """Digest of what the images are."""
+        return fingerprint(self.images.stored_identity())
+
+    def fetch(self) -> None:
+        self.images.fetch()
+
+    def row_names(self, index: Tensor) -> list[str] | None:
+        return self.images.row_names(index)
+
+    def load(self) -> RawImages:
+        """The images as they are, with as many of each label as before."""
+        generator = torch.Generator().manual_seed(self.label_seed)
+
+        def shuffled(part: LabelledImages) -> LabelledImages:
+            return replace(part, labels=part.labels[torch.randperm(len(part), generator=generator)])
+
+        return self.images.load().map(shuffled)
