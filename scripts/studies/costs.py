@@ -2,6 +2,7 @@
 
     python -m scripts.studies.costs                                        of +experiment=table16
     python -m scripts.studies.costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
+    python -m scripts.studies.costs --runs docs/study                      epochs as finished runs had them
 
 Takes the overrides of python -m mdl -m. No data is loaded, nothing trained: each architecture sees six black images.
 FLOPs are of products and convolutions. Bytes of a step: 36 per parameter (y, z, v read and written, the gradient
@@ -15,6 +16,7 @@ import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -29,6 +31,7 @@ from conf.target import Target
 from conf.verbs import identifying
 from harness.device import pick_device
 from harness.labels import labels
+from harness.result import MdlResult
 from harness.table import Table
 from mdl.__main__ import VERB
 from mdl.chunks import ChunkSettings, chunk_sizes
@@ -36,6 +39,7 @@ from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step import Device, Step
 from scripts.options import parser
+from scripts.report.read import read_runs
 from train.order import EpochOrder
 from train.settings import TrainSettings
 
@@ -43,6 +47,7 @@ CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validatio
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}
 # SXM, NVIDIA's data sheet: bfloat16 dense, float32 without tensor cores
 H100 = {"H100, bfloat16": Device(989e12, 3.35e12, 2), "H100, float32": Device(67e12, 3.35e12, 4)}
+Epochs = Mapping[str, Sequence[float]]  # at each size, by `training`
 
 
 class Kind(NamedTuple):
@@ -75,13 +80,32 @@ def sized(dataset: Options, given: Sequence[int] | None) -> tuple[tuple[int, int
     return shape, classes, images - (min(1024, images // 10) if held_out is None else held_out)
 
 
-def kind_of(name: str, runs: int, config: Config, chosen: argparse.Namespace) -> Kind:
+def training(config: Options, sizes: Sequence[int]) -> str:
+    """What decides how many epochs are trained, but for the eraser and the data."""
+    own = identifying(config)
+    return json.dumps([own["model"], own["train"] | {"precision": None}, list(sizes)], sort_keys=True)
+
+
+def epochs_seen(roots: Sequence[Path]) -> Epochs:
+    """Of finished runs below `roots`: means over their erasers and seeds."""
+    seen: dict[str, list[list[float]]] = {}
+    for run in read_runs(roots).finished:
+        curve = run.result.curve if isinstance(run.result, MdlResult) else []
+        if curve and all(point.epochs for point in curve):  # kernels have none
+            own = seen.setdefault(training(run.config, [point.n for point in curve]), [])
+            own += [list(map(float, seed)) for seed in zip(*(point.epochs for point in curve), strict=True)]
+    return {key: [sum(size) / len(size) for size in zip(*own, strict=True)] for key, own in seen.items()}
+
+
+def kind_of(name: str, runs: int, config: Config, chosen: argparse.Namespace, seen: Epochs) -> Kind:
     shape, classes, examples = sized(config["dataset"], chosen.size)
     settings, sizes = config.settings(TrainSettings), chunk_sizes(examples, config.settings(ChunkSettings))
     step = Step.of(Target(config["model"]).build(Classifier, shape, classes), shape)
-    passes = len(config["seeds"]) * min(chosen.epochs, settings.max_epochs)
+    assumed = [min(chosen.epochs, settings.max_epochs)] * len(sizes)
+    epochs = seen.get(training(config, sizes), assumed)
     orders = [EpochOrder([0], n, 1, settings) for n in sizes]
-    return Kind(name, runs, step, [(passes * order.steps, order.batch_size) for order in orders])
+    steps = [round(len(config["seeds"]) * own * order.steps) for own, order in zip(epochs, orders, strict=True)]
+    return Kind(name, runs, step, [(own, order.batch_size) for own, order in zip(steps, orders, strict=True)])
 
 
 def kinds(chosen: argparse.Namespace) -> list[Kind]:
@@ -92,7 +116,8 @@ def kinds(chosen: argparse.Namespace) -> list[Kind]:
         key = json.dumps(identifying(config) | {"eraser": None}, sort_keys=True)
         found.setdefault(key, (config, set()))[1].add(json.dumps(config["eraser"], sort_keys=True))
     names = labels([*map(json.loads, found)], ["model"])
-    return [kind_of(name, len(own), config, chosen) for name, (config, own) in zip(names, found.values(), strict=True)]
+    made, seen = zip(names, found.values(), strict=True), epochs_seen(chosen.runs)
+    return [kind_of(name, len(own), config, chosen, seen) for name, (config, own) in made]
 
 
 def places(found: Sequence[Kind], device: Device) -> dict[str, float]:
@@ -108,7 +133,7 @@ def places(found: Sequence[Kind], device: Device) -> dict[str, float]:
     }
 
 
-def print_work(found: Sequence[Kind], epochs: int) -> None:
+def print_work(found: Sequence[Kind], epochs: str) -> None:
     rows = []
     for kind in found:
         step, batch = kind.step, max(examples for _, examples in kind.trainings)
@@ -117,9 +142,7 @@ def print_work(found: Sequence[Kind], epochs: int) -> None:
     whole = [sum(kind.runs * kind.totals()[i] for kind in found) for i in range(3)]
     rows.append(["all runs", shown(sum(kind.runs for kind in found)), *[""] * 4, *map(shown, whole)])
     headings = ("model", "runs", "parameters", "forward, MFLOP an example", "step, GFLOP", "step, MB")
-    caption = (
-        f"A step is one seed's; a run is of all seeds and sizes, {epochs} epochs each (no more than train.max_epochs)."
-    )
+    caption = f"A step is one seed's; a run is of all seeds and sizes, {epochs}."
     Table("work", caption, [*headings, "run, steps", "run, PFLOP", "run, TB"], rows).show()
 
 
@@ -137,7 +160,10 @@ def show(chosen: argparse.Namespace) -> int:
         devices["as given"] = Device(chosen.teraflops * 1e12, chosen.terabytes * 1e12, 2)
     precision = torch.bfloat16 if here.type == "cuda" else torch.float32
     devices["this machine"] = Device(matmul_rate(1024, precision, here), memory_rate(here), precision.itemsize)
-    print_work(found, chosen.epochs)
+    seen = (
+        f"as many as in {' '.join(map(str, chosen.runs))} where there are such runs, otherwise " if chosen.runs else ""
+    )
+    print_work(found, f"{seen}{chosen.epochs} epochs each (no more than train.max_epochs)")
     print_hours(found, devices, machine(here))
     return 0
 
@@ -146,6 +172,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("studies.costs", __doc__)
     own.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
     own.add_argument("--epochs", type=int, default=100, help="of every training; nobody knows when they will stop")
+    own.add_argument(
+        "--runs", type=Path, nargs="+", default=[], help="folders of finished runs: epochs are their means"
+    )
     size = ("C", "H", "W", "CLASSES", "EXAMPLES")
     own.add_argument("--size", type=int, nargs=5, metavar=size, help="of a training split that is not known here")
     own.add_argument("--teraflops", type=float, help="a second, of another device, in bfloat16")
