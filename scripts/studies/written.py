@@ -1,0 +1,113 @@
+"""How much of its label an eraser writes into an image, for a reader who knows what becomes of each class.
+
+    python -m scripts.studies.written dataset=image_folder dataset.root=CIFAR dataset.normalize=zscore
+
+Takes the overrides of python -m mdl. An eraser that sees labels moves each class by an affine map of its own; the map
+back is found by least squares from training images before and after. Every image is then moved back as one of each
+class. Where some value is no possible pixel then, that class is ruled out: the images of a class fill a parallelepiped
+of its own (Quirke & Belrose 2025, section 2.3). And one class's values are nearest to whole grey levels.
+"""
+
+import argparse
+import functools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from conf.compose import composed
+from conf.errors import exit_code
+from conf.target import Target
+from erasure.eraser import Eraser
+from erasure.images import raw_images
+from erasure.source import LabelledImages
+from erasure.store.cache import Cache
+from harness.job import Job, erased
+from harness.table import Table
+from mdl.__main__ import VERB
+from scripts.options import parser
+from scripts.show_erasers import erased_by, require_images
+
+_OUTSIDE = 0.05  # grey levels beyond the range that are rounding: stored images are float32
+
+
+def ways_back(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Of each class, the affine map (A [d, d], b [d]) that takes images `after` [n, d] to `before` [n, d].
+
+    Raises:
+        ValueError: a class has too few images to know it.
+    """
+    found = []
+    for label in labels.unique().tolist():
+        x, y = (part[labels == label] for part in (after, before))
+        if len(x) <= x.shape[1]:
+            raise ValueError(
+                f"class {label} has {len(x)} training images of {x.shape[1]} values each, and what becomes of it takes "
+                "more images than values to know: make them smaller with dataset.size"
+            )
+        x_mean, y_mean = x.mean(0), y.mean(0)
+        slope = torch.linalg.lstsq(x - x_mean, y - y_mean).solution
+        found.append((slope, y_mean - x_mean @ slope))
+    return found
+
+
+def read(images: Tensor, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> tuple[Tensor, Tensor]:
+    """Of images [n, d], which classes [n, k] are possible, and which one [n] has the wholest grey levels.
+
+    `back` leads to pixels in 0..1, in steps of 1 / levels.
+    """
+    possible, distance = [], []
+    for slope, shift in back:
+        grey = (images @ slope + shift) * levels
+        possible.append((torch.maximum(-grey, grey - levels) <= _OUTSIDE).all(1))
+        distance.append((grey - grey.round()).square().mean(1))
+    return torch.stack(possible, 1), torch.stack(distance, 1).argmin(1)
+
+
+def row(name: str, part: LabelledImages, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> list[str]:
+    """A split's line of the table."""
+    possible, nearest = read(part.images.double().flatten(1), back, levels)
+    own, left = possible.gather(1, part.labels[:, None]).double(), possible.sum(1).clamp(min=1).double()
+    right = (nearest == part.labels).double()
+    shares = f"{own.mean():.1%}", f"{left.mean():.2f}", f"{left.log2().mean():.2f}", f"{right.mean():.1%}"
+    return [name, f"{len(part):,}", *shares]
+
+
+def show(chosen: argparse.Namespace) -> int:
+    overrides = [*chosen.overrides, f"eraser={chosen.eraser}"]
+    job = Job.from_config(VERB.name, composed(VERB.name, overrides, VERB.sections))
+    kind = Target(job.config["eraser"]).resolve(Eraser)
+    if kind.transductive or not kind.uses_labels:
+        raise ValueError(f"eraser={chosen.eraser}: has no map for each class; choose qleace or oracle_leace")
+    before, after = erased_by("control", chosen.overrides), erased(job)
+    require_images(before)
+    levels = raw_images(job.source, Cache(job.config["cache_dir"])).max_value
+    train = after.splits["train"]
+    pixels = before.pixels(before.splits["train"].images.double()).flatten(1)
+    back = ways_back(pixels, train.images.double().flatten(1), train.labels)
+    rows = [row(name, part, back, levels) for name, part in after.splits.items()]
+    bits = f"of {math.log2(len(back)):.2f} bits of a label"
+    headings = (
+        "split",
+        "images",
+        "own class in range",
+        "classes in range",
+        f"left {bits}",
+        "right by whole grey levels",
+    )
+    caption = "Left: what a uniform code over the classes in range says, mean of the images."
+    Table("written", caption, headings, rows).show()
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    own = parser("studies.written", __doc__)
+    own.add_argument("overrides", nargs="*", help="as of python -m mdl")
+    own.add_argument("--eraser", default="qleace", help="one that sees labels")
+    chosen = own.parse_args(arguments)
+    return exit_code(functools.partial(show, chosen), VERB.name, chosen.overrides)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

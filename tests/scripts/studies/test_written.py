@@ -1,0 +1,54 @@
+"""Labels read off erased images by who knows what became of each class, and not where all became the same."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from scripts.studies.written import main, read, ways_back
+
+LEVELS = 16
+
+
+def written(maps: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Images [n, d] of whole grey levels, the same moved by the maps [k, d, d] of their classes, and the classes."""
+    k, d, _ = maps.shape
+    labels = torch.arange(40 * k) % k
+    before = torch.randint(LEVELS + 1, (len(labels), d), generator=generator).double() / LEVELS
+    return before, torch.einsum("nd,nde->ne", before, maps[labels]) + labels[:, None] * 0.01, labels
+
+
+def test_maps_of_classes_are_a_message_and_one_map_of_all_is_none() -> None:
+    generator = torch.Generator().manual_seed(0)
+    own = torch.eye(12).double() + 0.1 * torch.randn(3, 12, 12, generator=generator, dtype=torch.float64)
+    before, after, labels = written(own, generator)
+    possible, nearest = read(after, ways_back(before, after, labels), LEVELS)
+    assert possible[torch.arange(len(labels)), labels].all()
+    assert possible.double().mean() < 0.5
+    assert torch.equal(nearest, labels)
+    before, after, labels = written(own[:1].expand(3, -1, -1), generator)
+    after = after - labels[:, None] * 0.01
+    possible, nearest = read(after, ways_back(before, after, labels), LEVELS)
+    assert possible.all()
+    assert (nearest == labels).double().mean() < 0.6
+
+
+def test_classes_of_the_digits_moved_by_their_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--eraser", "oracle_leace", f"cache_dir={tmp_path}"]) == 0
+    found = {line[0]: line[1:] for line in map(str.split, capsys.readouterr().out.splitlines()) if line}
+    images, own, classes, left, right = found["test"]
+    assert (images, own, right) == ("359", "100.0%", "100.0%")
+    assert 1 <= float(classes) < 10
+    assert 0 <= float(left) < 3.32
+
+
+@pytest.mark.parametrize("eraser", ["leace", "gradient"])
+def test_an_eraser_without_maps_of_classes_is_one_line(eraser: str, tmp_path: Path, capsys) -> None:
+    assert main(["--eraser", eraser, f"cache_dir={tmp_path}"]) == 2
+    assert capsys.readouterr().err.startswith(f"eraser={eraser}: has no map for each class; choose qleace")
+
+
+def test_more_values_than_images_of_a_class_are_refused() -> None:
+    with pytest.raises(ValueError, match="class 0 has 5 training images of 6 values each, and what"):
+        ways_back(torch.rand(10, 6), torch.rand(10, 6), torch.arange(10) % 2)
