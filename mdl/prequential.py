@@ -101,7 +101,7 @@ class _Sizes:
         n, following, orders = self.sizes[i], self._following[i], self.engine.orders
 
         def show(report: EpochReport) -> None:
-            done = self._work.share(i, report.mean_epochs)
+            done = self._work.share(i, *report.mean_epochs)
             self._display.update(done, f"chunk {i + 1}/{len(self.sizes)} (n = {n:,}) {report}")
 
         part = train_size(self._bench, self._run, self.engine, orders[:, :n], orders[:, n:following], show)

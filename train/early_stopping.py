@@ -109,15 +109,22 @@ class EarlyStopping:
         curve.validation_loss_bits.append(validation_loss_bits)
         if validation_loss_bits < self._to_beat_bits - self._settings.min_improvement_bits:
             self._to_beat_bits, self._improved_epoch = validation_loss_bits, epoch
-        if self._waited_enough(epoch):
+        if self._steps_left <= 0:
             curve.ended = "patience"
         elif epoch >= self._settings.max_epochs:
             curve.ended = "max_epochs"
         return best
 
-    def _waited_enough(self, epoch: int) -> bool:
-        """Whether the validation loss has had its time; it starts again where the training loss leaves the plateau."""
+    @property
+    def epochs_left(self) -> int:
+        """Epochs that it still has if it gains nothing more, on the plateau if it leaves that now."""
+        steps = min(self._steps_left, self._settings.patience_steps)
+        return min(-(-steps // self._epoch_steps), self._settings.max_epochs - self.curve.epochs)
+
+    @property
+    def _steps_left(self) -> int:
+        """Until the validation loss has had its time; it starts again where the training loss leaves the plateau."""
         settings, left = self._settings, self.curve.plateau_epochs
         since = max(self._improved_epoch, left or 0)
         patience_steps = max(settings.patience_steps, settings.plateau_steps if left is None else 0)
-        return (epoch - since) * self._epoch_steps >= patience_steps
+        return patience_steps - (self.curve.epochs - since) * self._epoch_steps

@@ -30,6 +30,7 @@ class EpochReport:
     Attributes:
         epoch: epochs finished.
         validation_bits: latest validation loss of each member that was still training.
+        epochs_left: that these members have at least; 0 once all have stopped.
         members: members at the start, trained at the same time.
         stack: number of this stack of members, from 0, and how many stacks there are.
         epochs_elsewhere: epochs that the other stacks have finished, together.
@@ -37,14 +38,18 @@ class EpochReport:
 
     epoch: int
     validation_bits: Sequence[float]
+    epochs_left: int
     members: int
     stack: tuple[int, int]
     epochs_elsewhere: int
 
     @property
-    def mean_epochs(self) -> float:
-        """Epochs finished, averaged over all stacks."""
-        return (self.epochs_elsewhere + self.epoch) / self.stack[1]
+    def mean_epochs(self) -> tuple[float, float]:
+        """Epochs finished and those left at least, averaged over all stacks; later ones last as long as these."""
+        i, stacks = self.stack
+        done = self.epochs_elsewhere + self.epoch
+        at_the_end = (done + self.epochs_left) * stacks / (i + 1)
+        return done / stacks, (at_the_end - done) / stacks
 
     def __str__(self) -> str:
         going = len(self.validation_bits)
@@ -156,7 +161,7 @@ def fit(
     def finish(training: Training) -> None:
         about = len(training.seeds), (len(elsewhere), stacks), sum(elsewhere)
         for validation_bits in training.run():
-            report(EpochReport(training.epoch, validation_bits, *about))
+            report(EpochReport(training.epoch, validation_bits, training.epochs_left, *about))
         elsewhere.append(training.epoch)
 
     trainings = in_stacks(begin, finish, len(seeds), stack, str(subsets.shape[1]), checkpoints)

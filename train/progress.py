@@ -10,7 +10,7 @@ class Work:
     """The share of trainings on so many examples each that is done, in optimiser steps.
 
     Early stopping makes the length of a training unknown. The first is expected to take twice the patience,
-    later ones as many epochs as the longest so far; what lasts longer has a quarter of that before it.
+    later ones as many epochs as the longest so far, and none less than its patience has left.
     """
 
     def __init__(self, sizes: Sequence[int], settings: TrainSettings) -> None:
@@ -24,9 +24,9 @@ class Work:
         self._epochs[i] = epochs
         self._expected = max(self._epochs.values())
 
-    def share(self, i: int, epoch: float) -> float:
-        """Share done when size number `i` has trained for `epoch` epochs; between 0 and 1."""
+    def share(self, i: int, epoch: float, left: float) -> float:
+        """Share done when size number `i` has trained for `epoch` epochs, with `left` before it at least; 0 to 1."""
         done = sum(self._steps[j] * epochs for j, epochs in self._epochs.items())
         rest = sum(steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i)
-        here = self._steps[i] * min(self._longest, max(self._expected, epoch + self._expected / 4))
+        here = self._steps[i] * min(self._longest, max(self._expected, epoch + left))
         return (done + self._steps[i] * epoch) / (done + here + rest * self._expected)

@@ -58,6 +58,11 @@ class Training(Learner):
     def finished(self) -> bool:
         return not self.active
 
+    @property
+    def epochs_left(self) -> int:
+        """Epochs that one of the members will still be trained for at least."""
+        return max((self.stopping[member].epochs_left for member in self.active), default=0)
+
     def __str__(self) -> str:
         return f"training size {self.n}, epoch {self.epoch}"
 

@@ -33,7 +33,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
         def show(report: EpochReport) -> None:
             validation = sum(report.validation_bits) / len(report.validation_bits)
             logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
-            display.update(work.share(0, report.mean_epochs), str(report))
+            display.update(work.share(0, *report.mean_epochs), str(report))
 
         fitted = engine.fit(engine.orders, show)
     run.require_lease()

@@ -3,8 +3,8 @@
     python -m scripts.studies.written dataset=image_folder dataset.root=CIFAR dataset.normalize=zscore
 
 Takes the overrides of python -m mdl. An eraser that sees labels moves each class by an affine map of its own; the map
-back is found by least squares from training images before and after. Every image is then moved back as one of each
-class. Where some value is no possible pixel then, that class is ruled out: the images of a class fill a parallelepiped
+back is found by least squares from training images before and after. Held-out images are then moved back as ones of
+each class. Where some value is no possible pixel then, that class is ruled out: the images of a class fill a parallelepiped
 of its own (Quirke & Belrose 2025, section 2.3). And one class's values are nearest to whole grey levels.
 """
 
@@ -21,6 +21,7 @@ from conf.errors import exit_code
 from conf.target import Target
 from erasure.eraser import Eraser
 from erasure.images import raw_images
+from erasure.linalg import CovarianceFactor
 from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.job import Job, erased
@@ -30,6 +31,7 @@ from scripts.options import parser
 from scripts.show_erasers import erased_by, require_images
 
 _OUTSIDE = 0.05  # grey levels beyond the range that are rounding: stored images are float32
+_NEAR = 1e-3  # from whole grey levels, root mean square, that is rounding
 
 
 def ways_back(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -47,7 +49,9 @@ def ways_back(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tenso
                 "more images than values to know: make them smaller with dataset.size"
             )
         x_mean, y_mean = x.mean(0), y.mean(0)
-        slope = torch.linalg.lstsq(x - x_mean, y - y_mean).solution
+        x, y = x - x_mean, y - y_mean
+        factor = CovarianceFactor(x.T @ x / len(x), x_mean)  # pixels may be constant
+        slope = factor.solve_transposed(factor.solve(x.T @ y / len(x)))
         found.append((slope, y_mean - x_mean @ slope))
     return found
 
@@ -61,7 +65,7 @@ def read(images: Tensor, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> 
     for slope, shift in back:
         grey = (images @ slope + shift) * levels
         possible.append((torch.maximum(-grey, grey - levels) <= _OUTSIDE).all(1))
-        distance.append((grey - grey.round()).square().mean(1))
+        distance.append((grey - grey.round()).square().mean(1).sqrt().clamp(min=_NEAR))
     return torch.stack(possible, 1), torch.stack(distance, 1).argmin(1)
 
 
@@ -86,7 +90,7 @@ def show(chosen: argparse.Namespace) -> int:
     train = after.splits["train"]
     pixels = before.pixels(before.splits["train"].images.double()).flatten(1)
     back = ways_back(pixels, train.images.double().flatten(1), train.labels)
-    rows = [row(name, part, back, levels) for name, part in after.splits.items()]
+    rows = [row(name, part, back, levels) for name, part in after.splits.items() if part is not train]
     bits = f"of {math.log2(len(back)):.2f} bits of a label"
     headings = (
         "split",

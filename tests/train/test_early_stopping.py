@@ -117,6 +117,19 @@ def test_small_improvements_are_kept_but_buy_no_time(settings: TrainSettings) ->
     assert not slow.curve.ended  # small steps that add up are an improvement
 
 
+def test_epochs_left_are_those_of_its_patience(settings: TrainSettings) -> None:
+    options = {"patience_steps": 35, "plateau_steps": 80, "max_epochs": 9}  # an epoch has 10 steps
+    for validation, train, left in (
+        ([3.3, 2.0], None, 4),
+        ([3.3, 2.0, 2.1, 2.1], None, 2),
+        ([3.3, 2.0, 2.1, 2.1, 2.1, 2.1], None, 0),
+        ([3.3, 3.3], [3.32], 4),  # were it to leave the plateau now
+        ([3.3] * 7, [3.32] * 6, 2),
+        ([3.3, *(2.0 - 0.1 * i for i in range(8))], None, 1),  # of max_epochs
+    ):
+        assert losses(settings, validation, train, **options)[1].epochs_left == left, validation
+
+
 def test_rows_of_the_curve(settings: TrainSettings) -> None:
     _, stopping = losses(settings, [3.0, 2.0], patience_steps=30)
     assert stopping.curve.rows(50) == [(50, 0, 0, None, 3.0), (50, 0, 1, 1.0, 2.0)]

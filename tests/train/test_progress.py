@@ -7,6 +7,7 @@ import pytest
 
 from train import whole
 from train.__main__ import VERB as TRAIN
+from train.engine import EpochReport
 from train.progress import Work
 from train.settings import TrainSettings
 
@@ -16,7 +17,7 @@ def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: Trai
     for lengths in ([5, 5, 5, 5, 5], [30, 20, 10, 5, 2], [2, 5, 10, 20, 30]):
         work, shares = Work(sizes, settings), []
         for i, epochs in enumerate(lengths):
-            shares.append([work.share(i, epoch) for epoch in range(epochs + 1)])
+            shares.append([work.share(i, epoch, min(2, epochs - epoch)) for epoch in range(epochs + 1)])
             work.finish(i, epochs)
         assert shares[0][0] == 0
         assert all(0 <= share <= 1 for group in shares for share in group)
@@ -28,8 +29,15 @@ def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: Trai
 def test_the_time_left_rests_on_patience_not_on_the_last_epoch_allowed(settings: TrainSettings) -> None:
     settings = replace(settings, batch_size=128, patience_steps=4000, min_epoch_steps=20, max_epochs=1000)
     work = Work([9976], settings)  # 78 steps an epoch; control on CIFAR-10 at this size ended after 93 to 119 epochs
-    assert [round(work.share(0, epoch), 2) for epoch in (15, 77, 120, 200, 900)] == [0.15, 0.75, 0.82, 0.89, 0.97]
-    assert work.share(0, 1000) == 1
+    assert [round(work.share(0, epoch, 52), 2) for epoch in (15, 40, 100, 200, 900)] == [0.15, 0.39, 0.66, 0.79, 0.95]
+    assert [round(work.share(0, 200 + waited, 52 - waited), 2) for waited in (1, 26, 51)] == [0.80, 0.90, 1.0]
+    assert work.share(0, 1000, 0) == 1
+
+
+def test_seeds_one_after_another_are_expected_to_take_as_long_as_those_before() -> None:
+    report = EpochReport(30, [2.0], 10, 1, stack=(1, 4), epochs_elsewhere=60)
+    assert report.mean_epochs == (90 / 4, (100 * 2 - 90) / 4)
+    assert EpochReport(30, [2.0, 2.1], 10, 2, stack=(0, 1), epochs_elsewhere=0).mean_epochs == (30, 10)
 
 
 def test_a_training_of_its_own_shows_it(command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_maps_of_classes_are_a_message_and_one_map_of_all_is_none() -> None:
     after = after - labels[:, None] * 0.01
     possible, nearest = read(after, ways_back(before, after, labels), LEVELS)
     assert possible.all()
-    assert (nearest == labels).double().mean() < 0.6
+    assert not nearest.any()  # all the same
 
 
 def test_classes_of_the_digits_moved_by_their_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
