@@ -93,7 +93,8 @@ class Difference:
     def __str__(self) -> str:
         """ "+0.123 ± 0.004 ± 0.010 *": over seeds and, where known, test examples; the star where significant."""
         if self.standard_error is None:
-            return f"{self.mean:+.3f} (one seed)"
+            examples = "" if self.test_error is None else f"; ± {self.test_error:.3f} over test examples"
+            return f"{self.mean:+.3f} (one seed{examples})"
         errors = [error for error in (self.standard_error, self.test_error) if error is not None]
         return " ".join([f"{self.mean:+.3f}", *(f"± {error:.3f}" for error in errors), *"*"[: self.significant]])
 

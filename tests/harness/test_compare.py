@@ -43,6 +43,7 @@ def test_differences_are_paired_by_seed() -> None:
     assert not difference.significant  # four standard errors, with two degrees of freedom: p = 0.057
     one = paired_difference([2.0], [1.0])
     assert (one.standard_error, f"{one}") == (None, "+1.000 (one seed)")
+    assert f"{paired_difference([2.0], [1.0], 0.25)}" == "+1.000 (one seed; ± 0.250 over test examples)"
     assert not one.significant
     with pytest.raises(ValueError, match="zip"):
         paired_difference([1.0, 2.0], [1.0])
