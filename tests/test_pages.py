@@ -56,7 +56,10 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
     for name in ("size-16-train_size-9976", "train_size-9976", "train_size-48976"):
         for unit, column in (("bits", "bits_per_label"), ("paper-unit", "paper_units")):
             if (name, unit) != ("train_size-9976", "paper-unit"):  # widths, in bits
-                for row in csv.DictReader((tables / f"mdl-image_folder-{name}-normalize-zscore-{unit}.csv").open()):
+                rows = csv.DictReader((tables / f"mdl-image_folder-{name}-normalize-zscore-{unit}.csv").open())
+                shown = [row for row in rows if row[f"{column}_mean"]]  # not every eraser was run at every depth
+                assert len(shown) >= 5
+                for row in shown:
                     mean, std = (float(row[f"{column}_{part}"]) for part in ("mean", "std"))
                     assert f"| {mean:.3f} ± {std:.3f} |" in page, (name, unit, row["eraser"])
     assert list((tmp_path / "figures").glob("*learning-curves.png"))
