@@ -4,7 +4,7 @@
 
 Takes the overrides of python -m mdl. An eraser that sees labels moves each class by an affine map of its own; the map
 back is found by least squares from training images before and after. Held-out images are then moved back as ones of
-each class. Where some value is no possible pixel then, that class is ruled out: the images of a class fill a parallelepiped
+each class. Where some value is no possible pixel then, that class is ruled out: images of a class fill a parallelepiped
 of its own (Quirke & Belrose 2025, section 2.3). And one class's values are nearest to whole grey levels.
 """
 
