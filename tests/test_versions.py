@@ -25,6 +25,7 @@ from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, w
 from tests.erasure.test_hf import write_cifarnet
 from tests.erasure.test_image_folder import folder, write_images
 from tests.erasure.test_mixture import mixture
+from tests.erasure.test_shuffled_labels import shuffled
 from tests.erasure.test_text import TRAIN as TEXTS
 from tests.erasure.test_text import write_glove, write_imdb
 from tests.models.every_model import EVERY
@@ -48,6 +49,7 @@ VERSIONS = {
     "ImageFolder": 1,
     "Mixture": 1,
     "Mnist": 1,
+    "ShuffledLabels": 1,
     "Svhn": 1,
     "CNN": 1,
     "ConvNeXtV2": 2,  # float32 numbers are those of version 1
@@ -98,6 +100,7 @@ SOURCES: dict[str, float] = {
     "Svhn": 36348.6957,
     "Mnist": 11211.2757,
     "Mixture": 3967.53491,
+    "ShuffledLabels": 1443.28453,
 }
 
 
@@ -180,6 +183,7 @@ WRITTEN: dict[str, Callable[[Path, pytest.MonkeyPatch], Source]] = {
     "Svhn": lambda root, patch: write_svhn(root, patch)[0],
     "Mnist": lambda root, patch: write_mnist(root, patch)[0],
     "Mixture": lambda *_: mixture({"a": _digits(), "b": _digits()}, size=5, channels=1, images_per_part=50),
+    "ShuffledLabels": lambda *_: shuffled(_digits()),
 }
 
 
