@@ -63,6 +63,12 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
                     mean, std = (float(row[f"{column}_{part}"]) for part in ("mean", "std"))
                     assert f"| {mean:.3f} ± {std:.3f} |" in page, (name, unit, row["eraser"])
     assert list((tmp_path / "figures").glob("*learning-curves.png"))
+    for network in (
+        "convnextv2",
+        "swinv2",
+        "size-16-train_size-48976-normalize-zscore-lenet",
+    ):
+        assert list((tmp_path / "figures").glob(f"train-*{network}-loss-curves.png"))
 
 
 def test_readme_is_read_in_three_minutes() -> None:

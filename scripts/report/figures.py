@@ -80,10 +80,11 @@ def block_drawings(blocks: Sequence[Block], colours: Colours, note: Note) -> lis
         for option in ("width", "depth")
         if (panels := scaling_panels(block, option))
     ]
+    curved = [(block, model, rows) for block in blocks for model, rows in _with_curves(block).items()]
+    curved.sort(key=lambda found: -sum(bool(entry.cell.curves) for row in found[2] for entry in row.run))
     losses = [
         _drawing(f"{block.name}-{model}-loss-curves", rows, MAX_PANELS, _loss_figure, colours)
-        for block in blocks
-        for model, rows in _with_curves(block).items()
+        for block, model, rows in curved  # what compares most comes first
     ]
     kinds = (overviews, scalings, curves, losses)
     drawings = [drawing for kind in kinds for drawing in at_most(MAX_FIGURES, kind, note)]
