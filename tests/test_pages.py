@@ -63,12 +63,14 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
                     mean, std = (float(row[f"{column}_{part}"]) for part in ("mean", "std"))
                     assert f"| {mean:.3f} ± {std:.3f} |" in page, (name, unit, row["eraser"])
     assert list((tmp_path / "figures").glob("*learning-curves.png"))
-    for network in (
-        "convnextv2",
-        "swinv2",
-        "size-16-train_size-48976-normalize-zscore-lenet",
-    ):
-        assert list((tmp_path / "figures").glob(f"train-*{network}-loss-curves.png"))
+    small, whole = (f"image_folder-size-16-train_size-{n}-normalize-zscore" for n in (9976, 48976))
+    for block in (small, whole, "shuffled_image_folder-normalize-zscore"):
+        rows = csv.DictReader((tables / f"train-{block}-final.csv").open())
+        losses = [float(row["final_loss_bits_mean"]) for row in rows if row["final_loss_bits_mean"]]
+        assert len(losses) >= 4
+        assert [bits for bits in losses if f"| {bits:.3f}" not in page] == []
+    for name in (f"{small}-convnextv2", f"{small}-swinv2", f"{whole}-lenet"):  # single runs do not come first
+        assert (tmp_path / f"figures/train-{name}-loss-curves.png").exists()
 
 
 def test_readme_is_read_in_three_minutes() -> None:
