@@ -93,11 +93,11 @@ def _mean_best(curves: Sequence[LossCurve], grid: Array) -> Array:
 
 
 def write_curves(path: Path, rows: Iterable[CurveRow]) -> None:
-    """curves.csv: a row per training size, seed and evaluation, the largest size last."""
+    """curves.csv: a row per training size, seed and evaluation, the largest size last, to seven digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CurveRow._fields)
-    writer.writerows(rows)
+    writer.writerows((*row[:3], *("" if bits is None else f"{bits:.7g}" for bits in row[3:])) for row in rows)
     write_text(path, text.getvalue())
 
 

@@ -88,6 +88,8 @@ def test_curves_are_plain_csv(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert rows[0] == {"n": "10", "seed": "0", "epoch": "0", "train_loss_bits": "", "validation_loss_bits": "3.3"}
     assert rows[1]["train_loss_bits"] == "2.5"
+    run.save_curves([CurveRow(10, 0, 1, 1.23456789e-9, 3.32192809)])
+    assert run.directory.joinpath("curves.csv").read_text().splitlines()[1] == "10,0,1,1.234568e-09,3.321928"
 
 
 def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> None:
@@ -98,7 +100,7 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     assert result is not None
     assert Cell([Found.finished(result)]).curves[0].validation_bits.tolist() == [3.3, 2.0]
     path = run.directory / "curves.csv"
-    path.write_text(path.read_text().replace("2.0", "1.0"))
+    path.write_text(path.read_text().replace(",2\n", ",1\n"))
     assert Cell([Found.finished(result)]).curves == {}
     assert "curves.csv was edited or damaged" in caplog.text
     with pytest.raises(DamagedFileError, match="left out"):
