@@ -10,23 +10,23 @@ class Work:
     """The share of trainings on so many examples each that is done, in optimiser steps.
 
     Early stopping makes the length of a training unknown. The first is expected to take twice the patience,
-    later ones as many epochs as the longest so far, and none less than its patience has left.
+    others as many epochs as the longest so far, and none less than its patience.
     """
 
     def __init__(self, sizes: Sequence[int], settings: TrainSettings) -> None:
         self._steps = [epoch_steps(n, settings) for n in sizes]
         self._epochs: dict[int, int] = {}  # of finished sizes
-        self._longest = settings.max_epochs
-        self._expected = min(self._longest, 2 * settings.patience_steps / self._steps[0])
+        self._longest, self._patience_steps = settings.max_epochs, settings.patience_steps
 
     def finish(self, i: int, epochs: int) -> None:
         """Size number `i` took this many epochs."""
         self._epochs[i] = epochs
-        self._expected = max(self._epochs.values())
 
     def share(self, i: int, epoch: float, left: float) -> float:
         """Share done when size number `i` has trained for `epoch` epochs, with `left` before it at least; 0 to 1."""
+        usual = max(self._epochs.values(), default=max(2 * self._patience_steps / self._steps[i], epoch + left))
         done = sum(self._steps[j] * epochs for j, epochs in self._epochs.items())
-        rest = sum(steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i)
-        here = self._steps[i] * min(self._longest, max(self._expected, epoch + left))
-        return (done + self._steps[i] * epoch) / (done + here + rest * self._expected)
+        here = self._steps[i] * min(self._longest, max(usual, epoch + left))
+        others = [steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i]
+        rest = sum(min(steps * self._longest, max(steps * usual, self._patience_steps)) for steps in others)
+        return (done + self._steps[i] * epoch) / (done + here + rest)

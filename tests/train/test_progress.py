@@ -34,6 +34,18 @@ def test_the_time_left_rests_on_patience_not_on_the_last_epoch_allowed(settings:
     assert work.share(0, 1000, 0) == 1
 
 
+def test_the_largest_size_first_is_expected_to_take_twice_its_own_patience(settings: TrainSettings) -> None:
+    """LeNet's control of Table 16: 87 epochs of all photographs, 28 % of the steps; of twice 200 epochs, as the
+    smallest size's patience has, it would have been 7 %."""
+    settings = replace(settings, batch_size=128, patience_steps=4000, min_epoch_steps=20, max_epochs=1000)
+    sizes = [1024, 2379, 4172, 6544, 9683, 13837, 19334, 26608, 36234, 48976]
+    work = Work(sizes, settings)
+    before = work.share(9, 87, 0)
+    assert 0.25 < before < 0.35
+    work.finish(9, 87)
+    assert before == pytest.approx(work.share(8, 0, 15), rel=0.1)
+
+
 def test_seeds_one_after_another_are_expected_to_take_as_long_as_those_before() -> None:
     report = EpochReport(30, [2.0], 10, 1, stack=(1, 4), epochs_elsewhere=60)
     assert report.mean_epochs == (90 / 4, (100 * 2 - 90) / 4)
