@@ -25,6 +25,7 @@ from train.early_stopping import endings
 from train.engine import Engine, EpochReport
 from train.progress import Work
 from train.stacking import STACKING
+from train.whole import save_weights
 
 
 def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
@@ -143,6 +144,7 @@ def train_size(
         calibrated = fitted.score(train, following, temperatures=temperatures)
     else:  # the last size, which has nothing left to predict
         save_test_bits(run, bench.seeds, test.example_bits)
+        save_weights(bench, run, fitted)
     point = Point(
         n=known.shape[1],
         ce_next_bits=coded and coded.bits.tolist(),

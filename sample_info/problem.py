@@ -119,13 +119,11 @@ def _readable(given: str) -> Iterator[Path]:
     path = Path(given).expanduser()
     path = path / WEIGHTS if path.is_dir() else path
     if not path.is_file():
-        raise _error(
-            given, f"there is no {path}: give the directory of a finished python -m train run, or its {WEIGHTS}"
-        )
+        raise _error(given, f"there is no {path}: give the directory of a finished run, or its {WEIGHTS}")
     try:
         yield path
     except (DamagedFileError, KeyError) as error:
-        whole = f"not a whole {WEIGHTS} as python -m train keeps it ({error})"
+        whole = f"not a whole {WEIGHTS} as a run keeps it ({error})"
         raise _error(given, f"{whole}: train again in another runs_dir") from error
 
 

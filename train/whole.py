@@ -13,7 +13,7 @@ from harness.trained import Final, Timing, TrainedOnce
 from train.bench import Bench
 from train.data import label_entropy_bits
 from train.early_stopping import endings
-from train.engine import Engine, EpochReport
+from train.engine import Engine, EpochReport, Fit
 from train.progress import Work
 
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
@@ -22,8 +22,7 @@ WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, s
 def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
     """Train every seed on the whole training split; the verb's share of the result.
 
-    The same trainings as the last ones of a prequential run with the same options. Their best weights are kept
-    in the run's directory, as `WEIGHTS`.
+    The same trainings as the last ones of a prequential run with the same options, whose weights are the same.
     """
     train = bench.data["train"]
     engine = Engine(bench, run)
@@ -36,8 +35,7 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
             display.update(work.share(0, *report.mean_epochs), str(report))
 
         fitted = engine.fit(engine.orders, show)
-    run.require_lease()
-    save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds), "model": bench.job.model_identity})
+    save_weights(bench, run, fitted)
     test = fitted.score(bench.data["test"])
     save_test_bits(run, bench.seeds, test.example_bits)
     losses = [row for curve in fitted.curves for row in curve.rows(len(train))]
@@ -58,3 +56,9 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
         timing=Timing(stacking=asdict(engine.stacking)),
         **endings(fitted.curves),
     )
+
+
+def save_weights(bench: Bench, run: Run, fitted: Fit) -> None:
+    """Keep every seed's best weights after training on everything in the run's directory, as `WEIGHTS`."""
+    run.require_lease()
+    save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds), "model": bench.job.model_identity})

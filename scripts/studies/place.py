@@ -16,6 +16,7 @@ from erasure.store.storage import read_json
 NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 LEFT = {  # what a finished run consists of
     "config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors", "bits.safetensors",
+    "weights.safetensors",
 }  # fmt: skip
 _ALL = ("train.stack=all", "train.checkpoint_every_s=0.05", "logger.mode=disabled")
 _VOID = "begun anew"

@@ -121,7 +121,7 @@ def test_copied_weights_give_the_trained_networks_outputs(trained) -> None:
     [
         (
             ["sample_info.initial_weights=nowhere"],
-            "there is no nowhere: give the directory of a finished python -m train",
+            "there is no nowhere: give the directory of a finished run",
         ),
         (["seeds=[2]"], "seed 2 was not trained, only [1, 4]: choose seeds among these"),
         (["model.width=8"], "hidden.0.weight is 16×64 there, 8×64 in this model: score with the model.* options"),
@@ -152,5 +152,5 @@ def test_damaged_and_foreign_files_are_one_line(command, trained) -> None:
     for name in ("damaged", "truncated", "scores"):
         outcome = command(VERB, *SCORE, "seeds=[1]", f"sample_info.initial_weights={name}.safetensors")
         assert outcome.code == 2
-        assert f"{name}.safetensors: not a whole weights.safetensors as python -m train keeps it" in outcome.err
+        assert f"{name}.safetensors: not a whole weights.safetensors as a run keeps it" in outcome.err
         assert len(outcome.err.strip().splitlines()) == 1

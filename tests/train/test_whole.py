@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from erasure.store.storage import read_json
+from erasure.store.storage import load_tensors, read_json
 from harness.run import LOCK
+from mdl.__main__ import VERB as MDL
 from train.__main__ import VERB as TRAIN
 from train.engine import Engine
+from train.whole import WEIGHTS
 
 QLEACE = ["eraser=qleace", "seeds=[0,1]", "train.stack=all", "logger.mode=disabled"]
 
@@ -42,6 +45,16 @@ def test_a_seed_that_runs_out_of_epochs_on_the_plateau_is_marked(command) -> Non
     assert result["ended"] == ["max_epochs", "max_epochs"]
     assert result["epochs"] == [3, 3]
     assert result["untrained"] == [epoch == 0 for epoch in result["best_epoch"]]
+
+
+def test_a_prequential_run_ends_with_the_same_weights_and_keeps_them(command) -> None:
+    tiny = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2", "logger.mode=disabled"]
+    for verb in (TRAIN, MDL):
+        assert command(verb, *tiny).code == 0
+    (alone, about), (last, about_last) = (load_tensors(path) for path in Path("runs").glob(f"*/{WEIGHTS}"))
+    assert about == about_last
+    assert alone
+    assert all(torch.equal(weights, last[name]) for name, weights in alone.items())
 
 
 def test_who_was_taken_for_dead_keeps_no_weights(command, monkeypatch: pytest.MonkeyPatch) -> None:
