@@ -34,15 +34,16 @@ _OUTSIDE = 0.05  # grey levels beyond the range that are rounding: stored images
 _NEAR = 1e-3  # from whole grey levels, root mean square, that is rounding
 
 
-def ways_back(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Of each class, the affine map (A [d, d], b [d]) that takes images `after` [n, d] to `before` [n, d].
+def affine_maps(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Of each class, the affine map (A [d, d], b [d]) that takes images `before` [n, ...] to `after`, float64.
 
     Raises:
         ValueError: a class has too few images to know it.
     """
     found = []
+    before, after = before.double().flatten(1), after.double().flatten(1)
     for label in labels.unique().tolist():
-        x, y = (part[labels == label] for part in (after, before))
+        x, y = before[labels == label], after[labels == label]
         if len(x) <= x.shape[1]:
             raise ValueError(
                 f"class {label} has {len(x)} training images of {x.shape[1]} values each, and what becomes of it takes "
@@ -54,6 +55,18 @@ def ways_back(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tenso
         slope = factor.solve_transposed(factor.solve(x.T @ y / len(x)))
         found.append((slope, y_mean - x_mean @ slope))
     return found
+
+
+def require_maps_of_classes(job: Job) -> None:
+    """Refuse what moves no class by a map of its own.
+
+    Raises:
+        ValueError: the job's eraser is such a one.
+    """
+    kind = Target(job.config["eraser"]).resolve(Eraser)
+    if kind.transductive or not kind.uses_labels:
+        name = job.config["eraser"]["name"]
+        raise ValueError(f"eraser={name}: has no map for each class; choose qleace or oracle_leace")
 
 
 def read(images: Tensor, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> tuple[Tensor, Tensor]:
@@ -81,15 +94,12 @@ def row(name: str, part: LabelledImages, back: Sequence[tuple[Tensor, Tensor]], 
 def show(chosen: argparse.Namespace) -> int:
     overrides = [*chosen.overrides, f"eraser={chosen.eraser}"]
     job = Job.from_config(VERB.name, composed(VERB.name, overrides, VERB.sections))
-    kind = Target(job.config["eraser"]).resolve(Eraser)
-    if kind.transductive or not kind.uses_labels:
-        raise ValueError(f"eraser={chosen.eraser}: has no map for each class; choose qleace or oracle_leace")
+    require_maps_of_classes(job)
     before, after = erased_by("control", chosen.overrides), erased(job)
     require_images(before)
     levels = raw_images(job.source, Cache(job.config["cache_dir"])).max_value
     train = after.splits["train"]
-    pixels = before.pixels(before.splits["train"].images.double()).flatten(1)
-    back = ways_back(pixels, train.images.double().flatten(1), train.labels)
+    back = affine_maps(train.images, before.pixels(before.splits["train"].images.double()), train.labels)
     rows = [row(name, part, back, levels) for name, part in after.splits.items() if part is not train]
     bits = f"of {math.log2(len(back)):.2f} bits of a label"
     headings = (
