@@ -4,9 +4,10 @@
     python -m scripts.studies.readers OVERRIDES
 
 Takes the overrides of finished runs of python -m train. An eraser that sees labels moves each class by an affine map
-of its own, and so writes the label into the image (`scripts.studies.written`). Here test images go through the map of
-every other class in turn: does a network that was trained on images which went through their own say what is on the
-image, or whose map it was? One that was trained on images as they were tells what the maps do to what is on them.
+of its own, from the class's mean to one of all, and so writes the label into the image (`scripts.studies.written`).
+Here test images go through the maps of other classes, and through ones that take the mean of one class and the slope
+of another: does a network that was trained on images which went through their own say what is on the image, or whose
+map it was? One that was trained on images as they were tells what the maps do to what is on them.
 """
 
 import argparse
@@ -30,16 +31,27 @@ from scripts.show_erasers import erased_by
 from scripts.studies.written import affine_maps, require_maps_of_classes
 from train.__main__ import VERB
 from train.bench import Bench, load, training_job
-from train.data import DeviceImages
 from train.ensemble import Weights
 from train.whole import WEIGHTS
 
-_HEADINGS = ("trained on", "right, %", "the image's class, %", "the map's class, %", "if maps said nothing, %")
-_CAPTION = (
-    "Right: test images under the map of their own class. Then under the maps of the other classes in turn: how often "
-    "networks say the image's class and the map's; and how often they would say the map's if maps made no difference. "
-    "Mean ± standard deviation over seeds."
+_HEADINGS = (
+    "trained on",
+    "right",
+    "map: image",
+    "map: map",
+    "parts: image",
+    "parts: mean",
+    "parts: slope",
+    "by chance",
 )
+_CAPTION = (
+    "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "
+    "image's class, and the map's. Parts: under the mean of a second class and the slope of a third, how often they "
+    "say the image's class, the mean's, the slope's. By chance: any other class, if maps made no difference. Mean ± "
+    "standard deviation over seeds."
+)
+
+Maps = Sequence[tuple[Tensor, Tensor]]  # of classes: x -> x A + b
 
 
 @dataclass(frozen=True)
@@ -49,43 +61,62 @@ class Heard:
     Attributes:
         right: of images that went through the map of their own class.
         image: of those that went through another's, that they are what they show.
-        whose: that they are what the map is of.
-        chance: what `whose` would be if maps made no difference: the wrong answers to images under their own map, over
-            the other classes.
+        map: that they are what the map is of.
+        image_of_three: of those whose class, mean and slope are three, that they are what they show.
+        mean: that they are what the mean is of.
+        slope: that they are what the slope is of.
+        chance: what is wrong under images' own maps, over the other classes.
     """
 
     right: float
     image: float
-    whose: float
+    map: float
+    image_of_three: float
+    mean: float
+    slope: float
     chance: float
 
     @classmethod
     def of(cls, said: Tensor, labels: Tensor) -> "Heard":
-        """From the likeliest class [k, n] of each image under the map of each class, and the images' classes [n]."""
-        maps = torch.arange(len(said))[:, None].expand_as(said)
-        own = maps == labels
-        right, wrong = (float((said == labels)[here].double().mean()) for here in (own, ~own))
-        return cls(right, wrong, float((said == maps)[~own].double().mean()), (1 - right) / (len(said) - 1))
+        """From the likeliest class [k, k, n] of each image under each class's mean and slope, and its own class [n]."""
+        k = len(said)
+        means, slopes = torch.arange(k)[:, None, None].expand_as(said), torch.arange(k)[:, None].expand_as(said)
+        own = means == labels, slopes == labels, means == slopes
+
+        def share(which: Tensor, here: Tensor) -> float:
+            return float((said == which)[here].double().mean())
+
+        another, three = own[2] & ~own[0], ~(own[0] | own[1] | own[2])
+        image, mean, slope = (share(which, three) for which in (labels, means, slopes))
+        right = share(labels, own[0] & own[1])
+        return cls(right, share(labels, another), share(slopes, another), image, mean, slope, (1 - right) / (k - 1))
 
 
-def under_every_map(images: Tensor, maps: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    """Images [n, C, H, W] as each of the k classes' maps moves them."""
-    flat = images.double().flatten(1)
-    return [(flat @ slope + shift).view_as(images).to(images.dtype) for slope, shift in maps]
+def hear(bench: Bench, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps) -> Tensor:
+    """What each of S networks says of images [n, C, H, W] under each class's mean and slope: [S, k, k, n].
+
+    `maps` are those of `before`'s classes, whose means are taken from it.
+    """
+    training, flat = before.images.double().flatten(1), images.double().flatten(1)
+    means = torch.stack([training[before.labels == label].mean(0) for label in range(len(maps))])
+    centre, scale = bench.dataset.channel_mean[:, None, None], bench.dataset.channel_std[:, None, None]
+    said = torch.zeros(len(bench.seeds), len(maps), len(maps), len(images), dtype=torch.int64)
+    for own, (slope, shift) in enumerate(maps):
+        moved = flat @ slope + shift
+        for other, by in enumerate((means[own] - means) @ slope):
+            said[:, other, own] = answers(bench, weights, ((moved + by).view_as(images) - centre) / scale)
+    return said
 
 
 @torch.no_grad()
-def answers(bench: Bench, weights: Weights, images: Tensor) -> Tensor:
-    """The likeliest class of each image by each of the S networks of `weights` [S, ...]: [S, n]."""
-    dataset, device = bench.dataset, bench.job.device
-    part = LabelledImages(images, torch.zeros(len(images), dtype=torch.int64))
-    shown = DeviceImages(part, dataset.channel_mean, dataset.channel_std, padding=0, flip=False, device=device).images
-    said = []
+def answers(bench: Bench, weights: Weights, x: Tensor) -> Tensor:
+    """The likeliest class of standardised images [n, C, H, W] by each of S networks: [S, n]."""
+    device, said = bench.job.device, []
     for member in range(len(bench.seeds)):
         alone = {name: weight[[member]].to(device) for name, weight in weights.items()}
-        parts = shown.split(bench.settings.eval_batch_size)
-        said.append(torch.cat([bench.ensemble.logits(alone, x)[0].argmax(-1) for x in parts]))
-    return torch.stack(said).cpu()
+        parts = x.to(device, torch.float32).split(bench.settings.eval_batch_size)
+        said.append(torch.cat([bench.ensemble.logits(alone, part)[0].argmax(-1) for part in parts]).cpu())
+    return torch.stack(said)
 
 
 def trained(overrides: Sequence[str]) -> tuple[Bench, Weights]:
@@ -108,12 +139,12 @@ def show(chosen: argparse.Namespace) -> int:
         name: trained([*chosen.overrides, f"eraser={name}"]) for name in chosen.trained_on or ("control", chosen.eraser)
     }
     before, after = (erased_by(name, chosen.overrides).splits for name in ("control", chosen.eraser))
-    maps = affine_maps(before["train"].images, after["train"].images, before["train"].labels)
-    moved, labels = under_every_map(before["test"].images, maps), before["test"].labels
+    train, test = before["train"], before["test"]
+    maps = affine_maps(train.images, after["train"].images, train.labels)
     rows = []
     for name, (bench, weights) in networks.items():
-        said = torch.stack([answers(bench, weights, images) for images in moved], 1)
-        shares = zip(*(astuple(Heard.of(own, labels)) for own in said), strict=True)
+        heard = [Heard.of(said, test.labels) for said in hear(bench, weights, train, test.images, maps)]
+        shares = zip(*map(astuple, heard), strict=True)
         rows.append([spelled(name), *(f"{Spread.of([100 * share for share in own]):.1f}" for own in shares)])
     Table("readers", _CAPTION, _HEADINGS, rows).show()
     return 0

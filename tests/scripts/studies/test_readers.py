@@ -14,10 +14,13 @@ TINY = ["model=mlp", "model.width=16", "train=quick", "train.max_epochs=8", "see
 
 def test_who_goes_by_the_image_and_who_by_the_map() -> None:
     labels = torch.tensor([0, 1, 2, 2])
-    maps = torch.arange(3)[:, None].expand(3, 4)
-    assert Heard.of(labels.expand(3, 4), labels) == Heard(1.0, 1.0, 0.0, 0.0)
-    assert Heard.of(maps, labels) == Heard(1.0, 0.0, 1.0, 0.0)
-    assert Heard.of(torch.zeros(3, 4, dtype=torch.int64), labels) == Heard(0.25, 0.25, 3 / 8, 0.375)
+    slopes = torch.arange(3)[:, None].expand(3, 3, 4)
+    means = torch.arange(3)[:, None, None].expand(3, 3, 4)
+    assert Heard.of(labels.expand(3, 3, 4), labels) == Heard(1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+    assert Heard.of(means, labels) == Heard(1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0)
+    assert Heard.of(slopes, labels) == Heard(1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
+    none = Heard.of(torch.zeros(3, 3, 4, dtype=torch.int64), labels)
+    assert none == Heard(0.25, 0.25, 3 / 8, 0.25, 3 / 8, 3 / 8, 0.375)
 
 
 def test_networks_trained_on_the_digits(command, capsys: pytest.CaptureFixture[str]) -> None:
