@@ -20,6 +20,7 @@ from torch import Tensor
 
 from conf.compose import composed
 from conf.errors import exit_code
+from erasure.progress import Display
 from erasure.source import LabelledImages
 from erasure.store.storage import load_tensors
 from harness.compare import Spread
@@ -92,19 +93,22 @@ class Heard:
         return cls(right, share(labels, another), share(slopes, another), image, mean, slope, (1 - right) / (k - 1))
 
 
-def hear(bench: Bench, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps) -> Tensor:
+def hear(title: str, bench: Bench, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps) -> Tensor:
     """What each of S networks says of images [n, C, H, W] under each class's mean and slope: [S, k, k, n].
 
-    `maps` are those of `before`'s classes, whose means are taken from it.
+    `maps` are those of `before`'s classes, whose means are taken from it; `title` is shown beside the time left.
     """
     training, flat = before.images.double().flatten(1), images.double().flatten(1)
     means = torch.stack([training[before.labels == label].mean(0) for label in range(len(maps))])
     centre, scale = bench.dataset.channel_mean[:, None, None], bench.dataset.channel_std[:, None, None]
     said = torch.zeros(len(bench.seeds), len(maps), len(maps), len(images), dtype=torch.int64)
-    for own, (slope, shift) in enumerate(maps):
-        moved = flat @ slope + shift
-        for other, by in enumerate((means[own] - means) @ slope):
-            said[:, other, own] = answers(bench, weights, ((moved + by).view_as(images) - centre) / scale)
+    with Display(title) as display:
+        for own, (slope, shift) in enumerate(maps):
+            moved = flat @ slope + shift
+            for other, by in enumerate((means[own] - means) @ slope):
+                said[:, other, own] = answers(bench, weights, ((moved + by).view_as(images) - centre) / scale)
+                done = (own * len(maps) + other + 1) / len(maps) ** 2
+                display.update(done, f"slope of class {own}, mean of class {other}")
     return said
 
 
@@ -143,7 +147,7 @@ def show(chosen: argparse.Namespace) -> int:
     maps = affine_maps(train.images, after["train"].images, train.labels)
     rows = []
     for name, (bench, weights) in networks.items():
-        heard = [Heard.of(said, test.labels) for said in hear(bench, weights, train, test.images, maps)]
+        heard = [Heard.of(said, test.labels) for said in hear(name, bench, weights, train, test.images, maps)]
         shares = zip(*map(astuple, heard), strict=True)
         rows.append([spelled(name), *(f"{Spread.of([100 * share for share in own]):.1f}" for own in shares)])
     Table("readers", _CAPTION, _HEADINGS, rows).show()
