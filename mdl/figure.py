@@ -86,6 +86,7 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
             run = grid.cells[row][column]
             difference = paired_difference(run.mdl.bits_per_sample, control.mdl.bits_per_sample)
             error = difference.standard_error or 0.0
+            spread = ", one seed" if difference.standard_error is None else f" ± {error:.3f}"
             y = i + (j - (len(own) - 1) / 2) * height
             ax.barh(
                 y, difference.mean, height * 0.85, xerr=error or None, color=colour(column, grid.columns),
@@ -93,7 +94,7 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
             )  # fmt: skip
             above = difference.mean >= 0
             ax.annotate(
-                f"{difference.mean:+.3f} ± {error:.3f}", (difference.mean + (error if above else -error), y),
+                f"{difference.mean:+.3f}{spread}", (difference.mean + (error if above else -error), y),
                 xytext=(6 if above else -6, 0), textcoords="offset points", ha="left" if above else "right",
                 va="center", fontsize=9, color="#333333",
             )  # fmt: skip

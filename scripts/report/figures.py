@@ -20,7 +20,7 @@ from scripts.report.groups import Block, Row
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
 MAX_ROWS = 24  # models in an overview
-MAX_FIGURES = 8  # of one kind; a figure takes a second
+MAX_FIGURES = 12  # of one kind; a figure takes a second
 Note = Callable[[str], object]  # takes a line on what is left out
 
 

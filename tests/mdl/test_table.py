@@ -13,15 +13,15 @@ from mdl.table import table_of
 from tests.runs import write_run
 
 
-def grid(root: Path) -> Grid[MdlResult]:
+def grid(root: Path, seeds: tuple[int, ...] = (0, 1)) -> Grid[MdlResult]:
     """Control and QLEACE, whose second seed never left the plateau of the first training size, nor of the last."""
     found = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
-        run = write_run(root, dataset="digits", eraser=eraser, seeds=(0, 1))
+        run = write_run(root, dataset="digits", eraser=eraser, seeds=seeds)
         result = read_result(run.directory / "result.json")
         assert isinstance(result, MdlResult)
         first, *others, last = result.curve
-        marked = [replace(point, left_plateau=left) for point in (first, last)]
+        marked = [replace(point, left_plateau=left[: len(seeds)]) for point in (first, last)]
         found.append(replace(result, curve=[marked[0], *others, marked[1]]))
     return arrange(found)
 
@@ -34,6 +34,14 @@ def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, mo
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw(grid(tmp_path), tmp_path / "comparison.png")
     assert drawn[0].axes[0].get_title().endswith("‡ QLEACE: 2 of 4 trainings on the plateau")
+
+
+@pytest.mark.parametrize(("seeds", "said"), [((0, 1), " ± "), ((0,), ", one seed")])
+def test_a_difference_of_one_seed_has_no_error(seeds: tuple[int, ...], said: str, tmp_path: Path, monkeypatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
+    draw(grid(tmp_path, seeds), tmp_path / "comparison.png")
+    assert [said in text.get_text() for text in drawn[0].axes[1].texts] == [True]
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
