@@ -1,11 +1,15 @@
 """Networks that go by the image, networks that go by the map, and one trained on digits that went through theirs."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
+from erasure.source import LabelledImages
 from erasure.store.storage import read_json
+from scripts.studies import readers
 from scripts.studies.readers import Heard, main
 from train.__main__ import VERB as TRAIN
 
@@ -21,6 +25,19 @@ def test_who_goes_by_the_image_and_who_by_the_map() -> None:
     assert Heard.of(slopes, labels) == Heard(1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
     none = Heard.of(torch.zeros(3, 3, 4, dtype=torch.int64), labels)
     assert none == Heard(0.25, 0.25, 3 / 8, 0.25, 3 / 8, 3 / 8, 0.375)
+
+
+def test_means_are_the_second_axis_and_slopes_the_third(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "answers", lambda bench, weights, x: x.flatten(1).round().long().T)
+    dataset = SimpleNamespace(channel_mean=torch.zeros(1), channel_std=torch.ones(1))
+    before = LabelledImages(torch.tensor([1.0, 3.0, 10.0, 20.0]).view(4, 1, 1, 1), torch.tensor([0, 0, 1, 1]))
+    maps = [
+        (torch.tensor([[slope]]).double(), torch.tensor([shift]).double()) for slope, shift in ((2.0, 1.0), (3.0, 5.0))
+    ]
+    bench: Any = SimpleNamespace(seeds=[0], dataset=dataset)
+    said = readers.hear("", bench, {}, before, torch.full((1, 1, 1, 1), 4.0), maps)[0, :, :, 0]
+    # (x - mean) slope + the slope's own mean and shift: (4 - 2) 2 + 5; (4 - 2) 3 + 50; (4 - 15) 2 + 5; (4 - 15) 3 + 50
+    assert said.tolist() == [[9, 56], [-17, 17]]
 
 
 def test_networks_trained_on_the_digits(command, capsys: pytest.CaptureFixture[str]) -> None:
