@@ -1,6 +1,5 @@
 """The barycenter's fixed point on square-root factors, and the maps that it gives."""
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from torch import Tensor
 
 from erasure.linalg import CovarianceFactor
 from erasure.polar import orthonormalise, rough_polar_factor
-
-log = logging.getLogger(__name__)
+from erasure.progress import Display
 
 
 @dataclass(frozen=True)
@@ -77,22 +75,32 @@ def align(
     variance = float(average.trace())
     excess: list[float] = []
     rotations: list[Tensor] = []
-    for _ in range(max_rounds):
-        rotations, mean = [polar(factor.multiply_transposed(root)) for factor in factors], torch.zeros_like(root)
-        for weight, factor, rotation in zip(weights, factors, rotations, strict=True):
-            mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would show in the edit
-        step = float((mean - root).square().sum())  # what moving the mean gains
-        root = mean
-        # Each half round shrinks the excess by about the root of what a round does to the step; more than
-        # thirtyfold is not believed (CIFAR's covariances: twentyfold).
-        shrink = min(0.99, max(1 / 30, math.sqrt(step / last_step)))
-        rest = step * shrink / (1 - shrink) if math.isfinite(last_step) or step == 0 else math.inf
-        last_step = max(step, 1e-300)
-        excess.append(rest / variance)
-        log.debug("barycenter: round %d, excess %.1e", len(excess), excess[-1])
-        if excess[-1] <= tolerance:
-            break
+    geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # as the excess shrinks, towards it or towards rounding
+    with Display("barycenter of class covariances") as display:
+        for _ in range(max_rounds):
+            rotations = [polar(factor.multiply_transposed(root)) for factor in factors]
+            mean = torch.zeros_like(root)
+            for weight, factor, rotation in zip(weights, factors, rotations, strict=True):
+                mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would show in the edit
+            step = float((mean - root).square().sum())  # what moving the mean gains
+            root = mean
+            excess.append(_rest(step, last_step) / variance)
+            last_step = max(step, 1e-300)
+            if excess[-1] <= tolerance:
+                break
+            done = math.log(min(1.0, excess[-1])) / geometric  # 0 after the first round, which tells no excess
+            display.update(min(1.0, done), f"round {len(excess)}: excess {excess[-1]:.1e}")
     return Alignment(root, rotations, tuple(excess))
+
+
+def _rest(step: float, last_step: float) -> float:
+    """What is left of the excess after a round that gained `step`: a geometric series.
+
+    Each half round shrinks the excess by about the root of what a round does to the step; more than thirtyfold is not
+    believed (CIFAR's covariances: twentyfold).
+    """
+    shrink = min(0.99, max(1 / 30, math.sqrt(step / last_step)))
+    return step * shrink / (1 - shrink) if math.isfinite(last_step) or step == 0 else math.inf
 
 
 def _start(average: Tensor, rank: int | None) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+_BAR_AFTER_S = 1.0  # what is done before needs none
 _PLAIN_EVERY_S = 10.0
 _PLAIN_WIDTH = 120  # columns for tables where there is no terminal to ask
 
@@ -20,27 +21,13 @@ def console(min_width: int = 0) -> Console:
 class Display:
     """Progress of one run on stderr, as a share of work done, with the time left at the pace so far."""
 
-    def __init__(self, title: str, *, plain_every_s: float = _PLAIN_EVERY_S) -> None:
+    def __init__(self, title: str) -> None:
         self.title = title
         self._console = Console(stderr=True)
-        self._plain_every_s = plain_every_s
-        self._started = self._last_line = time.monotonic()
         self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
         self._started = self._last_line = time.monotonic()
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.percentage:>3.0f} %"),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[left]}"),
-                console=self._console,
-                transient=True,
-            )
-            self._bar.start()
-            self._task = self._bar.add_task(self.title, total=1.0, left="")
         return self
 
     def update(self, done: float, detail: str) -> None:
@@ -48,11 +35,28 @@ class Display:
         now = time.monotonic()
         elapsed = now - self._started
         left = f"{duration(elapsed * (1 - done) / done)} left" if done > 0.01 and elapsed > 1 else ""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, description=f"{self.title}  {detail}", left=left)
-        elif now - self._last_line >= self._plain_every_s:
+        if self._console.is_terminal:
+            if self._bar is None and elapsed > _BAR_AFTER_S:
+                self._bar = self._begin()
+            if self._bar is not None:
+                self._bar.update(self._task, completed=done, description=f"{self.title}  {detail}", left=left)
+        elif now - self._last_line >= _PLAIN_EVERY_S:
             self._last_line = now
             print(f"{self.title}  {detail}  {done:.0%}  {left}".rstrip(), file=sys.stderr, flush=True)
+
+    def _begin(self) -> Progress:
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            transient=True,
+        )
+        bar.start()
+        self._task = bar.add_task(self.title, total=1.0, left="")
+        return bar
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:

@@ -15,8 +15,7 @@ COMMANDS_BENEATH = ("scripts.benchmarks", "scripts.studies")
 ELSEWHERE = {
     "tests/conf/test_yaml.py": "conf/compose conf/groups conf/help conf/verbs",
     "tests/test_main_job.py": (
-        "conf/cli conf/sweep harness/device harness/work harness/table harness/columns "
-        "erasure/progress erasure/erasers/identity"
+        "conf/cli conf/sweep harness/device harness/work harness/table harness/columns erasure/erasers/identity"
     ),
     "tests/mdl/test_table.py": "mdl/figure",
     "tests/cluster/test_launcher.py": (
