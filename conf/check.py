@@ -6,14 +6,26 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from conf import Options
 
+AtLeast1 = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for keys that there are not
+_LIMITS = {  # what these types ask for, by pydantic's names
+    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be a positive number",
+    "finite_number": "must be a positive number",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be {le:g} at most",
+    "too_short": "needs at least {min_length:g}",
+}
 
 
 class ConfigError(ValueError):
@@ -62,6 +74,8 @@ def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str
     if error["type"] == "dataclass_type":
         options = ", ".join(f"{place}{key}.{option}" for option in keyword_only(types[str(key)]))
         return f"{value}: it has options of its own: set {options}"
+    if limit := _LIMITS.get(error["type"]):
+        return f"{value}: {limit.format(**error.get('ctx', {}))}"
     return f"{value}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 

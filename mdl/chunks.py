@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from conf.check import AtLeast1
 from conf.schema import later, only_with, unhashed
 
 _MIN_CHUNK = 1024  # ours: the paper's text states none
@@ -18,18 +19,10 @@ class ReplaySettings:
     Args:
         batch: labels that are coded at once, before any of them is learnt.
         streams: K, so that every new example brings K + 1 to learn: itself, and one from each stream over the past.
-
-    Raises:
-        ValueError: less than one.
     """
 
-    batch: int = 4
-    streams: int = 255
-
-    def __post_init__(self) -> None:
-        for name, value in (("batch", self.batch), ("streams", self.streams)):
-            if value < 1:
-                raise ValueError(f"mdl.replay.{name}={value}: must be at least 1")
+    batch: AtLeast1 = 4
+    streams: AtLeast1 = 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +41,11 @@ class ChunkSettings:
         replay: options of the latter.
 
     Raises:
-        ValueError: fewer than two training sizes, an empty first one, or validation where nothing is stopped.
+        ValueError: fewer than two training sizes, or validation where nothing is stopped.
     """
 
     num_chunks: int
-    min_chunk: int | None
+    min_chunk: AtLeast1 | None
     order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
     share: bool = unhashed(default=False)
     validation: Literal["given", "prefix"] = later("given")
@@ -65,8 +58,6 @@ class ChunkSettings:
                 f"mdl.num_chunks={self.num_chunks}: must be at least 2, as each chunk's labels are coded by a network "
                 "trained on those before; for one training on everything: python -m train"
             )
-        if self.min_chunk is not None and self.min_chunk < 1:
-            raise ValueError(f"mdl.min_chunk={self.min_chunk}: must be at least 1, or null for the default")
         if self.code == "replay" and self.validation != "given":
             raise ValueError(
                 f"mdl.validation={self.validation}: the replay code stops nothing and uses no validation labels: "

@@ -1,17 +1,20 @@
 """What is scored, and how: a class for each group of the options of `conf/sample_info`, which says what each is."""
 
-import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
 
 from conf import Options
+from conf.check import AtLeast1, Positive, Share
 from conf.schema import later, unhashed
 from models.tangent.jacobian import Kind
 from sample_info.eraser_fit import EraserFit
 from sample_info.linearized.training import LinearizedDescent
 
-ORDERS = ("bottom", "bottom_iterative", "top", "random")
+Order = Literal["bottom", "bottom_iterative", "top", "random"]
+ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,16 +22,13 @@ class DataSettings:
     """Which examples there are beside the plain ones, `sample_info.data`."""
 
     at_most: list[str]
-    label_noise: float
-    adversarial: float
-    epsilon: float
+    label_noise: Share
+    adversarial: Share
+    epsilon: Positive
     eraser_fit: Literal["auto"] | EraserFit
     seed: int
 
     def __post_init__(self) -> None:
-        _require_positive("data.epsilon", self.epsilon)
-        for name, share in (("label_noise", self.label_noise), ("adversarial", self.adversarial)):
-            _require(0 <= share < 1, f"data.{name}", share, "must be a fraction, from 0 to less than 1")
         for cap in self.at_most:
             named = re.fullmatch(r".+:[1-9]\d*", cap)
             _require(named, "data.at_most", self.at_most, f"{cap} is not NAME:COUNT, as in [cat:50,dog:400]")
@@ -43,11 +43,9 @@ class DataSettings:
 class TrainingSettings(LinearizedDescent):
     """The training whose outcome is compared, `sample_info.training`."""
 
-    readout_gain: float | None  # None keeps what the model draws, or what `sample_info.initial_weights` has
+    readout_gain: Positive | None  # None keeps what the model draws, or what `sample_info.initial_weights` has
 
     def __post_init__(self) -> None:
-        if self.readout_gain is not None:
-            _require_positive("training.readout_gain", self.readout_gain, ", or null for what the model draws")
         try:
             super().__post_init__()
         except ValueError as error:
@@ -59,39 +57,25 @@ class ReferenceSettings:
     """What scores are compared with, `sample_info.references`; for methods see `sample_info.references.registry`."""
 
     methods: list[str]
-    examples: int | None
-    influence_damping: list[float]
-    subsets: int = later(default=100)
-
-    def __post_init__(self) -> None:
-        enough = self.examples is None or self.examples >= 2
-        _require(enough, "references.examples", self.examples, "must be at least 2, or null for all")
-        positive = self.influence_damping and all(0 < damping < math.inf for damping in self.influence_damping)
-        _require_at_least(3, "references.subsets", self.subsets)
-        complaint = "must be one or more positive numbers, as in [10], the paper's"
-        _require(positive, "references.influence_damping", self.influence_damping, complaint)
+    examples: Annotated[int, Field(ge=2)] | None
+    influence_damping: Annotated[list[Positive], Field(min_length=1)]
+    subsets: Annotated[int, Field(ge=3)] = later(default=100)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySettings:
     """Orders in which examples are dropped, and whose accuracy is measured on what is left, `sample_info.summaries`."""
 
-    orders: list[str]
-    removed: list[float]
+    orders: list[Order]
+    removed: Annotated[list[Share], Field(min_length=1)]
     network: Literal["linearized", "trained"]
     model: Options | None
-    draws: int
+    draws: AtLeast1
 
     def __post_init__(self) -> None:
         orders, removed = self.orders, self.removed
-        for name in orders:
-            known = f"there is no {name}; choose from {', '.join(ORDERS)}"
-            _require(name in ORDERS, "summaries.orders", orders, known)
         _require(len(set(orders)) == len(orders), "summaries.orders", orders, "an order is named twice; name it once")
-        fractions = removed and all(0 <= fraction < 1 for fraction in removed)
-        _require(fractions, "summaries.removed", removed, "need fractions of the examples, from 0 to less than 1")
         _require(sorted({*removed}) == removed, "summaries.removed", removed, "must increase from one to the next")
-        _require_at_least(1, "summaries.draws", self.draws)
         complaint = "is trained on summaries, so needs summaries.orders and summaries.network=trained"
         _require(self.model is None or self.trained, "summaries.model", self.model, complaint)
 
@@ -116,10 +100,7 @@ class KernelSettings:
     """How the kernel is computed, `sample_info.kernel`; for projections see `models.tangent.jacobian.Projection`."""
 
     projection: Literal["auto"] | Kind
-    size: int
-
-    def __post_init__(self) -> None:
-        _require_at_least(1, "kernel.size", self.size)
+    size: AtLeast1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +108,11 @@ class SampleInfoSettings:
     """All options; a value outside its range, or that does not go with another, is a `ValueError`."""
 
     classes: list[int | list[int]] | Literal["all"]
-    examples: int
-    held_out: int
+    examples: Annotated[int, Field(ge=2)]
+    held_out: AtLeast1
     initial_weights: str | None
-    sigma: float
-    sgd_batch_size: int | None
+    sigma: Positive
+    sgd_batch_size: AtLeast1 | None
     data: DataSettings
     training: TrainingSettings
     references: ReferenceSettings
@@ -139,15 +120,10 @@ class SampleInfoSettings:
     kernel: KernelSettings
     pairwise: bool = later(default=False)
     error_estimate: bool = later(default=False)
-    batch_size: int = unhashed(64)
-    memory_gib: float = unhashed(1.0)
+    batch_size: Annotated[int, Field(ge=1)] = unhashed(64)
+    memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] = unhashed(1.0)
 
     def __post_init__(self) -> None:
-        _require_at_least(2, "examples", self.examples)
-        _require_at_least(1, "held_out", self.held_out)
-        _require_at_least(1, "batch_size", self.batch_size)
-        _require_positive("sigma", self.sigma)
-        _require_positive("memory_gib", self.memory_gib)
         self.summaries.require_examples(self.examples, 2 if self.classes == "all" else len(self.classes))
         steps, time = self.training.steps, self.training.time
         for option, value, instead in (
@@ -162,11 +138,11 @@ class SampleInfoSettings:
             )
             _require(not value or (self.training.finite and time == "discrete"), option, value, complaint)
         complaint = (
-            "must be at least 1, and needs a positive sample_info.training.weight_decay, without which gradients "
-            "vanish at the minimum and SGD has no noise"
+            "needs a positive sample_info.training.weight_decay, without which gradients vanish at the minimum and SGD "
+            "has no noise"
         )
-        batch = self.sgd_batch_size
-        _require(batch is None or (batch >= 1 and self.training.weight_decay), "sgd_batch_size", batch, complaint)
+        noisy = self.sgd_batch_size is None or self.training.weight_decay
+        _require(noisy, "sgd_batch_size", self.sgd_batch_size, complaint)
 
     @property
     def needs_one_kernel(self) -> bool:
@@ -183,11 +159,3 @@ class SampleInfoSettings:
 def _require(met: object, option: str, value: object, complaint: str) -> None:
     if not met:
         raise ValueError(f"sample_info.{option}={value}: {complaint}")
-
-
-def _require_at_least(least: int, option: str, value: int) -> None:
-    _require(value >= least, option, value, f"must be at least {least}")
-
-
-def _require_positive(option: str, value: float, otherwise: str = "") -> None:
-    _require(0 < value < math.inf, option, value, f"must be a positive number{otherwise}")

@@ -1,14 +1,17 @@
 """How a network is trained: the options of `conf/train`."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from conf.check import AtLeast1, Positive, Share
 from conf.schema import unhashed
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """Training options.
+    """Training options; their ranges hold wherever a configuration is checked.
 
     Args:
         lr: schedule-free AdamW's learning rate, after warm-up.
@@ -34,39 +37,21 @@ class TrainSettings:
         stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" times a few steps of each
             and takes the faster. Results agree to floating-point reordering.
         checkpoint_every_s: seconds between checkpoints within a training.
-
-    Raises:
-        ValueError: a value outside its range.
     """
 
-    lr: float
-    betas: tuple[float, float]
-    weight_decay: float
-    warmup_steps: int
-    batch_size: int
-    max_epochs: int
-    patience_steps: int
-    plateau_steps: int
-    min_improvement_bits: float
-    eval_every: int
-    min_epoch_steps: int
-    crop_padding: float
+    lr: Positive
+    betas: tuple[Annotated[float, Field(gt=0, lt=1)], Share]
+    weight_decay: Annotated[float, Field(ge=0)]
+    warmup_steps: Annotated[int, Field(ge=0)]
+    batch_size: AtLeast1
+    max_epochs: AtLeast1
+    patience_steps: AtLeast1
+    plateau_steps: Annotated[int, Field(ge=0)]
+    min_improvement_bits: Annotated[float, Field(ge=0)]
+    eval_every: AtLeast1
+    min_epoch_steps: AtLeast1
+    crop_padding: Annotated[float, Field(ge=0, le=0.5)]
     precision: Literal["auto", "float32", "bfloat16"]
-    eval_batch_size: int
+    eval_batch_size: AtLeast1
     stack: Literal["auto", "all", "one"] = unhashed("auto")
-    checkpoint_every_s: float = unhashed(120.0)
-
-    def __post_init__(self) -> None:
-        at_least_1 = ("batch_size", "max_epochs", "patience_steps", "eval_every", "min_epoch_steps", "eval_batch_size")
-        not_negative = ("weight_decay", "warmup_steps", "plateau_steps", "min_improvement_bits")
-        requirements = {
-            **{name: (getattr(self, name) >= 1, "be at least 1") for name in at_least_1},
-            **{name: (getattr(self, name) >= 0, "not be negative") for name in not_negative},
-            "checkpoint_every_s": (self.checkpoint_every_s > 0, "be more than 0 seconds"),
-            "lr": (0 < self.lr < float("inf"), "be a positive number"),
-            "betas": (0 < self.betas[0] < 1 and 0 <= self.betas[1] < 1, "have β₁ in (0, 1) and β₂ in [0, 1)"),
-            "crop_padding": (0 <= self.crop_padding <= 0.5, "lie between 0 and 0.5 of the side"),
-        }
-        for name, (met, requirement) in requirements.items():
-            if not met:
-                raise ValueError(f"train.{name}={getattr(self, name)}: must {requirement}")
+    checkpoint_every_s: Annotated[float, Field(gt=0)] = unhashed(120.0)

@@ -110,7 +110,7 @@ class GradientEraser(Eraser):
         self._require_in_range(flat)
         erased = torch.empty_like(flat)
         classes = z.unique().tolist()
-        with Display("gradient erasure") as display:
+        with Display(f"gradient erasure of {len(flat):,} examples") as display:
             for i, j in enumerate(classes):
                 rows = (z == j).nonzero().squeeze(1).to(flat.device)
                 images = flat[rows].to(self.mean.device, torch.promote_types(flat.dtype, torch.float32))

@@ -113,7 +113,7 @@ class GradientOrdersEraser(GradientEraser):
         if self.range is not None:
             start = start.clamp(*self.range.to(original))
         loss = _Loss(self, original, [(z == j).nonzero().squeeze(1) for j in z.unique().tolist()])
-        with Display(f"gradient erasure to order {self.order}") as display:
+        with Display(f"gradient erasure of {len(flat):,} examples to order {self.order}") as display:
 
             def show(iteration: int, loss: float) -> None:
                 display.update(iteration / self.max_iterations, f"iteration {iteration}: loss {loss:.3g}")

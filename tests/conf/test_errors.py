@@ -43,7 +43,7 @@ CASES = {
     "not a whole number": (["model.width=2.5"], "model.width=2.5: input should be a valid integer"),
     "not a choice": (["model.activation=tanh"], "model.activation=tanh: input should be 'relu', 'gelu' or 'swiglu'"),
     "out of range": (["train.patience_steps=0"], "train.patience_steps=0: must be at least 1"),
-    "negative rate": (["train.lr=-1"], "train.lr=-1.0: must be a positive number"),
+    "negative rate": (["train.lr=-1"], "train.lr=-1: must be a positive number"),
     "no such width": (["model.width=0"], "model.width=0: an MLP needs at least 1"),
     "no seeds": (["seeds=[]"], "seeds=[]: need at least one, all different and none negative"),
     "one seed twice": (["seeds=[1,1]"], "seeds=[1, 1]: need at least one, all different"),

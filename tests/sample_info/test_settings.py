@@ -36,7 +36,7 @@ def test_a_projection_is_of_the_kind_and_size_that_were_asked_for(kind: Kind) ->
         (["examples=1"], "examples=1: must be at least 2"),
         (["held_out=0"], "held_out=0: must be at least 1"),
         (["sigma=0"], "sigma=0.*must be a positive number"),
-        (["data.label_noise=1"], "label_noise=1.*from 0 to less than 1"),
+        (["data.label_noise=1"], "label_noise=1: must be less than 1"),
         (["training.readout_gain=0"], "readout_gain=0.*must be a positive number"),
         (["references.examples=1"], "references.examples=1: must be at least 2"),
     ],

@@ -140,11 +140,11 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
     [
         (
             ["sample_info.summaries.orders=[botom]"],
-            "there is no botom; choose from bottom, bottom_iterative, top, random",
+            "summaries.orders[0]=botom: input should be 'bottom', 'bottom_iterative', 'top' or 'random'",
         ),
         (["sample_info.summaries.orders=[top,top]"], "an order is named twice"),
-        (["sample_info.summaries.removed=[0.5,1.0]"], "sample_info.summaries.removed=[0.5, 1.0]: need fractions"),
-        (["sample_info.summaries.removed=[-0.1]"], "sample_info.summaries.removed=[-0.1]: need fractions"),
+        (["sample_info.summaries.removed=[0.5,1.0]"], "sample_info.summaries.removed[1]=1.0: must be less than 1"),
+        (["sample_info.summaries.removed=[-0.1]"], "sample_info.summaries.removed[0]=-0.1: must be at least 0"),
         (["sample_info.summaries.removed=[0.5,0.2]"], "must increase"),
         (["sample_info.summaries.removed=[0.99]"], "leaves 1 of 60 examples"),
         (["sample_info.summaries.draws=0"], "sample_info.summaries.draws=0: must be at least 1"),

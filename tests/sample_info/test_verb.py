@@ -322,7 +322,7 @@ def test_every_score_of_a_linear_network_is_believable(command) -> None:
         ("sample_info.sgd_batch_size=4", "positive sample_info.training.weight_decay"),
         ("sample_info.references.methods=[tracin]", "there is no tracin"),
         ("sample_info.references.subsets=2", "sample_info.references.subsets=2: must be at least 3"),
-        ("sample_info.references.influence_damping=[0]", "sample_info.references.influence_damping=[0"),
+        ("sample_info.references.influence_damping=[0]", "sample_info.references.influence_damping[0]=0: must be"),
         ("sample_info.training.step=1", "did you mean training.steps"),
     ],
 )
