@@ -48,9 +48,14 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
+def job_under(eraser: str, overrides: Sequence[str]) -> Job:
+    """That of `python -m mdl OVERRIDES` with an eraser."""
+    return Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], VERB.sections))
+
+
 def erased_by(eraser: str, overrides: Sequence[str]) -> ErasedDataset:
-    """The dataset of `python -m mdl OVERRIDES` under an eraser."""
-    return erased(Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], VERB.sections)))
+    """The dataset of that job."""
+    return erased(job_under(eraser, overrides))
 
 
 def require_images(dataset: ErasedDataset) -> None:

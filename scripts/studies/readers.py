@@ -13,7 +13,6 @@ map it was? One that was trained on images as they were tells what the maps do t
 import argparse
 import functools
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
 
 import torch
 from torch import Tensor
@@ -24,27 +23,16 @@ from erasure.progress import Display
 from erasure.source import LabelledImages
 from erasure.store.storage import load_tensors
 from harness.compare import Spread
-from harness.job import Job
 from harness.labels import spelled
 from harness.table import Table
 from scripts.options import parser
-from scripts.show_erasers import erased_by
+from scripts.show_erasers import erased_by, job_under
 from scripts.studies.written import affine_maps, require_maps_of_classes
 from train.__main__ import VERB
 from train.bench import Bench, load, training_job
 from train.ensemble import Weights
 from train.whole import WEIGHTS
 
-_HEADINGS = (
-    "trained on",
-    "right",
-    "map: image",
-    "map: map",
-    "parts: image",
-    "parts: mean",
-    "parts: slope",
-    "by chance",
-)
 _CAPTION = (
     "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "
     "image's class, and the map's. Parts: under the mean of a second class and the slope of a third, how often they "
@@ -55,42 +43,29 @@ _CAPTION = (
 Maps = Sequence[tuple[Tensor, Tensor]]  # of classes: x -> x A + b
 
 
-@dataclass(frozen=True)
-class Heard:
-    """What one network says of test images, as shares.
+def heard(said: Tensor, labels: Tensor) -> dict[str, float]:
+    """What one network says of test images, as shares by heading of the table.
 
-    Attributes:
-        right: of images that went through the map of their own class.
-        image: of those that went through another's, that they are what they show.
-        map: that they are what the map is of.
-        image_of_three: of those whose class, mean and slope are three, that they are what they show.
-        mean: that they are what the mean is of.
-        slope: that they are what the slope is of.
-        chance: what is wrong under images' own maps, over the other classes.
+    From the likeliest class [k, k, n] of each image under each class's mean and slope, and its own class [n].
     """
+    k = len(said)
+    means, slopes = torch.arange(k)[:, None, None].expand_as(said), torch.arange(k)[:, None].expand_as(said)
+    own = means == labels, slopes == labels, means == slopes
 
-    right: float
-    image: float
-    map: float
-    image_of_three: float
-    mean: float
-    slope: float
-    chance: float
+    def share(which: Tensor, here: Tensor) -> float:
+        return float((said == which)[here].double().mean())
 
-    @classmethod
-    def of(cls, said: Tensor, labels: Tensor) -> "Heard":
-        """From the likeliest class [k, k, n] of each image under each class's mean and slope, and its own class [n]."""
-        k = len(said)
-        means, slopes = torch.arange(k)[:, None, None].expand_as(said), torch.arange(k)[:, None].expand_as(said)
-        own = means == labels, slopes == labels, means == slopes
-
-        def share(which: Tensor, here: Tensor) -> float:
-            return float((said == which)[here].double().mean())
-
-        another, three = own[2] & ~own[0], ~(own[0] | own[1] | own[2])
-        image, mean, slope = (share(which, three) for which in (labels, means, slopes))
-        right = share(labels, own[0] & own[1])
-        return cls(right, share(labels, another), share(slopes, another), image, mean, slope, (1 - right) / (k - 1))
+    another, three = own[2] & ~own[0], ~(own[0] | own[1] | own[2])
+    right = share(labels, own[0] & own[1])
+    return {
+        "right": right,
+        "map: image": share(labels, another),
+        "map: map": share(slopes, another),
+        "parts: image": share(labels, three),
+        "parts: mean": share(means, three),
+        "parts: slope": share(slopes, three),
+        "by chance": (1 - right) / (k - 1),
+    }
 
 
 def hear(title: str, bench: Bench, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps) -> Tensor:
@@ -137,8 +112,7 @@ def trained(overrides: Sequence[str]) -> tuple[Bench, Weights]:
 
 
 def show(chosen: argparse.Namespace) -> int:
-    under = [*chosen.overrides, f"eraser={chosen.eraser}"]
-    require_maps_of_classes(Job.from_config(VERB.name, composed(VERB.name, under, VERB.sections)))
+    require_maps_of_classes(job_under(chosen.eraser, chosen.overrides))
     networks = {
         name: trained([*chosen.overrides, f"eraser={name}"]) for name in chosen.trained_on or ("control", chosen.eraser)
     }
@@ -147,10 +121,10 @@ def show(chosen: argparse.Namespace) -> int:
     maps = affine_maps(train.images, after["train"].images, train.labels)
     rows = []
     for name, (bench, weights) in networks.items():
-        heard = [Heard.of(said, test.labels) for said in hear(name, bench, weights, train, test.images, maps)]
-        shares = zip(*map(astuple, heard), strict=True)
-        rows.append([spelled(name), *(f"{Spread.of([100 * share for share in own]):.1f}" for own in shares)])
-    Table("readers", _CAPTION, _HEADINGS, rows).show()
+        found = [heard(said, test.labels) for said in hear(name, bench, weights, train, test.images, maps)]
+        shares = {key: f"{Spread.of([100 * one[key] for one in found]):.1f}" for key in found[0]}
+        rows.append({"trained on": spelled(name)} | shares)
+    Table("readers", _CAPTION, [*rows[0]], [[*row.values()] for row in rows]).show()
     return 0
 
 

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from conf.compose import composed
 from conf.errors import exit_code
 from conf.target import Target
 from erasure.eraser import Eraser
@@ -26,9 +25,8 @@ from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.job import Job, erased
 from harness.table import Table
-from mdl.__main__ import VERB
 from scripts.options import parser
-from scripts.show_erasers import erased_by, require_images
+from scripts.show_erasers import erased_by, job_under, require_images
 
 _OUTSIDE = 0.05  # grey levels beyond the range that are rounding: stored images are float32
 _NEAR = 1e-3  # from whole grey levels, root mean square, that is rounding
@@ -92,8 +90,7 @@ def row(name: str, part: LabelledImages, back: Sequence[tuple[Tensor, Tensor]], 
 
 
 def show(chosen: argparse.Namespace) -> int:
-    overrides = [*chosen.overrides, f"eraser={chosen.eraser}"]
-    job = Job.from_config(VERB.name, composed(VERB.name, overrides, VERB.sections))
+    job = job_under(chosen.eraser, chosen.overrides)
     require_maps_of_classes(job)
     before, after = erased_by("control", chosen.overrides), erased(job)
     require_images(before)
@@ -120,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("overrides", nargs="*", help="as of python -m mdl")
     own.add_argument("--eraser", default="qleace", help="one that sees labels")
     chosen = own.parse_args(arguments)
-    return exit_code(functools.partial(show, chosen), VERB.name, chosen.overrides)
+    return exit_code(functools.partial(show, chosen), "mdl", chosen.overrides)
 
 
 if __name__ == "__main__":

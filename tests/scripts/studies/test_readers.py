@@ -10,7 +10,7 @@ import torch
 from erasure.source import LabelledImages
 from erasure.store.storage import read_json
 from scripts.studies import readers
-from scripts.studies.readers import Heard, main
+from scripts.studies.readers import heard, main
 from train.__main__ import VERB as TRAIN
 
 TINY = ["model=mlp", "model.width=16", "train=quick", "train.max_epochs=8", "seeds=[0,1]", "logger.mode=disabled"]
@@ -20,11 +20,11 @@ def test_who_goes_by_the_image_and_who_by_the_map() -> None:
     labels = torch.tensor([0, 1, 2, 2])
     slopes = torch.arange(3)[:, None].expand(3, 3, 4)
     means = torch.arange(3)[:, None, None].expand(3, 3, 4)
-    assert Heard.of(labels.expand(3, 3, 4), labels) == Heard(1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0)
-    assert Heard.of(means, labels) == Heard(1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0)
-    assert Heard.of(slopes, labels) == Heard(1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
-    none = Heard.of(torch.zeros(3, 3, 4, dtype=torch.int64), labels)
-    assert none == Heard(0.25, 0.25, 3 / 8, 0.25, 3 / 8, 3 / 8, 0.375)
+    assert [*heard(labels.expand(3, 3, 4), labels).values()] == [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert [*heard(means, labels).values()] == [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
+    assert [*heard(slopes, labels).values()] == [1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+    none = heard(torch.zeros(3, 3, 4, dtype=torch.int64), labels)
+    assert [*none.values()] == [0.25, 0.25, 3 / 8, 0.25, 3 / 8, 3 / 8, 0.375]
 
 
 def test_means_are_the_second_axis_and_slopes_the_third(monkeypatch: pytest.MonkeyPatch) -> None:
