@@ -50,21 +50,21 @@ def attributions(
     own = {OURS: network.all_left_out()}
     if problem.descent.left_out_loss == "sum":  # else a half's mean gives each of its examples twice the weight
         own[THINNED] = network.thinned(sets.shape[1]).all_left_out()
-    judged = {**own, **{name: one for name, one in accounts.items() if name != TRUTH}}
-    found = {
-        name: Attribution(
-            datamodeling=datamodeling_score(added_up(effects.outputs.cpu(), sets), truth),
-            leave_one_out=None if single is None else leave_one_out_correlation(effects.outputs.cpu(), single),
-            auroc=None if wrong is None else auroc(effects.prediction.cpu(), wrong.cpu()),
-        )
-        for name, effects in judged.items()
-    }
+    found = {name: judged(effects, sets, truth, single, wrong) for name, effects in own.items()}
     exact = (network.trained_held_out - network.without(sets)).cpu()
-    return {
-        **{name: found.pop(name) for name in own},
-        SETS: Attribution(datamodeling=datamodeling_score(exact, truth)),
-        **found,
-    }
+    found[SETS] = Attribution(datamodeling=datamodeling_score(exact, truth))
+    others = {name: effects for name, effects in accounts.items() if name != TRUTH}
+    return found | {name: judged(effects, sets, truth, single, wrong) for name, effects in others.items()}
+
+
+def judged(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None, wrong: Tensor | None) -> Attribution:
+    """How well effects foresee `truth` without each of `sets`, and without `single` examples; see `attributions`."""
+    outputs = effects.outputs.cpu()
+    return Attribution(
+        datamodeling=datamodeling_score(added_up(outputs, sets), truth),
+        leave_one_out=None if single is None else leave_one_out_correlation(outputs, single),
+        auroc=None if wrong is None else auroc(effects.prediction.cpu(), wrong.cpu()),
+    )
 
 
 def added_up(outputs: Tensor, sets: Tensor) -> Tensor:

@@ -62,6 +62,12 @@ class Examples:
             "parameters": count_parameters(self.model),
         }
 
+    @property
+    def wrong(self) -> Tensor | None:
+        """Which labels are wrong, [n] bool; None where none are."""
+        wrong = self.given != self.labels
+        return wrong if bool(wrong.any()) else None
+
     @cached_property
     def model(self) -> Classifier:
         """The architecture, with as many outputs as needed."""

@@ -82,8 +82,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
         references = {TRAINED_PATH: _along_path(settings, network, run, part_of(show, 0.9, 1)), **references}
     judged = {}
     if SUBSETS in settings.references.methods:
-        wrong = examples.given != examples.labels
-        judged = attributions(network, accounts, wrong if bool(wrong.any()) else None, settings.references, run)
+        judged = attributions(network, accounts, examples.wrong, settings.references, run)
     return Scored(
         seed=problem.seed,
         changes=changes,

@@ -17,15 +17,14 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from erasure.store.storage import load_tensors, write_text
-from harness.information import Interval
+from harness.information import Attribution, Interval
 from harness.result import read_result
 from harness.table import Column, Table
 from sample_info.__main__ import job_of
-from sample_info.attribution import OURS, SETS, THINNED, added_up, datamodeling_score, leave_one_out_correlation
-from sample_info.changes import Effects, auroc
+from sample_info.attribution import OURS, SETS, THINNED, datamodeling_score, judged
+from sample_info.changes import Effects
 from sample_info.examples import load
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.problem import Problem
@@ -48,11 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         require_installed()
     except (ValueError, OSError) as error:
         own.error(str(error))
-    judged = study.judged_accounts(asked.dampings, asked.projections)
-    tables = [Table.of("baselines", COLUMNS, judged)]
+    rows = study.judged_accounts(asked.dampings, asked.projections)
+    tables = [Table.of("baselines", COLUMNS, rows)]
     tables[0].show(study.title)
     if asked.brittle:
-        tables.append(study.brittleness(judged, asked.brittle))
+        tables.append(study.brittleness(rows, asked.brittle))
         tables[1].show(tables[1].title)
     if asked.out:
         write_text(asked.out, "\n\n".join([study.title, *(table.markdown() for table in tables)]) + "\n")
@@ -65,9 +64,7 @@ class Row:
 
     name: str
     effects: Effects | None
-    datamodeling: Interval
-    leave_one_out: float | None
-    auroc: float | None
+    attribution: Attribution
     cost: Cost
 
 
@@ -81,9 +78,9 @@ def _interval(found: Interval) -> str:
 
 COLUMNS = [
     Column[Row]("account", lambda row: row.name),
-    Column[Row]("datamodeling score", lambda row: _interval(row.datamodeling)),
-    Column[Row]("leave-one-out r", lambda row: _three(row.leave_one_out)),
-    Column[Row]("AUROC, wrong labels", lambda row: _three(row.auroc)),
+    Column[Row]("datamodeling score", lambda row: _interval(row.attribution.datamodeling)),
+    Column[Row]("leave-one-out r", lambda row: _three(row.attribution.leave_one_out)),
+    Column[Row]("AUROC, wrong labels", lambda row: _three(row.attribution.auroc)),
     Column[Row]("seconds", lambda row: shown(row.cost.seconds)),
     Column[Row]("peak MiB", lambda row: shown(row.cost.peak_mib)),
 ]
@@ -122,12 +119,6 @@ class Study:
     def trained(self) -> Problem:
         """At the weights where training ends."""
         return replace(self.problem, weights=self.problem.training.trained())
-
-    @cached_property
-    def wrong(self) -> Tensor | None:
-        """Which labels are wrong, [n]; None where none are."""
-        wrong = (self.examples.given != self.examples.labels).cpu()
-        return wrong if bool(wrong.any()) else None
 
     @cached_property
     def title(self) -> str:
@@ -170,29 +161,21 @@ class Study:
         if before is not None:
             peaks = [one.peak_mib for one in (cost, before) if one.peak_mib is not None]
             cost = Cost(cost.seconds + before.seconds, max(peaks, default=None))
-        outputs, single = effects.outputs.cpu(), self.single
-        return Row(
-            name,
-            effects,
-            datamodeling_score(added_up(outputs, self.sets), self.truth),
-            None if single is None else leave_one_out_correlation(outputs, single),
-            None if self.wrong is None else auroc(effects.prediction.cpu(), self.wrong),
-            cost,
-        )
+        return Row(name, effects, judged(effects, self.sets, self.truth, self.single, self.examples.wrong), cost)
 
     def judged_sets(self, network: LinearizedNetwork) -> Row:
         """Whole sets left out by our network, whose kernel is there."""
         with measured(self.problem.x.device) as cost:
             exact = (network.trained_held_out - network.without(self.sets)).cpu()
-        return Row(SETS, None, datamodeling_score(exact, self.truth), None, None, cost)
+        return Row(SETS, None, Attribution(datamodeling=datamodeling_score(exact, self.truth)), cost)
 
-    def brittleness(self, judged: Sequence[Row], count: int) -> Table:
+    def brittleness(self, rows: Sequence[Row], count: int) -> Table:
         """Of the best account of each kind, and of what goes at random."""
         best: dict[str, Row] = {}
-        for row in judged:
-            kind = row.name.split()[0]
-            if row.effects and (kind not in best or row.datamodeling.mean > best[kind].datamodeling.mean):
-                best[kind] = row
+        for row in (row for row in rows if row.effects):
+            rival = best.setdefault(row.name.split()[0], row)
+            if row.attribution.datamodeling.mean > rival.attribution.datamodeling.mean:
+                best[row.name.split()[0]] = row
         accounts = {row.name: row.effects.outputs[:, :, 0].cpu() for row in best.values() if row.effects}
         draws = torch.randn(self.truth.shape[1], len(self.problem.x), generator=torch.Generator().manual_seed(0))
         outputs = self.trained.outputs(self.problem.held_out).cpu()

@@ -2,7 +2,7 @@
 
 Both estimate influence functions: TRAK (Park et al. 2023) through a random projection of gradients, EK-FAC (Grosse et
 al. 2023) through a Kronecker-factored curvature. Here they account for the output itself, and the loss is ours,
-½(f - y)².
+½(f - y)² of one output (`require_one_output`).
 """
 
 import copy
@@ -40,14 +40,10 @@ def trak(trained: Problem, size: int) -> Effects:
     """Of every example, by gradients projected to `size` numbers; `trained` is at the weights where training ended.
 
     TRAK's weight of example i, 1 - p_i for the cross-entropy, is -∂ℓ/∂f for any loss: y - f here.
-
-    Raises:
-        ValueError: more outputs than one.
     """
     from dattri.algorithm.trak import TRAKAttributor  # pyright: ignore[reportMissingImports]
     from dattri.task import AttributionTask  # pyright: ignore[reportMissingImports]
 
-    require_one_output(trained)
     model = copy.deepcopy(trained.model)
 
     def output(weights: Any, example: Any) -> Tensor:
@@ -73,15 +69,10 @@ class EKFAC:
 
     The Fisher matrix is that of labels with unit variance, the Gauss-Newton matrix of this loss; pseudo-labels one
     below the output have its gradients without noise.
-
-    Raises:
-        ValueError: more outputs than one.
     """
 
     def __init__(self, trained: Problem) -> None:
         from kronfluence import Analyzer, Task, prepare_model  # pyright: ignore[reportMissingImports]
-
-        require_one_output(trained)
 
         class Outputs(Task):
             def compute_train_loss(self, batch: Any, model: nn.Module, sample: bool = False) -> Tensor:
@@ -147,6 +138,7 @@ def _datasets(trained: Problem) -> tuple[TensorDataset, TensorDataset]:
 
 
 def require_one_output(trained: Problem) -> None:
+    """Refuse what both cannot account for here, by a `ValueError`."""
     if (k := trained.y.shape[1]) != 1:
         raise ValueError(
             f"{k} outputs: TRAK and EK-FAC are compared on one; score two classes, sample_info.classes=[4,9]"

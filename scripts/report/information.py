@@ -10,10 +10,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from erasure.store.storage import replacing
-from harness.compare import Grid, Spread, arrange
-from harness.information import SummaryCurves
+from harness.compare import Grid, arrange
+from harness.labels import spelled
 from harness.result import InformationResult
-from harness.table import Column, Record, Table, records_of
+from harness.table import Record, Table
 from sample_info.report.comparison import (
     AGREEMENT,
     Agreement,
@@ -26,7 +26,7 @@ from sample_info.report.comparison import (
 )
 from sample_info.report.figures import Panel, agreement_figure, movement_figure, summaries_figure
 from sample_info.report.summaries import accuracy_of, percent, spreads, summarised
-from sample_info.report.table import RUN, WHO, Entry, entries, tables_of
+from sample_info.report.table import tables_of
 from scripts.report.codelengths import Colours
 from scripts.report.figures import MAX_PANELS, Drawing, Note, at_most
 from scripts.report.groups import comparable
@@ -139,33 +139,21 @@ def _agreements(information: Information) -> Table:
 
 def _summaries(grid: Grid[InformationResult]) -> Table:
     """A row per run and order, a record per fraction."""
-    found = entries(grid, lambda result: _by_fraction(result.summaries) if result.summaries else {})
-    columns: list[Column[Entry[dict[float, Spread]]]] = [
-        *WHO,
-        Column("accuracy", lambda entry: accuracy_of(entry.result), menu=True),
-        Column("removed first", lambda entry: entry.name, menu=True),
-        *map(_without, sorted({fraction for entry in found for fraction in entry.part})),
-    ]
-    table = Table.of("sample-info-summaries", columns, found, _SUMMARIES)
-    records = [
-        {**about, "order": entry.name, "removed": fraction, "accuracy_mean": spread.mean, "accuracy_std": spread.std}
-        for entry, about in zip(found, records_of([*WHO, RUN, _NETWORK], found), strict=True)
-        for fraction, spread in entry.part.items()
-    ]
-    return replace(table, records=records, runs=[entry.result.run_id for entry in found])
-
-
-def _by_fraction(summaries: SummaryCurves) -> dict[str, dict[float, Spread]]:
-    return {order: dict(zip(summaries.removed, of, strict=True)) for order, of in spreads(summaries).items()}
-
-
-_NETWORK = Column[Entry[dict[float, Spread]]](
-    "", str, lambda entry: {"network": entry.result.summaries and entry.result.summaries.network}
-)
-
-
-def _without(fraction: float) -> Column[Entry[dict[float, Spread]]]:
-    def text(entry: Entry[dict[float, Spread]]) -> str:
-        return percent(entry.part[fraction]) if fraction in entry.part else ""
-
-    return Column(f"without {fraction:.0%}", text)
+    rows, records = list[list[str]](), list[Record]()
+    runs = [(row, eraser, result, curves) for row, eraser, result in grid.runs() if (curves := result.summaries)]
+    fractions = sorted({fraction for *_, curves in runs for fraction in curves.removed})
+    for row, eraser, result, curves in runs:
+        about = {"dataset_model": row, "eraser": eraser, "run_id": result.run_id, "seeds": len(result.seeds)}
+        for order, accuracy in spreads(curves).items():
+            own = dict(zip(curves.removed, accuracy, strict=True))
+            shown = [percent(own[fraction]) if fraction in own else "" for fraction in fractions]
+            rows.append([spelled(row), spelled(eraser), accuracy_of(result), order, *shown])
+            records += [
+                {**about, "network": curves.network, "order": order, "removed": removed, "accuracy_mean": spread.mean,
+                 "accuracy_std": spread.std}
+                for removed, spread in own.items()
+            ]  # fmt: skip
+    words = ("dataset · model", "eraser", "accuracy", "removed first")
+    headings = [*words, *(f"without {fraction:.0%}" for fraction in fractions)]
+    whose = [result.run_id for _, _, result, curves in runs for _ in curves.accuracy]
+    return Table("sample-info-summaries", _SUMMARIES, headings, rows, records, words, words, whose)
