@@ -21,7 +21,7 @@ from harness.trained import Coded, Point, Timing
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import log_point, log_summary, of_curve, online_code_bits
 from train.bench import Bench
-from train.early_stopping import endings
+from train.early_stopping import endings, warn_of_unlike_validation
 from train.engine import Engine, EpochReport
 from train.progress import Work
 from train.stacking import STACKING
@@ -74,6 +74,9 @@ class _Sizes:
     def __init__(self, bench: Bench, run: Run, display: Display) -> None:
         total = len(bench.data["train"])
         settings = bench.job.settings(ChunkSettings)
+        if settings.validation == "given":
+            instead = "mdl.validation=prefix stops them by training images"
+            warn_of_unlike_validation(bench.dataset.certificate, instead)
         self.sizes = chunk_sizes(total, settings)
         indices = range(len(self.sizes))
         self.turns = indices if settings.order == "smallest_first" else indices[::-1]

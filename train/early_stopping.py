@@ -1,13 +1,18 @@
 """A member's loss curve, the decision to stop training it, and what it had come to by then."""
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from erasure.certificate import Certificate
 from harness.loss_curves import CurveRow
 from train.settings import TrainSettings
 
+log = logging.getLogger(__name__)
+
+_FURTHER = 1.5  # times the edit of training images, from where on validation images are unlike them
 _PLATEAU_SHARE = 0.99  # of the label entropy; on the plateau the loss strays from it by a few thousandths
 
 
@@ -80,6 +85,17 @@ def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
         "plateau_epochs": plateaus,
         "left_plateau": [epochs is not None for epochs in plateaus],
     }
+
+
+def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: str) -> None:
+    """Say so where the images that stop trainings were moved much further than those that networks learn from."""
+    train, validation = (certificates[split].edit_size for split in ("train", "validation"))
+    if validation > _FURTHER * train:
+        log.warning(
+            "validation images were moved %.1f times as far as training images (%.0f and %.0f %% of the variance): "
+            "their loss may rise from the start, and stop trainings that learn; %s",
+            validation / train, 100 * validation, 100 * train, instead,
+        )  # fmt: skip
 
 
 class EarlyStopping:

@@ -12,7 +12,7 @@ from harness.run import Run
 from harness.trained import Final, Timing, TrainedOnce
 from train.bench import Bench
 from train.data import label_entropy_bits
-from train.early_stopping import endings
+from train.early_stopping import endings, warn_of_unlike_validation
 from train.engine import Engine, EpochReport, Fit
 from train.progress import Work
 
@@ -24,6 +24,9 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
 
     The same trainings as the last ones of a prequential run with the same options, whose weights are the same.
     """
+    warn_of_unlike_validation(
+        bench.dataset.certificate, "python -m mdl mdl.validation=prefix stops them by training images"
+    )
     train = bench.data["train"]
     engine = Engine(bench, run)
     with Display(run.id) as display:

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from conf.groups import keys
-from train.early_stopping import EarlyStopping, endings
+from erasure.certificate import Certificate
+from mdl.__main__ import VERB as MDL
+from train import early_stopping
+from train.__main__ import VERB as TRAIN
+from train.early_stopping import EarlyStopping, endings, warn_of_unlike_validation
 from train.settings import TrainSettings
 
 CHANCE_BITS = math.log2(10)
@@ -146,3 +150,21 @@ def test_an_improvement_must_be_more_than_what_is_worth_waiting_for(settings: Tr
     for worth, ended in ((0.5, "patience"), (0.25, None)):
         _, stopping = losses(settings, [exact[0], 1.5, 1.5], patience_steps=20, min_improvement_bits=worth)
         assert stopping.curve.ended == ended
+
+
+@pytest.mark.parametrize(("validation", "warned"), [(0.12, False), (0.26, True)])
+def test_validation_images_that_were_moved_further_are_a_line(validation: float, warned: bool, caplog) -> None:
+    moved = {"train": 0.10, "validation": validation}
+    warn_of_unlike_validation({split: Certificate(100, 0, 0, size, 0, 0) for split, size in moved.items()}, "do this")
+    assert ("2.6 times as far as training images (26 and 10 % of the variance)" in caplog.text) == warned
+    assert caplog.text.endswith("do this\n") == warned
+
+
+def test_only_those_that_stop_trainings_are(command, caplog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_stopping, "_FURTHER", 0.0)
+    tiny = ["eraser=leace", "model=linear", "train=quick", "train.max_epochs=1", "seeds=[0]", "logger.mode=disabled"]
+    remedy = "mdl.validation=prefix stops them by training images"
+    for verb, choice, warned in ((TRAIN, [], True), (MDL, [], True), (MDL, ["mdl.validation=prefix"], False)):
+        caplog.clear()
+        assert command(verb, *tiny, *choice).code == 0
+        assert (remedy in caplog.text) == warned
