@@ -9,7 +9,7 @@ from harness.excess import area_bits, excess_bits, sample_complexity, surplus_bi
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.result import MdlResult, TrainedResult
 from harness.table import Column, Record, number, spread, word
-from harness.trained import Coded, TrainedOnce, stuck
+from harness.trained import Coded, TrainedOnce, stuck, untrained
 
 MARKS = f"Mean ± standard deviation over seeds. {DIFFERENCES} {PLATEAU_CAPTION}"
 
@@ -234,6 +234,11 @@ FINALS: dict[str, Column[Beside]] = {
     ),
     "epochs": Column("epochs", known(_epochs)),
     "plateau": Column(PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones"),
+    "untrained": Column(
+        "untrained",
+        known(lambda result: untrained(result.trainings)),
+        meaning="trainings of all whose lowest validation loss is that of the initial weights, which are kept",
+    ),
     **GAPS,
     "edit": Column(
         "edit (%)",

@@ -146,5 +146,13 @@ class TrainedOnce(Trained, Endings):
 
 def stuck(trainings: Sequence[Endings]) -> str:
     """ "3 of 5" where so many never left the plateau; empty where all did, and for results that do not say."""
-    left = [one for training in trainings for one in training.left_plateau or ()]
-    return f"{left.count(False)} of {len(left)}" if False in left else ""
+    return _share([not one for training in trainings for one in training.left_plateau or ()])
+
+
+def untrained(trainings: Sequence[Endings]) -> str:
+    """The same of those whose weights of lowest validation loss, which count, are the initial ones."""
+    return _share([one for training in trainings for one in training.untrained or ()])
+
+
+def _share(so: Sequence[bool]) -> str:
+    return f"{sum(so)} of {len(so)}" if any(so) else ""

@@ -1,6 +1,6 @@
 """Which trainings are said to be stuck, and how the sharpest fall is told."""
 
-from harness.trained import Endings, SharpDrops, stuck
+from harness.trained import Endings, SharpDrops, stuck, untrained
 
 
 def test_trainings_are_counted_that_never_left_the_plateau() -> None:
@@ -8,6 +8,12 @@ def test_trainings_are_counted_that_never_left_the_plateau() -> None:
     assert stuck([some, some]) == "2 of 4"
     assert stuck([some, older]) == "1 of 2"  # an earlier version does not say
     assert stuck([older, Endings(epochs=[3], left_plateau=[True])]) == ""
+
+
+def test_trainings_are_counted_that_gained_nothing() -> None:
+    some, older = Endings(epochs=[4, 5], untrained=[True, False]), Endings(epochs=[4, 5])
+    assert untrained([some, some, older]) == "2 of 4"
+    assert untrained([older, Endings(epochs=[3], untrained=[False])]) == ""
 
 
 def test_a_drop_is_told_where_it_is_known() -> None:
