@@ -1,5 +1,6 @@
 """What the YAML folders offer: groups, their choices, and each choice's keys. Read without composing."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -64,6 +65,9 @@ def keys(group: str, choice: str) -> Options:
         elif entry != "_self_":
             merged |= keys(group, entry)
     return merged | {str(key): value for key, value in content.items()}
+
+
+preset = functools.cache(keys)  # for those who ask often, and change nothing of it
 
 
 def _below(nested: Options, place: str) -> Options:

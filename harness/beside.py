@@ -32,10 +32,6 @@ class Backfire:
     size: int | None
     epoch: int | None
 
-    @property
-    def backfires(self) -> bool:
-        return self.gap.below
-
 
 @dataclass(frozen=True)
 class Beside:

@@ -61,13 +61,13 @@ def _below(entry: Beside) -> str:
         return ""
     size, epoch = entry.loss.size, entry.loss.epoch
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
-    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * entry.loss.backfires])
+    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * entry.loss.gap.below])
 
 
 def _crossings(entry: Beside) -> Record:
     found = entry.loss
     return {
-        "backfires": found and found.backfires,
+        "backfires": found and found.gap.below,
         "crossing_size": found and found.size,
         "crossing_epoch": found and found.epoch,
     }

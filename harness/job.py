@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
@@ -83,10 +83,10 @@ class Job:
     def _source_identity(self) -> Mapping[str, Any]:
         return self.source.identity()  # may read the data's files
 
-    def code(self, eraser: Options | None = None) -> dict[str, int | str]:
+    def code(self) -> dict[str, int | str]:
         """What stands for the code that computes this run's numbers: see `erasure.code_identity`."""
         model = self.config["model"]
-        sections = [eraser or self.config["eraser"], model, *(part for _, _, part in Target(model).held())]
+        sections = [self.config["eraser"], model, *(part for _, _, part in Target(model).held())]
         own: dict[str, int | str] = {
             "train": RESULTS_VERSION,
             "erasure": ERASURE_VERSION,
@@ -96,23 +96,21 @@ class Job:
             own |= code_identity(Target(section).resolve())
         return own
 
-    def identity(self, eraser: Options | None = None) -> str:
-        """This run's id, or that of the same run with another eraser."""
+    def identity(self) -> str:
+        """This run's id."""
         described = identifying(self.config)
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
         described |= {"dataset": dataset, "model": self.model_identity}
-        if eraser is not None:
-            described["eraser"] = dict(eraser)
-        return run_id(self.verb, described, self.code(eraser))
+        return run_id(self.verb, described, self.code())
 
     def run(self) -> Run:
         return Run(self.config["runs_dir"], self.identity())
 
-    def control(self) -> Run:
-        """The control run with the same dataset, model and seeds."""
-        return Run(self.config["runs_dir"], self.identity(CONTROL))
+    def control(self) -> "Job":
+        """The same with nothing erased."""
+        return replace(self, config={**self.config, "eraser": CONTROL})
 
 
 def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:

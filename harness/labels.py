@@ -1,13 +1,12 @@
 """What runs are called beside each other: names, presets, and the fewest options that tell them apart."""
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conf import Options
-from conf.groups import choices, keys
+from conf.groups import choices, preset
 from conf.verbs import identifying
 
 NAMES = {  # of what is usually written otherwise than its file is called
@@ -21,8 +20,6 @@ NAMES = {  # of what is usually written otherwise than its file is called
 }  # fmt: skip
 _FIRST = re.compile(r"(?:^|(?<= · ))\w+")  # word of each part of a label
 _PLAIN = re.compile(r"^(model|eraser|sample_info|setting)\.")  # sections that an option's name says
-
-_keys = functools.cache(keys)
 
 
 def spelled(label: str) -> str:
@@ -77,8 +74,8 @@ def setting(config: Options) -> Options:
     for group in ("train", "mdl"):
         if group in counted:
             own = counted[group]
-            presets = [(_unlike(own, _keys(group, choice)), choice) for choice in choices(group)]
-            unlike, found[group] = min(presets, key=lambda preset: (len(preset[0]), preset[1]))
+            presets = [(_unlike(own, preset(group, choice)), choice) for choice in choices(group)]
+            unlike, found[group] = min(presets, key=lambda found: (len(found[0]), found[1]))
             found |= {f"{group}.{key}": value for key, value in unlike.items()}
     return found | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
 

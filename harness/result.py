@@ -85,14 +85,10 @@ VERBS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sa
 
 def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
     """Everything in a result that has an entry per seed, by name: "final.loss_bits", "curve.1024.ce_test_bits"."""
-    if isinstance(part, Result):
-        others = ("config", "seeds", "summaries", "certificate")
-        named = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in others}
-    elif is_dataclass(part):
-        named = {f.name: getattr(part, f.name) for f in fields(part)}
-    else:
-        named = part
-    for name, value in named.items():
+    others = ("config", "seeds", "summaries", "certificate") if isinstance(part, Result) else ()
+    for name, value in (vars(part) if is_dataclass(part) else part).items():
+        if name in others:
+            continue
         if name == "curve":
             for point in value:
                 yield from per_seed(point, f"{prefix}curve.{point.n}.")
@@ -126,8 +122,7 @@ def as_json(part: Any) -> Any:
     """As it is written; keys that a run does not have are left out."""
     if is_dataclass(part):
         lacking = {f.name for f in fields(part) if f.default is None and isinstance(part, Part) and not f.metadata}
-        found = {f.name: getattr(part, f.name) for f in fields(part)}
-        return {name: as_json(value) for name, value in found.items() if value is not None or name not in lacking}
+        return {name: as_json(value) for name, value in vars(part).items() if value is not None or name not in lacking}
     if isinstance(part, Mapping):
         return {key: as_json(value) for key, value in part.items()}
     return [as_json(value) for value in part] if isinstance(part, (list, tuple)) else part

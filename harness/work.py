@@ -6,7 +6,7 @@ import pkgutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -158,7 +158,7 @@ def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> R
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
         share = work.compute(bench, run, logger)
-        own = {f.name: getattr(share, f.name) for f in fields(share)}
+        own = dict(vars(share))
         seconds = run.seconds()
         timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
         about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
@@ -178,9 +178,9 @@ def _tell_changes(job: Job, run: Run) -> None:
         log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
 
 
-def example_row(dataset: ErasedDataset, split: str = "test") -> Tensor:
-    """What an eraser leaves of the first image of each class of a split, side by side, uint8 [H, W, C], clipped."""
-    images, labels = dataset.splits[split].images, dataset.splits[split].labels
+def example_row(dataset: ErasedDataset) -> Tensor:
+    """What an eraser leaves of the first test image of each class, side by side, uint8 [H, W, C], clipped."""
+    images, labels = dataset.splits["test"].images, dataset.splits["test"].labels
     firsts = [int((labels == label).nonzero()[0]) for label in labels.unique()]
     pixels = dataset.pixels(images[firsts].float()).clamp(0, 1).cpu()
     scale = max(1, -(-_LEAST_SIDE // pixels.shape[-1]))

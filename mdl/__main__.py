@@ -51,7 +51,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     if len(results) == 1:
         (only,) = results
         print_run(only)
-        control = Job.from_config("mdl", only.config).control()
+        control = Job.from_config("mdl", only.config).control().run()
         if not isinstance(found := control.result, MdlResult):
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:

@@ -68,22 +68,10 @@ class KernelCode:
         labels: [n] in 0..k-1.
         num_classes: k.
         ridges: λ; each takes a Cholesky factor.
-        sharpness: β.
-        powers: p.
     """
 
-    def __init__(
-        self,
-        kernel: Tensor,
-        labels: Tensor,
-        num_classes: int,
-        *,
-        ridges: Sequence[float] = RIDGES,
-        sharpness: Sequence[float] = SHARPNESS,
-        powers: Sequence[int] = POWERS,
-    ) -> None:
-        self._kernel, self._labels, self._num_classes = kernel, labels, num_classes
-        self._ridges, self._sharpness, self._powers = ridges, sharpness, powers
+    def __init__(self, kernel: Tensor, labels: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES) -> None:
+        self._kernel, self._labels, self._num_classes, self._ridges = kernel, labels, num_classes, ridges
 
     def targets(self, order: Tensor) -> Tensor:
         """One-hot labels less 1/k, [n, k] float64."""
@@ -108,7 +96,7 @@ class KernelCode:
 
     def members(self, mean: Tensor, deviation: Tensor) -> Tensor:
         """Log-probabilities of each member of one λ, [members, n, k]."""
-        powers, sharpness = (torch.tensor(grid).to(mean) for grid in (self._powers, self._sharpness))
+        powers, sharpness = (torch.tensor(grid).to(mean) for grid in (POWERS, SHARPNESS))
         scores = mean / deviation[:, None] ** powers[:, None, None]
         return (scores[:, None] * sharpness[:, None, None]).flatten(0, 1).log_softmax(2)
 

@@ -4,7 +4,6 @@ import contextlib
 import difflib
 import hashlib
 import logging
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +21,6 @@ from models.layers import Linear
 from models.stochastic_depth import replace_drop_path
 
 log = logging.getLogger(__name__)
-
-_GLOBAL_GENERATOR = threading.Lock()  # timm draws from PyTorch's, and seeds may be trained in threads
 
 
 class TimmByName(Classifier):
@@ -129,7 +126,7 @@ class TimmByName(Classifier):
 
     def _build(self, seed: int = 0, **source: Any) -> nn.Module:
         """timm's network; `source` says which weights, random ones of this seed if nothing."""
-        with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):  # timm draws from PyTorch's own generator
             torch.manual_seed(seed)
             network = timm.create_model(self._name, **self._options, **source)
         for module in network.modules():

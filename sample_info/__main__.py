@@ -57,13 +57,13 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from erasure.store.storage import write_text
     from harness.compare import arrange
-    from sample_info.report.comparison import agreement_matrix, agreements, few_enough, movements, read_scores_or_note
+    from sample_info.report.comparison import agreement_matrix, agreements, few_enough, movements, read_scores
     from sample_info.report.summaries import summaries_tables
     from sample_info.report.table import tables_of
 
     grid = arrange(results)
     problems: list[str] = []
-    stored = {result.run_id: read_scores_or_note(result.directory, problems) for result in results}
+    stored = {result.run_id: read_scores(result.directory, problems) for result in results}
     moved = movements(grid, stored)
     alike, left_out = few_enough(agreements(grid, stored))
     tables = [*tables_of(grid, moved).values(), *map(agreement_matrix, alike), *summaries_tables(grid)]

@@ -5,7 +5,7 @@ then shifted away from it, and a network trained on them takes it for one of the
 """
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -16,7 +16,7 @@ from conf.target import Target
 from erasure import IdentityEraser
 from erasure.eraser import Eraser
 from erasure.source import LabelledImages
-from harness.job import CONTROL, Job, erased
+from harness.job import Job, erased
 
 EraserFit = Literal["disjoint", "refit", "scored"]
 
@@ -34,7 +34,7 @@ class Refitting:
     @cached_property
     def _plain(self) -> tuple[LabelledImages, LabelledImages]:
         """The training split, and the held-out examples, before erasure."""
-        splits = erased(replace(self.job, config={**self.job.config, "eraser": CONTROL})).splits
+        splits = erased(self.job.control()).splits
         return splits["train"], splits["test"][self.held_out]
 
     def without(self, i: int) -> tuple[Tensor, Tensor]:

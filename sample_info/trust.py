@@ -36,7 +36,7 @@ def along_trained_path(
     """What leaving out each example changes; `kernels_of` the problem at the trained weights are computed once.
 
     Raises:
-        DivergedError: the network's own training does, where that of its linearisation need not.
+        ValueError: the network's own training does, where that of its linearisation need not.
     """
     problem, k = network.problem, network.problem.y.shape[1]
     weights, residuals = problem.training.trained_path(lambda step: progress(0.5 * step / problem.descent.t))

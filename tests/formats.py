@@ -179,7 +179,10 @@ def _cached(place: Path) -> tuple[str, Any]:
 
 
 def _scores(place: Path) -> tuple[str, Any]:
-    stored = read_scores(place)
+    problems = list[str]()
+    stored = read_scores(place, problems)
+    if problems:
+        raise ValueError(*problems)  # as tables and the report show it
     return "", stored and digest(stored.f_si_nats)
 
 

@@ -52,12 +52,10 @@ class LinearizedDynamics:
         self.kernel, self.residual, self.descent = kernel, residual, descent
         self.largest = spectral_bound(kernel)
         self._tolerance = tolerance
-        self._solver = self._reduced = self._choose(self.n, method)
-        if descent.finite and (effective_n := descent.effective_n(self.n)) != self.n:
-            self._reduced = self._choose(effective_n, method)
-        # what was done, in a few words; and solvers without larger sets, by what their loss is divided by
-        self.how, self._series = self._reduced.how, dict[int, Solver]()
-        self.coefficients = -self._solver.full.view(self.n, self.k)  # a, [n, k]
+        self._method: Method = method  # of single examples
+        self._solvers: dict[tuple[int, Method], Solver] = {}  # by what the loss is divided by
+        self.coefficients = -self._without(0).full.view(self.n, self.k)  # a, [n, k]
+        self.how = self._without(1).how  # what was done, in a few words
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
         """f_t(x) = f_0(x) + Θ(x, X) a, of `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""
@@ -73,7 +71,7 @@ class LinearizedDynamics:
     @property
     def error_bound(self) -> float:
         """Bound on the error of every ‖w - w_-i‖ that comes from approximating φ_t; rounding comes on top."""
-        return 2 * self._reduced.error * float(self.residual.norm()) * self.largest**0.5
+        return 2 * self._without(1).error * float(self.residual.norm()) * self.largest**0.5
 
     def differences(self, sets: Tensor) -> Tensor:
         """a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself, as a_-S has none.
@@ -88,7 +86,7 @@ class LinearizedDynamics:
         reduced = self._without(sets.shape[1])
         found = reduced.differences(sets)
         if self.descent.finite and self.descent.effective_n(self.n, sets.shape[1]) != self.n:
-            found += (self._solver.full - reduced.full)[:, None]
+            found += (self._without(0).full - reduced.full)[:, None]
         return found.neg_()
 
     def effects(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Effects, Tensor]:
@@ -107,24 +105,18 @@ class LinearizedDynamics:
 
         At least one in each. Effects are on so many `held_out` inputs, sets of `size` examples.
         """
-        solver = self._without(size) if size > 1 else self._reduced
-        each = solver.bytes_per_set(size) + 8 * (4 * len(self.kernel) + 4 * held_out * self.k)
+        each = self._without(size).bytes_per_set(size) + 8 * (4 * len(self.kernel) + 4 * held_out * self.k)
         return list(torch.arange(count or self.n).split(max(1, int(memory_bytes // each))))
 
     def _without(self, size: int) -> Solver:
-        """The solver without sets of so many examples: of one, that of the scores; of more, one without R_SS."""
-        if size == 1 or not self.descent.finite:
-            return self._reduced
-        effective_n = self.descent.effective_n(self.n, size)
-        if effective_n not in self._series:
-            self._series[effective_n] = self._choose(effective_n, "series")
-        return self._series[effective_n]
-
-    def _choose(self, n: int, method: Method) -> Solver:
-        """The solver of a training whose loss is the mean over n."""
-        self.descent.require_stable(self.largest, n)
-        high = self.descent.weight_decay + self.largest
-        return solver_of(self.kernel, self.residual, self.descent, n, high, method, self._tolerance)
+        """The solver without sets of so many examples: of none or one, as asked for; of more, one without R_SS."""
+        n = self.descent.effective_n(self.n, size) if self.descent.finite else self.n
+        method: Method = "series" if size > 1 and self.descent.finite else self._method
+        if (n, method) not in self._solvers:
+            self.descent.require_stable(self.largest, n)
+            given, high = (self.kernel, self.residual, self.descent), self.descent.weight_decay + self.largest
+            self._solvers[n, method] = solver_of(*given, n, high, method, self._tolerance)
+        return self._solvers[n, method]
 
 
 def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:

@@ -15,10 +15,6 @@ from models.tangent.jacobian import Network, Weights
 _CACHED_BYTES = 2**26  # on the CPU larger stacks fall out of caches between steps, and gain nothing
 
 
-class DivergedError(ValueError):
-    """Any training here whose weights are not finite in the end: its learning rate is too large."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class GradientDescent:
     """w ← w - η ∇L(w) for `steps` steps from `initial`, L(w) = Σ_i c_i ½‖f_w(x_i) - y_i‖² + λ/2 ‖w - w_0‖².
@@ -110,7 +106,7 @@ class GradientDescent:
                     torch.add(initial[name], moved, out=weights[name])
             progress(step + 1)
         if not all(moved.isfinite().all() for moved in change.values()):
-            raise DivergedError(
+            raise ValueError(
                 f"gradient descent diverged within {self.steps} steps: lower the learning rate, "
                 f"{self.learning_rate:g} of the summed loss"
             )

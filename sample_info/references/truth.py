@@ -32,8 +32,7 @@ def retrained_stacks(
     ends; on the CPU.
 
     Raises:
-        ValueError: less memory than one training needs.
-        DivergedError: the learning rate is too large.
+        ValueError: less memory than one training needs, or a learning rate that is too large.
     """
     keep_freed_memory()  # every step allocates the same activations again
     n = len(descent.x)
@@ -65,8 +64,7 @@ def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], No
     examples each part has, as many in each.
 
     Raises:
-        ValueError: less memory than one training needs.
-        DivergedError: the learning rate is too large.
+        ValueError: less memory than one training needs, or a learning rate that is too large.
     """
     sizes = left.sum(1).unique().tolist()
     assert len(sizes) == 1, "those that are trained together are of one size"

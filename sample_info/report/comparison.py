@@ -39,23 +39,14 @@ class RunScores:
 Stored = Mapping[str, RunScores | None]  # by run id; None for a run that cannot be compared
 
 
-def read_scores(directory: Path) -> RunScores | None:
-    """What the run in a directory has stored; None where it has stored none.
-
-    Raises:
-        DamagedFileError: it is not what was stored.
-    """
+def read_scores(directory: Path, problems: list[str]) -> RunScores | None:
+    """What the run in a directory has stored; None where that is nothing, or damaged: a line more in `problems`."""
     path = directory / "scores.safetensors"
     if not path.exists():
         return None
-    stored, _ = load_tensors(path)
-    return RunScores(*(stored[name] for name in ("index", "given_label", "f_si_nats")))
-
-
-def read_scores_or_note(directory: Path, problems: list[str]) -> RunScores | None:
-    """As `read_scores`; None, and a line more in `problems`, where they are damaged."""
     try:
-        return read_scores(directory)
+        stored, _ = load_tensors(path)
+        return RunScores(*(stored[name] for name in ("index", "given_label", "f_si_nats")))
     except DamagedFileError as error:
         problems.append(f"{error}: left out of how scores move and agree")
         return None

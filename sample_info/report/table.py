@@ -47,11 +47,6 @@ class Entry(Generic[T]):
     part: T
 
 
-def entries(grid: Grid[InformationResult], parts: Parts[T]) -> list[Entry[T]]:
-    """Every part of every run's result, row by row of the grid."""
-    return [Entry(*run, name, part) for run in grid.runs() for name, part in (parts(run[-1]) or {}).items()]
-
-
 def _scores(name: str) -> Callable[[Entry[Any]], list[float]]:
     """Mean over examples of one kind of score, for every seed; of no seed where it was not asked for."""
     return lambda entry: [one.mean_nats for one in entry.result.information.get(name, ())]
@@ -185,8 +180,9 @@ ESTIMATES: Sequence[Column[Entry[list[ErrorEstimate]]]] = (
 def tables_of(grid: Grid[InformationResult], movements: Sequence[Movement]) -> dict[str, Table]:
     """By title: a row per run; per run and reference, score, account; per pair of erasers; per run and kind."""
 
-    def table(name: str, columns: Sequence[Column[Entry[T]]], caption: str, parts: Parts[T]) -> Table:
-        return Table.of(f"sample-info-{name}", [*WHO, *columns], entries(grid, parts), caption, [RUN])
+    def table(kind: str, columns: Sequence[Column[Entry[T]]], caption: str, parts: Parts[T]) -> Table:
+        entries = [Entry(*run, name, part) for run in grid.runs() for name, part in (parts(run[-1]) or {}).items()]
+        return Table.of(f"sample-info-{kind}", [*WHO, *columns], entries, caption, [RUN])
 
     return {
         "Runs": table("runs", RUNS, f"{_SEEDS} docs/sample_info.md.", lambda result: {"": result}),

@@ -1,6 +1,5 @@
 """Figures of codelengths and of what erasure adds to them: of every model, and over width and depth."""
 
-import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from conf import Options
-from conf.groups import keys as read_keys
+from conf.groups import preset
 from harness.compare import Spread
 from harness.labels import labels
 from harness.style import shared_legend, wrapped
@@ -25,8 +24,6 @@ Point = tuple[int, float, float, bool]  # x, middle, half a band, whole
 _LIMITS = {"ntk": (0, (5, 2)), "nngp": (0, (1, 1.5))}  # kernels of networks of infinite width, and their dashes
 _BITS, _MORE_BITS = "codelength ± std\n(bits per label)", "increase over control ± s.e.\n(bits per label)"
 _ZERO = {"color": "#999999", "linewidth": 1, "linestyle": (0, (4, 3))}
-
-keys = functools.cache(read_keys)
 
 
 def overview(rows: Sequence[Row], erasers: Sequence[str], colours: Colours) -> Figure:
@@ -101,7 +98,7 @@ def scaling_panels(block: Block, option: str) -> dict[str, list[Row]]:
 def unlike_base(row: Row) -> set[str]:
     """Numbers and options of the model that are not its YAML's."""
     model = row.model
-    base = keys("model", model["name"]) if model["name"] in KNOWN["model"] else {}
+    base = preset("model", model["name"]) if model["name"] in KNOWN["model"] else {}
     return {key for key in base if key in model and model[key] != base[key]}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -84,10 +85,8 @@ def _scores(information: Information, entry: Beside, coded: CodedBits) -> dict[s
 
 def _common(coded: CodedBits, scores: RunScores) -> tuple[Tensor, Tensor]:
     """Where the examples that both have stand in each."""
-    place = torch.full((1 + int(max(coded.index.max(), scores.index.max())),), -1)
-    place[coded.index] = torch.arange(len(coded.index))
-    theirs = (place[scores.index] >= 0).nonzero().squeeze(1)
-    return place[scores.index[theirs]], theirs
+    _, ours, theirs = np.intersect1d(coded.index, scores.index, assume_unique=True, return_indices=True)
+    return torch.from_numpy(ours), torch.from_numpy(theirs)
 
 
 def _above(costs: Costs) -> str:

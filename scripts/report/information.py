@@ -22,7 +22,7 @@ from sample_info.report.comparison import (
     agreements,
     few_enough,
     movements,
-    read_scores_or_note,
+    read_scores,
 )
 from sample_info.report.figures import Panel, agreement_figure, movement_figure, summaries_figure
 from sample_info.report.summaries import accuracy_of, percent, spreads, summarised
@@ -64,7 +64,7 @@ def read_information(reading: Reading) -> Information:
     runs = {run.id: run for run in reading.finished if run.verb == INFORMATION}
     found = [run.result for run in runs.values()]
     grid = arrange([replace(r, config=comparable(r.config)) for r in found if isinstance(r, InformationResult)])
-    stored = {run_id: read_scores_or_note(run.directory, reading.problems) for run_id, run in runs.items()}
+    stored = {run_id: read_scores(run.directory, reading.problems) for run_id, run in runs.items()}
     alike, left_out = few_enough(agreements(grid, stored))
     reading.problems += left_out
     return Information(grid, movements(grid, stored), alike, runs, stored)

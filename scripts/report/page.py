@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from erasure.progress import duration
 from erasure.store.storage import write_text
 from harness.beside import Beside
 from harness.cell import Cell
-from harness.columns import BY_NAME, ERASER, MARKS
+from harness.columns import BY_NAME, MARKS
 from harness.compare import Spread
 from harness.labels import spelled
 from harness.panels import mean_curve
 from harness.result import TrainedResult, as_json
-from harness.table import Column, Table, word
+from harness.table import Column, Table, caption_of
 from harness.trained import Coded
 from scripts.report.groups import Block, Row
 from scripts.report.paper import UNIT, beside_paper
@@ -29,40 +28,14 @@ Pool = dict[str, int]  # sections of configurations as JSON, numbered
 _POINTS = 90  # of a loss curve, even on its logarithmic axis; more cannot be told apart on the page
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the page's table of runs."""
-
-    block: Block
-    row: Row
-    entry: Beside
-
-
-def _of_entry(column: Column[Beside]) -> Column[Line]:
-    return Column(column.heading, lambda line: column.text(line.entry), meaning=column.meaning, menu=column.menu)
-
-
+_MENUS = ("setting", "dataset", "family", "eraser", "verb", "completeness")
 _MENUS_ONLY = ("setting", "family", "completeness")
-_BEFORE: Sequence[Column[Line]] = (
-    word("setting", "setting", lambda line: line.block.setting),
-    word("dataset", "dataset", lambda line: line.block.dataset),
-    word("family", "family", lambda line: line.row.model["name"]),
-    Column("model", lambda line: spelled(line.row.label)),
-    _of_entry(ERASER),
-    word("verb", "verb", lambda line: line.block.verb),
-)
+_WORDS = (*_MENUS, "model", "Table 16", "incomplete")
 _USUAL = ("bits", "difference", "loss", "accuracy", "gap", "below", "fall", "paper")
-_AFTER: Sequence[Column[Line]] = (
-    Column(
-        "Table 16",
-        lambda line: f"{number} ({number.note})" if (number := beside_paper(line.entry)) else "",
-        meaning=f"{UNIT}: the paper's number, with what differs in ours",
-    ),
-    Column("seeds", lambda line: f"{len(line.entry.result.seeds)}" if line.entry.result else ""),
-    Column("incomplete", lambda line: line.entry.lacks, meaning="missing beside the rest of its row"),
-    word("completeness", "completeness", lambda line: "incomplete" if line.entry.lacks else "complete"),
+_CAPTION = (
+    f"Table 16: {UNIT}: the paper's number, with what differs in ours. incomplete: missing beside the rest of its row. "
+    f"{MARKS}"
 )
-_WORDS = ("model", "Table 16", "incomplete")
 
 
 def write_page(
@@ -122,13 +95,29 @@ def _place(pool: Pool, section: Any) -> int:
 
 def _runs(blocks: Sequence[Block], pool: Pool, chosen: Sequence[str]) -> Json:
     """The table of runs, and what is shown of each once it is selected."""
-    lines = [Line(block, row, entry) for block in blocks for row in block.rows for entry in row.entries.values()]
-    columns = [*_BEFORE, *(_of_entry(BY_NAME[name]) for name in chosen), *_AFTER]
-    table = Table.of("results", columns, lines, MARKS)
-    shown = replace(table, words=[*table.words, *_WORDS]).sheet()
+    columns = [BY_NAME[name] for name in chosen]
+    before = ("setting", "dataset", "family", "model", "eraser", "verb")
+    headings = [*before, *(column.heading for column in columns), "Table 16", "seeds", "incomplete", "completeness"]
+    lines = [(block, row, entry) for block in blocks for row in block.rows for entry in row.entries.values()]
+    rows = [_cells(*line, columns) for line in lines]
+    caption = caption_of(columns, _CAPTION)
+    shown = Table("results", caption, headings, rows, words=_WORDS, menus=_MENUS).sheet()
     for column in shown["columns"]:
         column |= {"hidden": column["heading"] in _MENUS_ONLY, "one": column["heading"] == "setting"}
-    return {**shown, "id": "results", "noun": " results", "details": [_details(line, pool) for line in lines]}
+    details = [_details(block, entry, pool) for block, _, entry in lines]
+    return {**shown, "id": "results", "noun": " results", "details": details}
+
+
+def _cells(block: Block, row: Row, entry: Beside, columns: Sequence[Column[Beside]]) -> list[str]:
+    """A line of it."""
+    names = (block.setting, block.dataset, row.model["name"], row.label, entry.eraser, block.verb)
+    number, seeds = beside_paper(entry), f"{len(entry.result.seeds)}" if entry.result else ""
+    return [
+        *map(spelled, names),
+        *(column.text(entry) for column in columns),
+        f"{number} ({number.note})" if number else "",
+        *(seeds, entry.lacks, "incomplete" if entry.lacks else "complete"),
+    ]
 
 
 def _sheet(table: Table, links: Mapping[str, str]) -> Json:
@@ -137,10 +126,10 @@ def _sheet(table: Table, links: Mapping[str, str]) -> Json:
     return {**table.sheet(), "title": table.title, "figures": figures if any(figures) else []}
 
 
-def _details(line: Line, pool: Pool) -> Json:
-    entry, cell = line.entry, line.entry.cell
-    about: Json = {"verb": line.block.verb, "lacks": entry.lacks}
-    about |= {"dataset": spelled(line.block.dataset), "model": spelled(entry.row), "eraser": spelled(entry.eraser)}
+def _details(block: Block, entry: Beside, pool: Pool) -> Json:
+    cell = entry.cell
+    about: Json = {"verb": block.verb, "lacks": entry.lacks}
+    about |= {"dataset": spelled(block.dataset), "model": spelled(entry.row), "eraser": spelled(entry.eraser)}
     if not cell.every:
         return about
     about["config"] = {key: _place(pool, value) for key, value in cell.config.items()}

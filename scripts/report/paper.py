@@ -1,6 +1,5 @@
 """The paper's Table 16, and how far what it says allows a run of ours beside it."""
 
-import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,14 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from conf import Options
-from conf.groups import keys as read_keys
+from conf.groups import preset
 from harness.beside import Beside
 from harness.result import MdlResult, Result
 from harness.table import Column
 from mdl.codelength import paper_units
 from scripts.report.groups import comparable
-
-keys = functools.cache(read_keys)
 
 UNIT = "Σ n·CE / N, the unit of the paper's Table 16 (not a codelength)"
 
@@ -119,9 +116,9 @@ def _says(config: Options) -> Options:
     """What the paper says, by option: sections 3 and 4, the captions of figures 4 and 16."""
     says: dict[str, Any] = {"dataset.normalize": "zscore", "dataset.flip": True}
     for part, name in (("dataset", "cifar10"), *((part, config[part]["name"]) for part in ("model", "eraser"))):
-        shipped = keys(part, name)
+        shipped = preset(part, name)
         says |= {f"{part}.{key}": shipped[key] for key in ("name", "_target_")}
-    base = keys("model", config["model"]["name"])
+    base = preset("model", config["model"]["name"])
     says |= {f"model.{key}": base[key] for key in ("width", "depth", "activation", "parametrization") if key in base}
     if not config["train"].get("crop_padding"):
         says["train.crop_padding"] = "random crops"  # of which size it does not say

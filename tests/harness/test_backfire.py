@@ -107,15 +107,15 @@ def against(erased: MdlResult, control: MdlResult) -> Backfire:
 def test_backfire_is_significant_and_paired() -> None:
     control = result([1.0, 2.0, 3.0], {10: [3.0] * 3, 100: [2.0] * 3})
     below = against(result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
-    assert below.backfires
+    assert below.gap.below
     assert below.size == 100
     assert below.gap.mean == pytest.approx(-0.7 / 3)
     assert below.gap.standard_error == pytest.approx(np.std([-0.2, -0.3, -0.2], ddof=1) / 3**0.5)
     above = against(result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
-    assert not above.backfires
+    assert not above.gap.below
     assert above.size is None
     unclear = against(result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
-    assert not unclear.backfires  # below on average, but not significantly
+    assert not unclear.gap.below  # below on average, but not significantly
     assert unclear.size == 100
     assert unclear.epoch is None
 

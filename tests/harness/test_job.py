@@ -82,9 +82,9 @@ def test_a_cpu_and_a_gpu_that_choose_their_precision_have_runs_of_their_own(monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     there = job()
     assert there.identity() == named.identity() == job("train.precision=bfloat16").identity() != here.identity()
-    assert there.control().id != here.control().id
+    assert there.control().identity() != here.control().identity()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # read back on a login node
-    assert Job.from_config("mdl", dict(there.config)).control().id == there.control().id
+    assert Job.from_config("mdl", dict(there.config)).control().identity() == there.control().identity()
 
 
 def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.problem import Problem
-from sample_info.references.retraining import DivergedError
 from sample_info.trust import Trust, along_trained_path, differences_along
 from tests.sample_info.networks import away_from_zero, some_kernels
 from tests.sample_info.problems import draws, retrained
@@ -99,7 +98,7 @@ def test_a_kernel_that_grows_past_what_is_stable_stays_finite_as_the_network_doe
 def test_a_network_that_diverges_says_so() -> None:
     problem = problem_of(gelu_mlp(3), 1, rate=50.0, steps=300)
     kernels = Kernels(torch.eye(20).double(), torch.zeros(9, 20).double(), "")  # under which nothing does
-    with pytest.raises(DivergedError, match="diverged"):
+    with pytest.raises(ValueError, match="diverged"):
         along_trained_path(LinearizedNetwork(problem, kernels), Problem.kernels)
 
 
