@@ -10,7 +10,7 @@ from harness.cell import Cell, Found
 from harness.compare import Difference, Grid, R, holm, paired_difference
 from harness.example_bits import error_over_examples, loss_error
 from harness.loss_curves import crossing, crossing_epoch
-from harness.result import TrainedResult, of_seeds
+from harness.result import TrainedResult, of_common_seeds
 from harness.trained import Coded, Point, stuck
 
 Values = Callable[[TrainedResult], Sequence[float] | None]  # per seed; None where a result has none
@@ -135,12 +135,8 @@ class _Pair:
 def _paired(cell: Cell, control: Cell | None) -> _Pair | None:
     if control is None or cell is control or cell.result is None or control.result is None:
         return None
-    results = cell.result, control.result
-    seeds = [seed for seed in results[0].seeds if seed in results[1].seeds]
-    if not seeds:
-        return None
-    erased, others = (result if result.seeds == seeds else of_seeds([result], seeds) for result in results)
-    return _Pair((cell, control), (erased, others))
+    results = of_common_seeds(cell.result, control.result)
+    return results and _Pair((cell, control), results)
 
 
 def _control_bits(cell: Cell, control: Cell | None) -> Sequence[float] | None:

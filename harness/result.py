@@ -118,6 +118,16 @@ def of_seeds(results: Sequence[T], seeds: Sequence[int]) -> T:
     return merged(results)
 
 
+def of_common_seeds(erased: T, control: T) -> tuple[T, T] | None:
+    """Both with the per-seed lists of the seeds that both have; None where they share none."""
+    every: Any = (erased, control)
+    seeds = [seed for seed in every[0].seeds if seed in every[1].seeds]
+    if not seeds:
+        return None
+    own, others = (one if one.seeds == seeds else of_seeds([one], seeds) for one in every)
+    return own, others
+
+
 def as_json(part: Any) -> Any:
     """As it is written; keys that a run does not have are left out."""
     if is_dataclass(part):

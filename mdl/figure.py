@@ -10,7 +10,7 @@ import numpy as np
 from harness.compare import Grid, paired_difference
 from harness.labels import spelled
 from harness.panels import panel_size, panels
-from harness.result import MdlResult
+from harness.result import MdlResult, of_common_seeds
 from harness.style import chance_line, colour, figure_at, line_width, shared_legend, wrapped
 from harness.trained import stuck
 
@@ -83,8 +83,9 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
             continue
         own = [column for column in columns if column in grid.cells[row]]
         for j, column in enumerate(own):
-            run = grid.cells[row][column]
-            difference = paired_difference(run.mdl.bits_per_sample, control.mdl.bits_per_sample)
+            if (pair := of_common_seeds(grid.cells[row][column], control)) is None:
+                continue
+            difference = paired_difference(pair[0].mdl.bits_per_sample, pair[1].mdl.bits_per_sample)
             error = difference.standard_error or 0.0
             spread = ", one seed" if difference.standard_error is None else f" ± {error:.3f}"
             y = i + (j - (len(own) - 1) / 2) * height

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import pytest
 from matplotlib.figure import Figure
@@ -42,6 +43,24 @@ def test_a_difference_of_one_seed_has_no_error(seeds: tuple[int, ...], said: str
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw(grid(tmp_path, seeds), tmp_path / "comparison.png")
     assert [said in text.get_text() for text in drawn[0].axes[1].texts] == [True]
+
+
+@pytest.mark.parametrize("seeds", [(1,), (1, 2), (2, 1, 0)])
+def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
+    cells: dict[str, MdlResult] = {}
+    for eraser, of in (("control", (0, 1)), ("qleace", seeds)):
+        run = read_result(write_run(tmp_path, dataset="digits", eraser=eraser, seeds=of).directory / "result.json")
+        assert isinstance(run, MdlResult)
+        cells[eraser] = run
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
+    draw(Grid(["MLP"], [*cells], {"MLP": cells}), tmp_path / "comparison.png")
+    (bar,) = drawn[0].axes[1].texts
+    control, erased = (dict(zip(one.seeds, one.mdl.bits_per_sample, strict=True)) for one in cells.values())
+    common = [seed for seed in seeds if seed in control]
+    expected = mean(erased[seed] - control[seed] for seed in common)
+    assert bar.get_text().startswith(f"{expected:+.3f}")
+    assert ("one seed" in bar.get_text()) == (len(common) == 1)
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
