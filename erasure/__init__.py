@@ -9,6 +9,7 @@ from erasure.erasers.identity import IdentityEraser
 from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
+from erasure.erasers.qleace_truncated import TruncatedQleaceEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.hidden import erase, fit_layers
@@ -29,6 +30,7 @@ __all__ = [
     "QleaceEraser",
     "RandomEditEraser",
     "RandomEraser",
+    "TruncatedQleaceEraser",
     "erase",
     "fit_layers",
     "order_spectrum",

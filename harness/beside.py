@@ -44,7 +44,7 @@ class Beside:
         lacks: what makes them incomplete beside the rest of the row.
         is_control: whether the others are compared with these.
         code: difference of the codelength; None for the control, without one, and without a common seed.
-        paper: the same in Table 16's unit.
+        published: the difference in Table 16's unit.
         loss: where it falls below the control, and the difference of the final loss.
         loss_error: standard error of the final loss over test examples.
         control_bits: the control's final losses, by seed; None where it lacks one of these seeds.
@@ -56,7 +56,7 @@ class Beside:
     lacks: str = ""
     is_control: bool = False
     code: Difference | None = None
-    paper: Difference | None = None
+    published: Difference | None = None
     loss: Backfire | None = None
     loss_error: float | None = None
     control_bits: Sequence[float] | None = None
@@ -85,9 +85,9 @@ def calibrated_bits(result: TrainedResult) -> Sequence[float] | None:
     return result.mdl.calibrated_bits_per_sample if isinstance(result, Coded) else None
 
 
-def code_paper(result: TrainedResult) -> Sequence[float] | None:
-    """The same in Table 16's unit."""
-    return result.mdl.paper if isinstance(result, Coded) else None
+def published_code(result: TrainedResult) -> Sequence[float] | None:
+    """Return the codelength in the unit of Table 16, by seed; None without one."""
+    return result.mdl.published if isinstance(result, Coded) else None
 
 
 def final_bits(result: TrainedResult) -> Sequence[float]:
@@ -146,7 +146,7 @@ def _control_bits(cell: Cell, control: Cell | None) -> Sequence[float] | None:
     return [found[seed] for seed in cell.result.seeds] if set(cell.result.seeds) <= set(found) else None
 
 
-MEASURES: Mapping[str, Values] = {"code": code_bits, "paper": code_paper, "loss": final_bits}
+MEASURES: Mapping[str, Values] = {"code": code_bits, "published": published_code, "loss": final_bits}
 
 
 def beside(grid: Grid[Cell], tables: Sequence[Sequence[str]]) -> dict[tuple[str, str], Beside]:
@@ -173,7 +173,7 @@ def beside(grid: Grid[Cell], tables: Sequence[Sequence[str]]) -> dict[tuple[str,
             lacks=cell.lacks(seeds[place[0]]),
             is_control=cell is controls[place[0]],
             code=found.get(("code", place)),
-            paper=found.get(("paper", place)),
+            published=found.get(("published", place)),
             loss=pairs[place].backfire(gap) if (gap := found.get(("loss", place))) else None,
             loss_error=loss_error(cell.test_bits(), cell.result.seeds) if cell.result else None,
             control_bits=_control_bits(cell, controls[place[0]]),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from statistics import mean
 
-from harness.beside import Beside, Values, calibrated_bits, code_bits, code_paper, final_bits
+from harness.beside import Beside, Values, calibrated_bits, code_bits, final_bits, published_code
 from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, difference_record
 from harness.excess import area_bits, excess_bits, sample_complexity, surplus_bits
 from harness.loss_curves import DROP_WINDOW_EPOCHS
@@ -140,12 +140,12 @@ RUNS = Column[Beside](
         "seeds": len(entry.result.seeds) if entry.result else 0,
         "incomplete": entry.lacks,
         "bits_per_sample_on_plateau": _coding(entry),
-        "paper_on_plateau": _everywhere(entry) if isinstance(entry.result, Coded) else "",
+        "published_on_plateau": _everywhere(entry) if isinstance(entry.result, Coded) else "",
         "loss_bits_on_plateau": _final(entry),
     },
 )
-PAPER = _spread("Σ n·CE / N", "paper_units_mean", ".3f", code_paper, rests_on=_everywhere)
-PAPER_DELTA = _delta(lambda entry: entry.paper, "paper_units")
+PUBLISHED = _spread("Table 16's unit", "published_units_mean", ".3f", published_code, rests_on=_everywhere)
+PUBLISHED_DELTA = _delta(lambda entry: entry.published, "published_units")
 
 # by the names by which a report's are chosen: of the codelength
 CODES: dict[str, Column[Beside]] = {
@@ -256,7 +256,7 @@ FINALS: dict[str, Column[Beside]] = {
         },
     ),
 }  # fmt: skip
-BY_NAME = {**CODES, "paper": PAPER, **FINALS}
+BY_NAME = {**CODES, "published": PUBLISHED, **FINALS}
 
 
 def columns(names: str) -> list[Column[Beside]]:

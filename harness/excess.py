@@ -12,9 +12,15 @@ from harness.result import MdlResult
 Blocks = Sequence[tuple[int, float]]  # labels, and what each of them costs
 
 
+def sizes_of(result: MdlResult) -> list[int]:
+    """Return the ends of the blocks of labels: all training sizes, and N where nothing was trained on everything."""
+    sizes = [point.n for point in result.curve]
+    return sizes if sizes[-1] == result.train_size else [*sizes, result.train_size]
+
+
 def blocks_of(result: MdlResult, s: int) -> Blocks:
     """What seed number s pays: each block after the first by networks of what is before it, the first what is left."""
-    sizes = [point.n for point in result.curve]
+    sizes = sizes_of(result)
     losses = [point.ce_next_bits[s] for point in result.curve if point.ce_next_bits]
     later = [(after - before, loss) for (before, after), loss in zip(itertools.pairwise(sizes), losses, strict=True)]
     first = result.mdl.total_bits[s] - sum(labels * loss for labels, loss in later)

@@ -13,7 +13,7 @@ from conf import Options
 from erasure.certificate import Certificate
 from erasure.store.storage import DamagedFileError, read_json
 from harness.information import Information
-from harness.trained import Coded, Part, Timing, Trained, TrainedOnce
+from harness.trained import Coded, Part, Timing, Trained, TrainedOnce, published_units
 
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")
@@ -172,9 +172,25 @@ def result_of(values: Options) -> Result:
         ValueError: says in one line what is missing or wrong.
     """
     verb = str(values.get("verb"))
+    if verb == "mdl":
+        values = _in_published_units(values)
     if verb not in VERBS:
         raise ValueError(f"verb is {values.get('verb')!r}, not one of {', '.join(VERBS)}")
     return parsed(VERBS[verb], values)
+
+
+def _in_published_units(values: Options) -> Options:
+    """Return a result with `mdl.published` computed from its curve, where the older unit `mdl.paper` was stored."""
+    mdl, curve = values.get("mdl"), values.get("curve")
+    if not (isinstance(mdl, dict) and "paper" in mdl and "published" not in mdl and isinstance(curve, list)):
+        return values
+    try:
+        sizes = [point["n"] for point in curve]
+        tested = zip(*(point["ce_test_bits"] for point in curve[:-1]), strict=True)
+        published = [published_units(sizes, losses) for losses in tested]
+    except (TypeError, KeyError, ValueError, ZeroDivisionError):
+        return values  # whoever parses it says what is wrong
+    return {**values, "mdl": {**{key: value for key, value in mdl.items() if key != "paper"}, "published": published}}
 
 
 def unknown_keys(values: Options) -> list[str]:

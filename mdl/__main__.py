@@ -10,6 +10,7 @@ from conf.schema import Config
 
 if TYPE_CHECKING:
     from harness.result import MdlResult
+    from mdl.chunks import ChunkSettings
 
 
 AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
@@ -20,16 +21,36 @@ def work(config: Config) -> cli.Work:
     from mdl.chunks import ChunkSettings
     from models.kernel import KernelModel
     from train.bench import load, training_job
+    from train.settings import TrainSettings
 
     job, settings = training_job("mdl", config), config.settings(ChunkSettings)
     if issubclass(job.model, KernelModel):
         if settings.code != "blocks":
             raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
         return Work(job, deferred("mdl.kernel.load"), deferred("mdl.kernel.code"), AXES)
+    if job.settings(TrainSettings).protocol == "published":
+        require_published(settings)
+        return Work(job, deferred("mdl.published.load"), deferred("mdl.published.published"), AXES)
     if settings.code == "replay":
         return Work(job, load, deferred("mdl.replay.replay"), AXES)
     shared = deferred("mdl.prequential.share") if settings.share else None
     return Work(job, load, deferred("mdl.prequential.prequential"), AXES, shared)
+
+
+def require_published(settings: "ChunkSettings") -> None:
+    """Refuse options that the published procedure does not have.
+
+    Raises:
+        ValueError: names the first of them.
+    """
+    for name, value, allowed in (
+        ("code", settings.code, "blocks"),
+        ("validation", settings.validation, "given"),
+        ("share", settings.share, False),
+        ("order", settings.order, "smallest_first"),
+    ):
+        if value != allowed:
+            raise ValueError(f"mdl.{name}={value}: train.protocol=published has only {allowed}; leave mdl.{name} out")
 
 
 def headline(result: "MdlResult") -> str:

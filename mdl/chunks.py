@@ -1,5 +1,6 @@
 """How labels are coded, and the training sizes of the curve: parts that grow geometrically."""
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Literal
@@ -97,6 +98,25 @@ def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:
     parts = [math.floor(first * ratio**i) for i in range(m)]
     parts[-1] = total - sum(parts[:-1])
     return [sum(parts[: i + 1]) for i in range(m)]
+
+
+def rounded_sizes(total: int, settings: ChunkSettings) -> list[int]:
+    """Return training sizes whose parts are the geometric series' rounded to the nearest integers that sum to `total`.
+
+    As in the paper's code: what rounding down leaves goes to the parts with the largest remainders. `chunk_sizes` gives
+    it to the last part.
+
+    Raises:
+        ValueError: as `chunk_sizes`.
+    """
+    first = chunk_sizes(total, settings)[0]
+    ratio = _ratio(total / first, settings.num_chunks)
+    exact = [first * ratio**i for i in range(settings.num_chunks)]
+    parts = [math.floor(part) for part in exact]
+    largest_remainders = sorted(range(len(parts)), key=lambda i: parts[i] - exact[i])
+    for i in largest_remainders[: total - sum(parts)]:
+        parts[i] += 1
+    return list(itertools.accumulate(parts))
 
 
 def _ratio(sum_of_powers: float, m: int) -> float:

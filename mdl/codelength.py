@@ -1,4 +1,4 @@
-"""From cross-entropies at growing training sizes to a codelength in bits, the paper's own unit, and a power law."""
+"""From cross-entropies at growing training sizes to a codelength in bits and a power law."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.compare import Spread
 from harness.logger import Logger
-from harness.trained import Coded, Codelength, Final, Point
+from harness.trained import Coded, Codelength, Final, Point, published_units
 
 
 def online_code_bits(sizes: Sequence[int], ce_next_bits: Sequence[float], num_classes: int) -> float:
@@ -25,15 +25,6 @@ def online_code_bits(sizes: Sequence[int], ce_next_bits: Sequence[float], num_cl
     """
     parts = [after - before for before, after in itertools.pairwise(sizes)]
     return sizes[0] * math.log2(num_classes) + sum(part * bits for part, bits in zip(parts, ce_next_bits, strict=True))
-
-
-def paper_units(sizes: Sequence[int], ce_test_bits: Sequence[float], total: int) -> float:
-    """The unit of the paper's Table 16: Σ_i n_i CE_i / N with cumulative sizes and CE_i on held-out data.
-
-    Not a codelength, but its only entry at chance (QLEACE MLP, 11.41 ± 0.00) identifies it: at chance with
-    m = 10, n_1 = 1,024, N = 50,000 it is 11.39. It is here so that tables can stand beside the paper's.
-    """
-    return sum(n * bits for n, bits in zip(sizes, ce_test_bits, strict=True)) / total
 
 
 def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, float] | None:
@@ -70,7 +61,7 @@ def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
         mdl=Codelength(
             bits_per_sample=[bits / last.n for bits in total_bits],
             total_bits=list(total_bits),
-            paper=[paper_units(sizes, ce_test, last.n) for ce_test in tested],
+            published=[published_units(sizes, ce_test[:-1]) for ce_test in tested],
         ),
         curve=list(curve),
         power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
@@ -100,7 +91,7 @@ def log_summary(logger: Logger, result: Coded) -> None:
         {
             "result/bits_per_sample": code.mean,
             "result/bits_per_sample_std": code.std or 0.0,
-            "result/paper": mean(result.mdl.paper),
+            "result/published": mean(result.mdl.published),
             "result/loss_bits": mean(result.final.loss_bits),
             "result/accuracy": mean(result.final.accuracy),
         }

@@ -21,7 +21,7 @@ _COLUMNS = [
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:
     """The comparison of one setting."""
-    also = (ROW, ERASER, RUNS, *columns("paper parameters edit surplus_bits sample_complexity area_bits"))
+    also = (ROW, ERASER, RUNS, *columns("published parameters edit surplus_bits sample_complexity area_bits"))
     return Table.pivoted(setting, "dataset · model", _COLUMNS, beside_controls(grid), MARKS, also=also)
 
 
@@ -38,13 +38,13 @@ def print_run(result: MdlResult) -> None:
             f"{100 * Spread.of(point.test_accuracy).mean:.1f} %" if point.test_accuracy else "",
             f"{min(point.epochs)}–{max(point.epochs)}",
         )
-    code, total, paper = map(Spread.of, (result.mdl.bits_per_sample, result.mdl.total_bits, result.mdl.paper))
+    code, total, published = map(Spread.of, (result.mdl.bits_per_sample, result.mdl.total_bits, result.mdl.published))
     output = console()
     output.print(table)
     output.print(
         f"codelength    {code} bits per label, {total:,.0f} bits for {result.train_size:,} "
         f"labels (uniform code: {math.log2(result.num_classes):.3f} bits per label)\n"
-        f"paper's unit  {paper} (Table 16: Σ n CE / N, not a codelength)",
+        f"paper's unit  {published} (Table 16: Σ n_{{i+1}} CE_i / N, not a codelength)",
         highlight=False,
     )
     for split, c in result.certificate.items():

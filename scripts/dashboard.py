@@ -98,7 +98,7 @@ def _panels(orders: range) -> dict[str, list[Any]]:
         "Codelength by eraser and architecture": [
             _bars("bits per label", "result/bits_per_sample"),
             _bars("their standard deviation over a run's seeds", "result/bits_per_sample_std"),
-            _bars("paper's unit", "result/paper"),
+            _bars("paper's unit", "result/published"),
         ],
         "Curves": [
             _lines("loss on the next chunk (bits) over training size", "mdl/n", "mdl/ce_next_bits", log_x=True),

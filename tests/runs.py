@@ -16,7 +16,8 @@ from harness.job import run_id
 from harness.loss_curves import sharp_drops
 from harness.result import as_json
 from harness.run import Run
-from mdl.codelength import online_code_bits, paper_units
+from harness.trained import published_units
+from mdl.codelength import online_code_bits
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
 _COST_BITS = {"control": 0.0, "leace": 0.35, "alf_qleace": 0.6, "qleace": 1.1, "gradient": 0.9}
@@ -176,7 +177,7 @@ def _mdl(losses: Sequence[Sequence[float]]) -> dict[str, Any]:
         "mdl": {
             "bits_per_sample": [bits / _SIZES[-1] for bits in total],
             "total_bits": total,
-            "paper": [paper_units(_SIZES, column, _SIZES[-1]) for column in columns],
+            "published": [published_units(_SIZES, column[:-1]) for column in columns],
         },
         "curve": curve,
         "power_law": [None] * count,

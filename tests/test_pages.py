@@ -56,7 +56,7 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
     page, tables = (ROOT / "docs/study.md").read_text(), tmp_path / "tables"
     for name, precision in (("size-16-train_size-9976", 32), ("train_size-9976", 32), (ALL, 32), (ALL, 16)):
         kind = "bfloat16" if precision == 16 else "float32"  # LeNet's row of Table 16, one seed; the other rows
-        for unit, column in (("bits", "bits_per_label"), ("paper-unit", "paper_units")):
+        for unit, column in (("bits", "bits_per_label"), ("paper-unit", "published_units")):
             if (name, unit) != ("train_size-9976", "paper-unit"):  # widths, in bits
                 table = f"mdl-image_folder-{name}-train.precision-{kind}-normalize-zscore-{unit}.csv"
                 rows = csv.DictReader((tables / table).open())

@@ -18,8 +18,11 @@ AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one 
 def work(config: Config) -> cli.Work:
     from harness.work import Work, deferred
     from train.bench import load, require_network, training_job
+    from train.settings import TrainSettings
 
     job = require_network(training_job("train", config))
+    if job.settings(TrainSettings).protocol != "standard":
+        raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
     return Work(job, load, deferred("train.whole.train_on_everything"), AXES)
 
 

@@ -1,12 +1,25 @@
 """How a network is trained: the options of `conf/train`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from conf.check import AtLeast1, Positive, Share
-from conf.schema import unhashed
+from conf.schema import later, only_with, unhashed
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedSettings:
+    """Options of `train.protocol=published` (`mdl.published`).
+
+    Args:
+        patience_epochs: epochs in a row without improvement of the validation loss after which a training ends.
+        backtrack: set weights and optimizer state back to the best after every epoch without improvement.
+    """
+
+    patience_epochs: AtLeast1 = 100
+    backtrack: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +49,10 @@ class TrainSettings:
         eval_batch_size: examples per evaluation batch.
         stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" times a few steps of each
             and takes the faster. Results agree to floating-point reordering.
+        protocol: "standard", ours, or "published": the procedure of the paper's code (`mdl.published`), for `python -m
+            mdl` alone. It uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`,
+            `crop_padding` and `precision` (of weights and optimizer, too), and its own options.
+        published: options of the latter.
         checkpoint_every_s: seconds between checkpoints within a training.
     """
 
@@ -54,4 +71,6 @@ class TrainSettings:
     precision: Literal["auto", "float32", "bfloat16"]
     eval_batch_size: AtLeast1
     stack: Literal["auto", "all", "one"] = unhashed("auto")
+    protocol: Literal["standard", "published"] = later("standard")
+    published: PublishedSettings = field(default_factory=PublishedSettings, metadata=only_with(protocol="published"))
     checkpoint_every_s: Annotated[float, Field(gt=0)] = unhashed(120.0)

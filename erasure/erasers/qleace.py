@@ -17,8 +17,24 @@ log = logging.getLogger(__name__)
 _ROUNDS, _ROUNDS_OF_LIMITED_RANK = 100, 30
 
 
+class ClassMapsEraser(Eraser):
+    """An eraser with one affine map per class, x -> A_j (x - m_j) + m̄; its subclasses have `means` and `maps`."""
+
+    uses_labels = True
+    means: Tensor
+    maps: Tensor  # A_jᵀ, [k, d, d]
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        assert z is not None
+        erased = torch.empty_like(x)
+        for j in z.unique().tolist():
+            rows = z == j
+            erased[rows] = (x[rows] - self.means[j]) @ self.maps[j] + self.mean
+        return erased
+
+
 @dataclass(frozen=True, repr=False)
-class QleaceEraser(Eraser):
+class QleaceEraser(ClassMapsEraser):
     """Quadratic LEACE (Quirke & Belrose 2025, Theorem 2.6): T_j(x) = A_j (x - m_j) + m̄, one map per class.
 
     Every class is transported to the Bures-Wasserstein barycenter of the class covariances. Where a class is
@@ -38,7 +54,6 @@ class QleaceEraser(Eraser):
     maps: Tensor
     excess: float
     version = 1
-    uses_labels = True
     erased_order = 2
 
     @classmethod
@@ -85,14 +100,6 @@ class QleaceEraser(Eraser):
     @classmethod
     def matrices(cls, num_classes: int) -> float:
         return 13.0 + 2.1 * num_classes
-
-    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        assert z is not None
-        erased = torch.empty_like(x)
-        for j in z.unique().tolist():
-            rows = z == j
-            erased[rows] = (x[rows] - self.means[j]) @ self.maps[j] + self.mean
-        return erased
 
 
 def _common_rank(factors: list[CovarianceFactor]) -> int:

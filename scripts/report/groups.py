@@ -14,7 +14,7 @@ from harness.style import ERASER_COLOURS
 from scripts.report.read import INFORMATION, Reading
 
 _ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that make no other row, nor do a part's
-_TABLES = (("code",), ("paper",), ("loss",))  # measures whose differences share one
+_TABLES = (("code",), ("published",), ("loss",))  # measures whose differences share one
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ _POINTS = 90  # of a loss curve, even on its logarithmic axis; more cannot be to
 _MENUS = ("setting", "dataset", "family", "eraser", "verb", "completeness")
 _MENUS_ONLY = ("setting", "family", "completeness")
 _WORDS = (*_MENUS, "model", "Table 16", "incomplete")
-_USUAL = ("bits", "difference", "loss", "accuracy", "gap", "below", "fall", "paper")
+_USUAL = ("bits", "difference", "loss", "accuracy", "gap", "below", "fall", "published")
 _CAPTION = (
     f"Table 16: {UNIT}: the paper's number, with what differs in ours. incomplete: missing beside the rest of its row. "
     f"{MARKS}"

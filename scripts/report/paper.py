@@ -9,12 +9,13 @@ from typing import Any, Literal
 from conf import Options
 from conf.groups import preset
 from harness.beside import Beside
+from harness.excess import sizes_of
 from harness.result import MdlResult, Result
 from harness.table import Column
-from mdl.codelength import paper_units
+from harness.trained import published_units
 from scripts.report.groups import comparable
 
-UNIT = "Σ n·CE / N, the unit of the paper's Table 16 (not a codelength)"
+UNIT = "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)"
 
 # Quirke & Belrose 2025, Table 16 (bottom): z-scored CIFAR-10, base sizes, mean and standard deviation of five seeds
 _ENTRIES = {
@@ -95,9 +96,9 @@ TABLE_16 = Column[Beside]("paper's Table 16", lambda entry: f"{beside_paper(entr
 
 
 def chance(result: MdlResult) -> float:
-    """What a model that knows nothing has in the paper's unit at a run's training sizes."""
-    sizes = [point.n for point in result.curve]
-    return paper_units(sizes, [math.log2(result.num_classes)] * len(sizes), result.train_size)
+    """Return what a model that knows nothing has in the paper's unit at a run's training sizes."""
+    sizes = sizes_of(result)
+    return published_units(sizes, [math.log2(result.num_classes)] * (len(sizes) - 1))
 
 
 def _options(config: Options) -> Iterator[Compared]:

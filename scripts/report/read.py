@@ -11,11 +11,11 @@ import yaml
 from conf.groups import choices, keys
 from erasure.store.storage import DamagedFileError, NoDigestError, read_json
 from harness.cell import Found
-from harness.excess import blocks_of
+from harness.excess import blocks_of, sizes_of
 from harness.result import MdlResult, result_of, unknown_keys
 from harness.run import RESULT, STATE
 from harness.state import read_state
-from mdl.codelength import paper_units
+from harness.trained import published_units
 
 RUN_FILES = {"config.yaml", STATE, RESULT}  # any of them makes a folder a run's
 
@@ -122,7 +122,7 @@ def _check(result: MdlResult) -> None:
         UnusableError: the codelengths are not those of the learning curve in bits.
     """
     curve, total = result.curve, result.train_size
-    sizes, uniform = [point.n for point in curve], math.log2(result.num_classes)
+    sizes, uniform = sizes_of(result), math.log2(result.num_classes)
     for s, seed in enumerate(result.seeds):
         (first, loss), *later = blocks_of(result, s)
         dearest = uniform + _LEARNING_BITS / first
@@ -130,7 +130,7 @@ def _check(result: MdlResult) -> None:
         expected = {
             "total_bits": bits,
             "bits_per_sample": bits / total,
-            "paper": paper_units(sizes, [p.ce_test_bits[s] for p in curve], total),
+            "published": published_units(sizes, [p.ce_test_bits[s] for p in curve][: len(sizes) - 1]),
         }
         for key, value in expected.items():
             if not math.isclose(getattr(result.mdl, key)[s], value, rel_tol=_TOLERANCE):

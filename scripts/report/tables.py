@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from erasure.store.storage import write_text
-from harness.columns import CODES, ERASER, FINALS, MARKS, PAPER, PAPER_DELTA, ROW, RUNS
+from harness.columns import CODES, ERASER, FINALS, MARKS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS
 from harness.labels import spelled
 from harness.result import MdlResult
 from harness.table import Table
@@ -47,9 +47,9 @@ def tables_of(block: Block, chosen: Sequence[str] | None = None) -> Iterator[Tab
             caption = f"Prequential codelength on {spelled(block.dataset)} ({block.setting}). {MARKS} {_INCOMPLETE}"
             whole = (*also, *CODES.values())
             yield Table.pivoted(f"{block.name}-bits", "model", codes, places, caption, whole)
-        if chosen is None or "paper" in chosen:
+        if chosen is None or "published" in chosen:
             caption = f"{spelled(block.dataset)}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
-            columns = (PAPER, PAPER_DELTA, TABLE_16)
+            columns = (PUBLISHED, PUBLISHED_DELTA, TABLE_16)
             yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)
             if compared := _paper_options(block):
                 yield compared

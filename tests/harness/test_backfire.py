@@ -36,7 +36,7 @@ def result(finals, test_bits=None, seeds=(0, 1, 2)) -> MdlResult:
         {"n": n, "ce_next_bits": None, "ce_test_bits": at, "epochs": [5 for _ in at]}
         for n, at in (test_bits or {100: finals}).items()
     ]
-    code = dict.fromkeys(("bits_per_sample", "total_bits", "paper"), bits)
+    code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), bits)
     config = {**made_up().config, "runs_dir": "nowhere"}
     found = made_up(verb="mdl", config=config, seeds=list(seeds), mdl=code, curve=points,
                     power_law=[None for _ in seeds], final={"loss_bits": bits, "accuracy": bits})  # fmt: skip

@@ -160,7 +160,7 @@ def test_a_requeued_run_is_marked_and_continued_under_the_same_id(tmp_path: Path
 
 def test_image_and_result_tables_are_logged(tmp_path: Path) -> None:
     both = [1.0, 2.0]
-    code = dict.fromkeys(("bits_per_sample", "total_bits", "paper"), both)
+    code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), both)
     points = [
         {"n": n, "ce_next_bits": following, "ce_test_bits": both, "epochs": [3, 4]}
         for n, following in ((5, both), (10, None))

@@ -13,7 +13,7 @@ from tests.results import made_up
 MDL = {
     "verb": "mdl",
     "seeds": [3, 5],
-    "mdl": {name: [2.0, 3.0] for name in ("bits_per_sample", "total_bits", "paper")},
+    "mdl": {name: [2.0, 3.0] for name in ("bits_per_sample", "total_bits", "published")},
     "curve": [
         {
             "n": 10,
@@ -71,7 +71,7 @@ def test_results_of_different_seeds_are_one() -> None:
     assert isinstance(other, MdlResult)
     merged = of_seeds([first, other], [3, 5, 7])
     assert merged.seeds == [3, 5, 7]
-    assert merged.mdl.paper == [2.0, 3.0, 3.0]
+    assert merged.mdl.published == [2.0, 3.0, 3.0]
     assert merged.power_law == [None, {"a": 1.0, "b": 0.5, "c": 0.0, "r2": 0.99}, None]
     assert [point.epochs for point in merged.curve] == [[4, 5, 5], [6, 7, 7]]
     assert merged.curve[1].ce_next_bits is None

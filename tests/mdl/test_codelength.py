@@ -4,11 +4,14 @@ import math
 from statistics import pvariance
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mdl.chunks import ChunkSettings, chunk_sizes
-from mdl.codelength import fit_power_law, online_code_bits, paper_units
+from harness.trained import published_units
+from mdl.chunks import ChunkSettings, chunk_sizes, rounded_sizes
+from mdl.codelength import fit_power_law, online_code_bits
+from mdl.published import mean_bits
 
 SIZES = [27, 64, 109, 170, 253, 363, 507, 700, 953]
 
@@ -25,16 +28,19 @@ def test_the_online_code_by_hand() -> None:
 
 
 def test_the_papers_unit_at_chance_is_table_16s_entry() -> None:
-    sizes = chunk_sizes(50_000, ChunkSettings(num_chunks=10, min_chunk=1024, order="smallest_first"))
-    assert paper_units(sizes, [math.log2(10)] * 10, 50_000) == pytest.approx(11.39, abs=0.005)
-    assert paper_units([10, 30], [2.0, 1.0], 30) == pytest.approx(50 / 30)
+    sizes = rounded_sizes(47_952, ChunkSettings(num_chunks=10, min_chunk=1024))
+    assert sizes == [1024, 2375, 4157, 6507, 9606, 13694, 19086, 26198, 35579, 47952]
+    assert published_units(sizes, [math.log2(10)] * 9) == pytest.approx(11.441, abs=5e-4)
+    untrained = mean_bits(torch.zeros(128, 10, dtype=torch.bfloat16).log_softmax(1), torch.arange(128) % 10)
+    assert published_units(sizes, [untrained] * 9) == pytest.approx(11.409, abs=5e-4)
+    assert published_units([10, 30, 60], [2.0, 1.0]) == pytest.approx((30 * 2 + 60) / 60)
 
 
 def test_one_loss_per_size_is_required() -> None:
     with pytest.raises(ValueError, match="zip"):
         online_code_bits([10, 30], [1.0, 2.0], 4)
     with pytest.raises(ValueError, match="zip"):
-        paper_units([10, 30], [1.0], 30)
+        published_units([10, 30], [1.0, 2.0])
 
 
 @given(a=st.floats(1, 50), b=st.floats(0.2, 1.5), c=st.floats(0.0, 2.0))

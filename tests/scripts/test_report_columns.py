@@ -38,7 +38,7 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
     assert float(full["area_bits_mean"]) > 0
     asked = ["--columns", "accuracy"]
     assert not re.search("-bits|-paper-unit", shown()[0])
-    asked = ["--columns", "paper"]
+    asked = ["--columns", "published"]
     markdown, _ = shown()
     assert "-paper-unit" in markdown
     assert "-bits" not in markdown

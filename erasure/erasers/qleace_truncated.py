@@ -1,0 +1,144 @@
+"""QLEACE as the paper's authors fitted it: low precision, shrinkage, a truncating pseudo-inverse. A reproduction."""
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from erasure.erasers.qleace import ClassMapsEraser
+from erasure.moments import ClassMoments
+from erasure.progress import Display
+
+log = logging.getLogger(__name__)
+
+_MAX_ROUNDS = 100
+
+
+@dataclass(frozen=True, repr=False)
+class TruncatedQleaceEraser(ClassMapsEraser):
+    """Reproduce the QLEACE of the paper's code, which keeps a different subspace for every class.
+
+    The fitter behind Quirke & Belrose 2025 (concept-erasure, `QuadraticFitter`) computes in float32, or bfloat16, and
+    drops every eigenvalue λ ≤ λ_max · d · ε of a class covariance from its pseudo-inverse square root. Images of class
+    j then lie in the span of that class's leading eigenvectors, so that the subspace alone gives the label away. Class
+    means come out equal; class covariances do not. Use `QleaceEraser`, which is exact, unless you study that effect.
+
+    Attributes:
+        means: class means m_j, [k, d].
+        maps: A_jᵀ, [k, d, d].
+        ranks: eigenvalues of each class covariance that the pseudo-inverse keeps.
+    """
+
+    mean: Tensor
+    num_classes: int
+    means: Tensor
+    maps: Tensor
+    ranks: tuple[int, ...]
+    version: ClassVar[int] = 1
+    erased_order: ClassVar[int] = 1
+
+    @classmethod
+    def from_moments(
+        cls,
+        moments: ClassMoments,
+        *,
+        precision: Literal["float32", "bfloat16"] = "float32",
+        shrinkage: bool = True,
+    ) -> Self:
+        """Fit from class moments.
+
+        Args:
+            moments: of the data to erase; at least two examples per class.
+            precision: of every matrix product; eigendecompositions are float64, rounded to this precision.
+            shrinkage: shrink class covariances towards a multiple of the identity (Bodnar, Gupta & Parolya 2014).
+
+        Raises:
+            ValueError: a class with fewer than two examples.
+        """
+        moments.require_examples()
+        dtype = getattr(torch, precision)
+        k = moments.num_classes
+        covariances = [
+            _shrunk(moments.covariance(j).to(dtype), n)
+            if shrinkage
+            else (moments.covariance(j) * n / (n - 1)).to(dtype)
+            for j, n in enumerate(moments.sizes)
+        ]
+        with Display("truncated QLEACE") as display:
+            target = _barycenter(covariances, moments.weights.to(dtype), display)
+            maps, ranks = [], []
+            for j, covariance in enumerate(covariances):
+                display.update((_MAX_ROUNDS + j) / (_MAX_ROUNDS + k), f"map of class {j}")
+                root, inverse_root, rank = _roots(covariance)
+                maps.append((inverse_root @ _root(root @ target @ root) @ inverse_root).T.double())
+                ranks.append(rank)
+        log.info("%s keeps %d to %d of %d directions per class", cls.__name__, min(ranks), max(ranks), moments.dim)
+        return cls(
+            mean=moments.means.mean(0),
+            num_classes=k,
+            means=moments.means.clone(),
+            maps=torch.stack(maps),
+            ranks=tuple(ranks),
+        )
+
+    @classmethod
+    def matrices(cls, num_classes: int) -> float:
+        return 8.0 + 2.0 * num_classes
+
+
+def _shrunk(covariance: Tensor, n: int) -> Tensor:
+    """Return α S + β (tr S / d) I with the coefficients of Bodnar, Gupta & Parolya 2014 (equations 4.3 and 4.4)."""
+    d, eps = len(covariance), torch.finfo(covariance.dtype).eps
+    trace = covariance.trace()
+    target_square = trace.square() / d  # ‖(tr S / d) I‖²_F, and tr(S · (tr S / d) I) as well
+    excess = covariance.norm().square() * target_square - target_square.square()
+    alpha = 1 - (trace.square() * target_square / n + eps) / (excess + eps)
+    beta = (1 - alpha) * (target_square + eps) / (target_square + eps)
+    shrunk = alpha * covariance
+    shrunk.diagonal().add_(beta * trace / d)
+    return shrunk
+
+
+def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, none negative, and eigenvectors: computed in float64, rounded to the matrix's dtype."""
+    values, vectors = torch.linalg.eigh(matrix.double())
+    return values.to(matrix.dtype).clamp(min=0), vectors.to(matrix.dtype)
+
+
+def _root(matrix: Tensor) -> Tensor:
+    """Return the symmetric square root of a positive semidefinite matrix."""
+    values, vectors = _eigen(matrix)
+    return vectors * values.sqrt() @ vectors.T
+
+
+def _roots(matrix: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Return the square root, its truncating pseudo-inverse, and the number of eigenvalues that the latter keeps."""
+    values, vectors = _eigen(matrix)
+    kept = values > values[-1] * len(matrix) * torch.finfo(matrix.dtype).eps
+    inverse = torch.where(kept, values.rsqrt(), 0.0)
+    return vectors * values.sqrt() @ vectors.T, vectors * inverse @ vectors.T, int(kept.sum())
+
+
+def _barycenter(covariances: list[Tensor], weights: Tensor, display: Display) -> Tensor:
+    """Return the Bures-Wasserstein barycenter by the fixed point of Álvarez-Esteban et al. 2016 (equation 7).
+
+    It stops once the barycenter's loss falls by no more than ε, which rounding decides.
+    """
+    barycenter = sum((w * c for w, c in zip(weights, covariances, strict=True)), torch.zeros_like(covariances[0]))
+    average_trace = barycenter.trace()
+    loss = torch.tensor(torch.inf)
+    for round_ in range(_MAX_ROUNDS):
+        root, inverse_root, _ = _roots(barycenter)
+        inner = torch.zeros_like(barycenter)
+        for j, (weight, covariance) in enumerate(zip(weights, covariances, strict=True)):
+            display.update((round_ + j / len(covariances)) / (_MAX_ROUNDS + 1), f"barycenter, round {round_ + 1}")
+            inner += weight * _root(root @ covariance @ root)
+        now = barycenter.trace() + average_trace - 2 * inner.trace()
+        if loss - now < torch.finfo(barycenter.dtype).eps:
+            break
+        loss = now
+        step = inverse_root @ inner @ inverse_root
+        barycenter = step @ barycenter @ step.T
+    return barycenter

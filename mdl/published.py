@@ -1,0 +1,465 @@
+"""The prequential procedure of the paper's code, step by step: `train.protocol=published`. A reproduction.
+
+The text of Quirke & Belrose 2025 leaves most of it open; docs/published.md lists what their code does. It differs
+from ours (`mdl.prequential`) in that test images are training images that were held out, that an epoch without
+improvement is undone, and that networks are scored with the weights of the training sequence, in training mode, in
+bfloat16, whose losses move in steps of 1/64 bit. Everything else of a run is as usual.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from schedulefree import AdamWScheduleFree
+from torch import Tensor
+
+from conf.target import Target
+from erasure.pipeline import ErasedDataset
+from erasure.progress import Display
+from harness.job import Job, erased
+from harness.logger import Logger
+from harness.loss_curves import CurveRow, sharp_drops
+from harness.result import as_json, parsed
+from harness.run import Run
+from harness.trained import Coded, Codelength, Final, Point, published_units
+from mdl.chunks import ChunkSettings, rounded_sizes
+from mdl.codelength import fit_power_law, log_point, log_summary, online_code_bits
+from models.classifier import Classifier, count_parameters
+from models.layers import Conv2d, Linear
+from train.checkpoint import Checkpoints, State, in_stacks
+from train.data import label_entropy_bits
+from train.early_stopping import MemberCurve, endings
+from train.randomness import generator
+from train.settings import TrainSettings
+from train.training import NonFiniteLossError
+
+Examples = tuple[Tensor, Tensor]  # images [n, C, H, W] and labels [n]
+Snapshot = tuple[dict[str, Tensor], list[dict[str, Any]]]
+
+_VALIDATION_SIZE, _VALIDATION_SHARE = 2048, 0.2
+_GROUP_NUMBERS = ("k", "weight_sum", "lr_max", "scheduled_lr", "train_mode")  # of schedulefree's parameter groups
+_TEST_BATCH = 32  # validation has the batch size of training; a score is a mean over batches, each rounded
+
+
+@dataclass(frozen=True)
+class PublishedData:
+    """A job's erased images, all that are not the official test split, and its architecture.
+
+    Attributes:
+        job: the job.
+        dataset: the erased dataset that `images` come from.
+        images: training and validation split, [N, C, H, W] in the precision of training, not standardised.
+        labels: [N].
+        model: the network, in that precision.
+    """
+
+    job: Job
+    dataset: ErasedDataset
+    images: Tensor
+    labels: Tensor
+    model: Classifier
+
+    @property
+    def settings(self) -> TrainSettings:
+        return self.job.settings(TrainSettings)
+
+    @property
+    def validation_size(self) -> int:
+        return min(_VALIDATION_SIZE, round(_VALIDATION_SHARE * len(self.labels)))
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """Return what result.json says of it."""
+        return {
+            "seeds": list(self.job.config["seeds"]),
+            "num_classes": len(self.dataset.class_names),
+            "train_size": len(self.labels) - self.validation_size,
+            "parameters": count_parameters(self.model),
+        }
+
+
+def load(job: Job) -> PublishedData:
+    """Erase (or fetch) the dataset and build the network, both in the precision of training."""
+    dataset, settings = erased(job), job.settings(TrainSettings)
+    dtype = getattr(torch, settings.precision)
+    parts = [dataset.splits[name] for name in ("train", "validation")]
+    images = torch.cat([part.images for part in parts]).to(job.device, dtype)
+    labels = torch.cat([part.labels for part in parts]).to(job.device)
+    model = Target(job.config["model"]).build(Classifier, tuple(images.shape[1:]), len(dataset.class_names))
+    return PublishedData(job, dataset, images, labels, model.to(job.device, dtype))
+
+
+def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
+    """Train every seed on each size but the last and score it on the last part of the training images.
+
+    Returns:
+        The verb's share of the result. `mdl.published` is the unit of the paper's code; `mdl.bits_per_sample` is the
+        online code's length, estimated with the losses on the test part.
+    """
+    seeds, settings = data.job.config["seeds"], data.settings
+    sizes = rounded_sizes(len(data.labels) - data.validation_size, data.job.settings(ChunkSettings))
+    checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
+    trained: list[list[SeedTrained]] = []
+    with Display(run.id) as display:
+        progress = _Progress(sizes[:-1], seeds, settings, display)
+        for i, n in enumerate(sizes[:-1]):
+            trained.append([])
+            for seed in seeds:
+                if (kept := run.part(f"{n}-{seed}")) is None:
+                    order = published_order(seed, len(data.labels), i).to(data.labels.device)
+                    kept = as_json(_train(data, seed, sizes, n, order, checkpoints, progress.show))
+                    run.save_part(f"{n}-{seed}", kept)
+                    checkpoints.delete(f"{n}-{seed}-")
+                trained[-1].append(parsed(SeedTrained, kept))
+                progress.finish(n, trained[-1][-1].point.epochs[0])
+    curve = [_joined([one.point for one in of_size]) for of_size in trained]
+    run.save_curves(row for of_size in trained for one in of_size for row in one.losses)
+    last = [one.losses for one in trained[-1]]
+    drops = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in last)
+    result = replace(_summary(curve, sizes, len(data.dataset.class_names)), sharp_drop=drops)
+    for point in curve:
+        log_point(logger, point)
+    log_summary(logger, result)
+    return result
+
+
+def published_order(seed: int, total: int, chunk: int) -> Tensor:
+    """Return the order [total] of all images at size number `chunk`: each size shuffles the order of the last."""
+    source = generator(seed, "published", "order")
+    order = torch.arange(total)
+    for _ in range(chunk + 1):
+        order = order[torch.randperm(total, generator=source)]
+    return order
+
+
+def mean_bits(log_probabilities: Tensor, z: Tensor) -> float:
+    """Return the mean cross-entropy of a batch in bits, rounded as CUDA does: after the mean and after the division.
+
+    Args:
+        log_probabilities: of a softmax, rounded to its dtype, [B, k].
+        z: labels, [B].
+    """
+    nats = -log_probabilities.gather(1, z[:, None]).float().mean()
+    return float(nats.to(log_probabilities.dtype) / math.log(2))
+
+
+@dataclass(frozen=True)
+class SeedTrained:
+    """Scores and loss curve of one seed at one training size."""
+
+    point: Point
+    losses: list[CurveRow]
+
+
+def _train(
+    data: PublishedData,
+    seed: int,
+    sizes: Sequence[int],
+    n: int,
+    order: Tensor,
+    checkpoints: Checkpoints,
+    show: Callable[["PublishedTraining"], None],
+) -> SeedTrained:
+    """Train one seed on the first n images of its order, test on the last part of `sizes`, stop by what follows."""
+
+    def part(first: int, end: int | None) -> Examples:
+        index = order[first:end]
+        return data.images[index], data.labels[index]
+
+    train, test, validation = part(0, n), part(sizes[-2], sizes[-1]), part(sizes[-1], None)
+
+    def begin(_: slice) -> PublishedTraining:
+        return PublishedTraining(data.model, seed, train, validation, data.settings, flip=data.job.source.flip)
+
+    def finish(training: PublishedTraining) -> None:
+        for _ in training.run():
+            show(training)
+
+    (training,) = in_stacks(begin, finish, 1, 1, f"{n}-{seed}", checkpoints)
+    loss, accuracy = training.score(test, _TEST_BATCH)
+    point = Point(
+        n=n,
+        ce_next_bits=[loss],
+        ce_test_bits=[loss],
+        ce_test_averaged_bits=[training.averaged_loss(test)],
+        ce_validation_bits=[training.curve.best_validation_bits],
+        test_accuracy=[accuracy],
+        **endings([training.curve]),
+    )
+    return SeedTrained(point, training.curve.rows(n))
+
+
+class PublishedTraining:
+    """One network trained by the paper's loop.
+
+    An epoch takes the training images in one fixed order, with one crop and one flip for a whole batch. Before every
+    epoch the network is scored on the validation images, first as initialised; where it has not improved, weights and
+    optimizer state are set back to the best. It ends after `patience_epochs` epochs in a row without improvement.
+
+    Args:
+        model: the network; its parameters are drawn anew, and it is trained in place.
+        seed: of the initial weights, crops, flips and dropped branches.
+        train: images [n, C, H, W] and labels [n].
+        validation: likewise.
+        settings: of the optimizer, `published` of the loop.
+        flip: whether batches may be mirrored.
+    """
+
+    def __init__(
+        self,
+        model: Classifier,
+        seed: int,
+        train: Examples,
+        validation: Examples,
+        settings: TrainSettings,
+        *,
+        flip: bool,
+    ) -> None:
+        images, labels = train
+        self.model, self.train, self.validation, self.settings, self.flip = model, train, validation, settings, flip
+        initialise(model, generator(seed, len(labels), "init"))
+        self._parameters = list(model.parameters())
+        factors = model.learning_rates()
+        self._optimizer = AdamWScheduleFree(
+            [{"params": [p], "lr": settings.lr * factors[name]} for name, p in model.named_parameters()],
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+            warmup_steps=settings.warmup_steps,
+        )
+        self._optimizer.train()
+        self.curve = MemberCurve(seed, label_entropy_bits(labels.cpu()))
+        self.failures = 0  # epochs in a row without improvement
+        self._best = self._snapshot()
+        self._train_bits: float | None = None  # mean loss of the last epoch
+        self._draws = {purpose: generator(seed, len(labels), purpose) for purpose in ("views", "stochastic depth")}
+        self._padding = round(settings.crop_padding * images.shape[-1])
+        self.before_step: Callable[[], None] = lambda: None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        return self.curve.ended is not None
+
+    @property
+    def epochs_left(self) -> int:
+        """Epochs that it still has if it improves no more."""
+        options = self.settings.published
+        return min(options.patience_epochs - self.failures, self.settings.max_epochs - self.curve.epochs)
+
+    def __str__(self) -> str:
+        best = self.curve.best_validation_bits
+        return f"epoch {self.curve.epochs}: validation {best:.3f} bits at best, {self.failures} epochs ago"
+
+    def run(self) -> Iterator[None]:
+        """Train until it ends, epoch by epoch, and set the weights to the best."""
+        while not self.finished:
+            self.before_step()
+            self._validate()
+            if not self.finished:
+                self._train_epoch()
+                yield
+        self._set_to(self._best)
+
+    def score(self, examples: Examples, batch_size: int) -> tuple[float, float]:
+        """Return loss in bits and accuracy of the weights as they are, in training mode, a mean over batches."""
+        bits = right = 0.0
+        with torch.no_grad():
+            for x, z in _batches(examples, batch_size):
+                log_probabilities = self._log_probabilities(x)
+                bits += mean_bits(log_probabilities, z) * len(z)
+                right += int((log_probabilities.argmax(1) == z).sum())
+        return bits / len(examples[1]), right / len(examples[1])
+
+    @torch.no_grad()
+    def averaged_loss(self, examples: Examples) -> float:
+        """Return the loss in bits of the averaged weights x in evaluation mode, not rounded, as ours is scored."""
+        self._optimizer.eval()
+        nats = [F.cross_entropy(self.model(x).float(), z, reduction="sum") for x, z in _batches(examples, 128)]
+        self._optimizer.train()
+        return float(torch.stack(nats).double().sum()) / len(examples[1]) / math.log(2)
+
+    def state(self) -> State:
+        """Return all that `restore` needs, between two epochs."""
+        (now, now_numbers), (best, best_numbers) = self._snapshot(), self._best
+        tensors = {f"now.{key}": value for key, value in now.items()} | {f"best.{k}": v for k, v in best.items()}
+        curve = self.curve
+        return tensors | {purpose: source.get_state() for purpose, source in self._draws.items()}, {
+            "now": now_numbers,
+            "best": best_numbers,
+            "evaluations": [curve.epoch, curve.train_loss_bits, curve.validation_loss_bits],
+            "failures": self.failures,
+            "train_bits": self._train_bits,
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
+        """Continue where another training of the same seed and size stood."""
+        now, best = (
+            {key.removeprefix(f"{kind}."): value for key, value in tensors.items() if key.startswith(f"{kind}.")}
+            for kind in ("now", "best")
+        )
+        self._set_to((now, values["now"]))
+        self._best = ({key: value.clone() for key, value in best.items()}, values["best"])
+        for purpose, source in self._draws.items():
+            source.set_state(tensors[purpose].clone())
+        curve = self.curve
+        curve.epoch, curve.train_loss_bits, curve.validation_loss_bits = (list(one) for one in values["evaluations"])
+        self.failures, self._train_bits = values["failures"], values["train_bits"]
+        return True
+
+    def _validate(self) -> None:
+        loss, _ = self.score(self.validation, self.settings.batch_size)
+        if not math.isfinite(loss):
+            raise NonFiniteLossError(
+                f"the loss is not finite (validation {loss} bits) at training size {len(self.train[1])}, seed "
+                f"{self.curve.seed}, epoch {len(self.curve.epoch)}, learning rate {self.settings.lr:g}: lower train.lr"
+            )
+        curve, options = self.curve, self.settings.published
+        improved = loss < curve.best_validation_bits
+        curve.train_loss_bits.append(self._train_bits)
+        curve.epoch.append(len(curve.epoch))
+        curve.validation_loss_bits.append(loss)
+        self.failures = 0 if improved else self.failures + 1
+        if improved:
+            self._best = self._snapshot()
+        elif self.failures >= options.patience_epochs:
+            curve.ended = "patience"
+        elif options.backtrack:
+            self._set_to(self._best)
+        if curve.epochs >= self.settings.max_epochs and curve.ended is None:
+            curve.ended = "max_epochs"
+
+    def _train_epoch(self) -> None:
+        losses = []
+        for x, z in _batches(self.train, self.settings.batch_size):
+            log_probabilities = self._log_probabilities(self._augmented(x))
+            loss = F.nll_loss(log_probabilities, z) / math.log(2)
+            for parameter in self._parameters:
+                parameter.grad = None
+            loss.backward()
+            self._optimizer.step()
+            losses.append(mean_bits(log_probabilities.detach(), z))
+        self._train_bits = sum(losses) / len(losses)
+
+    def _log_probabilities(self, x: Tensor) -> Tensor:
+        """Log-softmax of the network's logits, [B, k], branches dropped as in training."""
+        source = self._draws["stochastic depth"]
+        layers = self.model.stochastic_depth()
+        for layer in layers:
+            kept = torch.rand(len(x), generator=source) >= layer.rate
+            layer.factors = (kept / (1 - layer.rate)).to(x.device)
+        try:
+            return self.model(x).log_softmax(1)
+        finally:
+            for layer in layers:
+                layer.factors = None
+
+    def _augmented(self, x: Tensor) -> Tensor:
+        """Crop a batch [B, C, H, W] at one place, with zeros around it, and mirror all of it or nothing."""
+        source, padding, (height, width) = self._draws["views"], self._padding, x.shape[-2:]
+        top, left = torch.randint(2 * padding + 1, (2,), generator=source).tolist()
+        x = F.pad(x, (padding,) * 4)[..., top : top + height, left : left + width]
+        return x.flip(-1) if torch.rand((), generator=source) < 0.5 and self.flip else x
+
+    def _snapshot(self) -> Snapshot:
+        """Copy weights and optimizer state: tensors by name and position, and numbers per group."""
+        tensors = {}
+        for i, parameter in enumerate(self._parameters):
+            own = self._optimizer.state.get(parameter, {})
+            tensors |= {f"{name}.{i}": own[name].clone() for name in ("z", "exp_avg_sq") if name in own}
+            tensors[f"y.{i}"] = parameter.detach().clone()
+        return tensors, [{name: group[name] for name in _GROUP_NUMBERS} for group in self._optimizer.param_groups]
+
+    @torch.no_grad()
+    def _set_to(self, snapshot: Snapshot) -> None:
+        tensors, numbers = snapshot
+        for i, (parameter, group) in enumerate(zip(self._parameters, self._optimizer.param_groups, strict=True)):
+            parameter.copy_(tensors[f"y.{i}"])
+            own = {
+                name: tensors[f"{name}.{i}"].to(parameter, copy=True)
+                for name in ("z", "exp_avg_sq")
+                if f"{name}.{i}" in tensors
+            }
+            self._optimizer.state[parameter] = own
+            group.update(numbers[i])
+
+
+def initialise(model: Classifier, source: torch.Generator) -> None:
+    """Draw linear and convolutional layers as PyTorch does by default, uniform in ± fan_in^-½, and a readout of zeros.
+
+    Networks of other layers are drawn as in our procedure.
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, Linear | Conv2d)]
+    model.reset_parameters(source)
+    if sum(p.numel() for layer in layers for p in layer.parameters()) < count_parameters(model):
+        return
+    for layer in layers[:-1]:  # the readout is the last
+        bound = layer.weight[0].numel() ** -0.5
+        for parameter in (layer.weight, layer.bias):
+            draws = torch.empty(parameter.shape).uniform_(-bound, bound, generator=source)
+            parameter.data.copy_(draws)
+
+
+def _batches(examples: Examples, size: int) -> Iterator[Examples]:
+    return zip(*(part.split(size) for part in examples), strict=True)
+
+
+def _joined(points: Sequence[Point]) -> Point:
+    """One point with the entries of all seeds, from one point for each."""
+    first = vars(points[0])
+    lists = {
+        name: [entry for point in points for entry in getattr(point, name)]
+        for name in first
+        if isinstance(first[name], list)
+    }
+    return Point(**{**first, **lists})
+
+
+def _summary(curve: Sequence[Point], sizes: Sequence[int], num_classes: int) -> Coded:
+    """Compute codelengths per seed; `curve` lacks the last of `sizes`."""
+    last = curve[-1]
+    tested = [*zip(*(point.ce_test_bits for point in curve), strict=True)]
+    totals = [online_code_bits(sizes, own, num_classes) for own in tested]
+    assert last.test_accuracy is not None
+    return Coded(
+        mdl=Codelength(
+            bits_per_sample=[bits / sizes[-1] for bits in totals],
+            total_bits=totals,
+            published=[published_units(sizes, own) for own in tested],
+        ),
+        curve=list(curve),
+        power_law=[fit_power_law(sizes[:-1], own) for own in tested],
+        final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy),
+    )
+
+
+class _Progress:
+    """Share of the steps that are done; a training is expected to take as many epochs as the longest so far.
+
+    Args:
+        sizes: training sizes.
+        seeds: each is trained on every size.
+        settings: patience, and most epochs.
+        display: where it is shown.
+    """
+
+    def __init__(self, sizes: Sequence[int], seeds: Sequence[int], settings: TrainSettings, display: Display) -> None:
+        self._left = [n for n in sizes for _ in seeds]
+        self._done = 0.0
+        self._epochs, self._display = 2 * settings.published.patience_epochs, display
+
+    def finish(self, n: int, epochs: int) -> None:
+        """Note that a training on n images took this many epochs."""
+        self._left.remove(n)
+        self._done += n * epochs
+        self._epochs = max(self._epochs, epochs)
+
+    def show(self, training: PublishedTraining) -> None:
+        """Show how far a training is."""
+        n, epoch = len(training.train[1]), training.curve.epochs
+        now = self._done + n * epoch
+        expected = max(self._epochs, epoch + training.epochs_left)
+        share = now / (self._done + n * expected + (sum(self._left) - n) * self._epochs)
+        self._display.update(share, f"n = {n:,}, seed {training.curve.seed}, {training}")
