@@ -25,7 +25,7 @@ class Eraser(ABC):
             was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
         version: what its code computes: raised by whoever changes the numbers, and named in cache keys and run ids.
             A subclass without one of its own is known by its source (`erasure.code_identity`).
-        transductive: there is no map: all examples of a split are given at once.
+        transductive: there is no map: all examples of a dataset are erased at once.
         mean: global mean m̄ of the data it was fitted on, [d] float64.
         num_classes: k.
     """
@@ -182,11 +182,8 @@ class Eraser(ABC):
     def lift_range(self) -> None:  # noqa: B027 most erasers have no range
         """Take every value to be admissible: what is erased are no images."""
 
-    def keep_reference(self, erased: Tensor) -> None:  # noqa: B027 most erasers need the class moments only
-        """Take the erased training split [n, ...]; called before other splits are erased, which may be moved to it."""
-
     def require_orders(self, erased: Tensor, z: Tensor) -> None:  # noqa: B027 few erasers promise orders above two
-        """Raise BrokenGuaranteeError where the erased training split [n, ...] breaks a promise on orders above two."""
+        """Raise BrokenGuaranteeError where examples [n, ...], erased together, break a promise on orders above two."""
 
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:

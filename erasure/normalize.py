@@ -1,5 +1,6 @@
 """z-score per coordinate before erasure, and back to pixels for display; what rounding leaves of coordinates."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -74,12 +75,24 @@ class Numbers:
     def rounded(self, images: Tensor) -> Tensor:
         return by_rows(lambda rows: self.exact(images[rows]), torch.empty(images.shape, dtype=self.working))
 
-    def erase(self, eraser: Eraser, part: LabelledImages, dtype: torch.dtype) -> Tensor:
-        """Erased images [n, ...], rounded once, to `dtype`."""
+    def erase(self, eraser: Eraser, splits: Mapping[str, LabelledImages], dtype: torch.dtype) -> dict[str, Tensor]:
+        """Return the erased images [n, ...] of every split, rounded once, to `dtype`.
+
+        An eraser without a map erases the images of all splits together.
+        """
         if eraser.transductive:
-            return eraser(self.rounded(part.images), part.labels).to(dtype)
-        erased = torch.empty(part.images.shape, dtype=dtype)
-        return by_rows(lambda rows: eraser(self.exact(part.images[rows]), part.labels[rows]), erased)
+            images = torch.cat([self.rounded(part.images) for part in splits.values()])
+            labels = torch.cat([part.labels for part in splits.values()])
+            erased = eraser(images, labels).to(dtype)
+            eraser.require_orders(erased, labels)
+            return dict(zip(splits, erased.split([len(part) for part in splits.values()]), strict=True))
+        return {
+            name: by_rows(
+                lambda rows, part=part: eraser(self.exact(part.images[rows]), part.labels[rows]),
+                torch.empty(part.images.shape, dtype=dtype),
+            )
+            for name, part in splits.items()
+        }
 
 
 def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, remedy: str) -> None:

@@ -139,11 +139,9 @@ def _build(
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates, whitening = dict[str, Certificate](), None
+    erased_splits = numbers.erase(eraser, originals, dtype)
     for name, part in originals.items():  # the training split is first
-        erased = numbers.erase(eraser, part, dtype)
-        if name == "train":
-            eraser.require_orders(erased, part.labels)
-            eraser.keep_reference(erased)
+        erased = erased_splits.pop(name)
         tensors |= packed({name: LabelledImages(erased, part.labels)})
         after = ClassMoments.fit(erased, part.labels, num_classes=moments.num_classes, device=device)
         whitening = whitening or whitening_of(after)

@@ -276,9 +276,10 @@ class PublishedTraining:
     @torch.no_grad()
     def averaged_loss(self, examples: Examples) -> float:
         """Return the loss in bits of the averaged weights x in evaluation mode, not rounded, as ours is scored."""
+        before = self._snapshot()
         self._optimizer.eval()
         nats = [F.cross_entropy(self.model(x).float(), z, reduction="sum") for x, z in _batches(examples, 128)]
-        self._optimizer.train()
+        self._set_to(before)  # schedulefree's train() would bring rounding into the weights
         return float(torch.stack(nats).double().sum()) / len(examples[1]) / math.log(2)
 
     def state(self) -> State:

@@ -33,8 +33,8 @@ from tests.models.every_model import EVERY
 VERSIONS = {
     "AlfCubicEraser": 2,
     "AlfQleaceEraser": 1,
-    "GradientEraser": 2,
-    "GradientOrdersEraser": 2,
+    "GradientEraser": 3,
+    "GradientOrdersEraser": 3,
     "IdentityEraser": 1,
     "LeaceEraser": 1,
     "OracleLeaceEraser": 1,
@@ -59,10 +59,12 @@ VERSIONS = {
     "LeNet": 1,
     "LinearClassifier": 1,
     "MLP": 1,
+    "PublishedLeNet": 1,
     "QuadraticClassifier": 1,
     "ResNet": 1,
     "SwinV2": 1,
     "TimmByName": 1,
+    "TruncatedQleaceEraser": 1,
 }
 ERASERS: dict[str, float] = {
     "alf_cubic": 13.8481585,
@@ -73,6 +75,7 @@ ERASERS: dict[str, float] = {
     "leace": 1.29417139,
     "oracle_leace": -6.38313928,
     "qleace": -63.0957885,
+    "qleace_truncated": -57.0276228,
     "random": 1.18583141,
     "random_edit": 18.666728,
 }
@@ -129,7 +132,8 @@ def test_erasers(choice: str, digits: tuple[Tensor, Tensor]) -> None:
     three = {"max_iterations": 3}
     shorter = {"gradient": three, "gradient_orders": three, "alf_cubic": {"num_directions": 1}}
     eraser = described.resolve(Eraser).fit(x, z, **described.options | shorter.get(choice, {}))
-    assert projected(eraser(x, z)) == pytest.approx(ERASERS[choice], rel=1e-6)
+    rounding = 1e-3 if choice == "qleace_truncated" else 1e-6  # float32 products
+    assert projected(eraser(x, z)) == pytest.approx(ERASERS[choice], rel=rounding)
 
 
 @pytest.mark.parametrize("name", EVERY)

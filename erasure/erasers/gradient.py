@@ -29,13 +29,15 @@ class GradientEraser(Eraser):
 
         w_mean ‖m_j - m̄‖² / tr Σ_xx  +  w_cov ‖Σ_j - Σ*‖²_F / ‖Σ_xx‖²_F  +  w_edit E‖x' - x‖² / tr Σ_xx
 
-    with the mean m̄ and the Bures-Wasserstein barycenter Σ* of the training split's class covariances as targets,
-    for held-out data, too: the covariance that is nearest to all, so that the edit can be small. With fixed
-    targets the classes are independent problems, which bounds the memory needed.
+    with the mean m̄ and the Bures-Wasserstein barycenter Σ* of the training split's class covariances as targets: the
+    covariance that is nearest to all, so that the edit can be small. With fixed targets the classes are independent
+    problems, which bounds the memory needed.
 
     Without a range that is least after `erasure.relaxed_transport`, an affine map of the class: L-BFGS starts there.
 
-    Transductive: there is no map to use again; calling it optimises the examples given as a whole.
+    Transductive: there is no map to use again; calling it optimises the examples given as a whole. A dataset's splits
+    are moved together: a small split by itself would take a larger edit, and a validation split moved further than the
+    training split stops trainings too early.
 
     Args:
         weights: w_mean, w_cov and w_edit.
@@ -61,7 +63,7 @@ class GradientEraser(Eraser):
     eigenvalues: Tensor = field(init=False, repr=False)  # of Σ*, ascending, [d]
     eigenvectors: Tensor = field(init=False, repr=False)  # [d, d]
     scales: tuple[float, float] = field(init=False, repr=False)  # tr Σ_xx, ‖Σ_xx‖²_F
-    version = 2
+    version = 3
     uses_labels: ClassVar[bool] = True
     transductive: ClassVar[bool] = True
 

@@ -35,8 +35,7 @@ class GradientOrdersEraser(GradientEraser):
     order p of y's leading directions (docs/orders.md), and E‖He_p‖² what it is for normal data. Order three costs
     n r³ an evaluation; from order four on no tensors are formed, nor n × n matrices: kernels are summed in tiles, n².
 
-    Of the training split the classes move towards each other. Other splits are moved to the erased training split's
-    E He_p(y) instead, once `keep_reference` was given that.
+    The classes of all examples that are given move towards each other: give all splits at once.
 
     Args:
         order: N, at least 3.
@@ -58,8 +57,7 @@ class GradientOrdersEraser(GradientEraser):
     start: QleaceEraser = field(init=False, repr=False)
     whitening: Tensor = field(init=False, repr=False)  # y = (x - m̄) whitening, [d, d], largest variance first
     variances: Tensor = field(init=False, repr=False)  # of y where covariances are Σ*, [d]: 1 but for the damping
-    reference: Tensor | None = field(default=None, init=False, repr=False)  # erased training split: leading y, [m, r]
-    version = 2
+    version = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,10 +67,6 @@ class GradientOrdersEraser(GradientEraser):
             raise ValueError(
                 f"eraser.directions={self.directions}, eraser.order_weight={self.order_weight}: must be positive"
             )
-
-    def keep_reference(self, erased: Tensor) -> None:
-        x = erased.flatten(1).to(self.mean)
-        self.reference = (x - self.mean) @ self.whitening[:, : self.directions]
 
     def require_orders(self, erased: Tensor, z: Tensor) -> None:
         x, r = erased.to(self.mean.device), [self.directions]
@@ -85,17 +79,11 @@ class GradientOrdersEraser(GradientEraser):
                     f"raise eraser.max_iterations={self.max_iterations} or lower eraser.directions"
                 )
 
-    def fit_transform(self, x: Tensor, z: Tensor) -> Tensor:
-        """Take the targets from `x` [n, ...], optimise it, and keep it as other examples' reference."""
-        erased = super().fit_transform(x, z)
-        self.keep_reference(erased)
-        return erased
-
     def _aim_at(self, moments: ClassMoments) -> Self:
         super()._aim_at(moments)
         values, vectors = self.eigenvalues.flip(0).clamp(min=0), self.eigenvectors.flip(1)
         damped = values + _FLOOR * self.scales[0]
-        self.whitening, self.variances, self.reference = vectors / damped.sqrt(), values / damped, None
+        self.whitening, self.variances = vectors / damped.sqrt(), values / damped
         return self
 
     def _target(self, moments: ClassMoments) -> Tensor:
@@ -133,13 +121,6 @@ class _Loss:
         normal = [math.comb(r + p - 1, p) for p in range(1, eraser.order + 1)]  # E k_p(y, y)
         self.by_third = eraser.order_weight / normal[2] / math.factorial(3)
         self.weights = [eraser.order_weight / energy if p > 3 else 0.0 for p, energy in enumerate(normal, start=1)]
-        self.reference = None if eraser.reference is None else eraser.reference.to(original)
-        self.constant = 0.0
-        if self.reference is not None:
-            self.third = third_mean(self.reference)
-            if eraser.order > 3:
-                squared, _ = kernel_sum(self.reference, self.reference, self.weights)
-                self.constant = len(original) * float(squared) / len(self.reference) ** 2
 
     def __call__(self, x: Tensor) -> tuple[float, Tensor]:
         by_edit = self.eraser.weights[2] / self.eraser.scales[0]
@@ -152,7 +133,7 @@ class _Loss:
             more, by_leading = of_order(leading)
             value += more
             slope[:, : leading.shape[1]] += by_leading
-        return float(value) + self.constant, torch.addmm(edit, slope, self.whitening.T, beta=2 * by_edit)
+        return float(value), torch.addmm(edit, slope, self.whitening.T, beta=2 * by_edit)
 
     def _lower(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Orders one and two, in all directions [n, d]."""
@@ -165,14 +146,11 @@ class _Loss:
         return value, slope
 
     def _third(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Order three in the leading directions [n, r]: ‖μ_j - μ‖² with μ of all, or of the reference."""
+        """Return order three in the leading directions [n, r], ‖μ_j - μ‖² with μ of all, and its gradient."""
         value, slope = y.new_zeros((), dtype=torch.float64), torch.empty_like(y)
         means = [third_mean(y[rows]) for rows in self.members]
         sizes = [len(rows) for rows in self.members]
-        if self.reference is None:  # whose own gradient adds up to zero
-            centre = sum(mean * (size / len(y)) for mean, size in zip(means, sizes, strict=True))
-        else:
-            centre = self.third
+        centre = sum(mean * (size / len(y)) for mean, size in zip(means, sizes, strict=True))  # its gradient is zero
         for rows, mean in zip(self.members, means, strict=True):
             excess = mean - centre
             value += len(rows) * self.by_third * excess.double().square().sum()
@@ -180,12 +158,10 @@ class _Loss:
         return value, slope
 
     def _higher(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Orders from four on, likewise, by their kernels."""
-        around = y if self.reference is None else self.reference
-        value, slope = kernel_sum(y, around, self.weights)
-        # of all examples: Σ_j λ_j ‖μ_j - μ‖² = Σ_j λ_j ‖μ_j‖² - ‖μ‖²
-        value *= -(1 if self.reference is None else 2) / len(around)
-        slope *= -2 / len(around)
+        """Return the same of orders from four on, by their kernels: Σ_j λ_j ‖μ_j - μ‖² = Σ_j λ_j ‖μ_j‖² - ‖μ‖²."""
+        value, slope = kernel_sum(y, y, self.weights)
+        value *= -1 / len(y)
+        slope *= -2 / len(y)
         for rows in self.members:
             own, by_own = kernel_sum(y[rows], y[rows], self.weights)
             value += own / len(rows)

@@ -42,12 +42,9 @@ def gaps(x: Tensor, z: Tensor, orders: int, directions: int = 4) -> list[float]:
     return found.gaps.tolist()
 
 
-@pytest.mark.parametrize("referred", [False, True])
-def test_the_loss_is_the_documented_one_and_its_gradient_that_of_differences(referred: bool) -> None:
+def test_the_loss_is_the_documented_one_and_its_gradient_that_of_differences() -> None:
     x, z = planted(40)
     eraser = GradientOrdersEraser.from_moments(ClassMoments.fit(x, z), **OPTIONS | {"order": 4, "directions": 3})
-    if referred:
-        eraser.keep_reference(planted(30, seed=1)[0])
     loss = _Loss(eraser, x, [(z == j).nonzero().squeeze(1) for j in range(2)])
     moved, towards = x + 0.05 * normal(40, 4, seed=2), normal(40, 4, seed=3)
     value, slope = loss(moved)
@@ -62,13 +59,12 @@ def documented(eraser: GradientOrdersEraser, moved: Tensor, x: Tensor, z: Tensor
     y = (moved - eraser.mean) @ eraser.whitening
     size, target, total = float(eraser.variances.sum()), eraser.variances.diag(), 0.0
     ours = y[:, :3]
-    centre = ours if eraser.reference is None else eraser.reference
     for j in range(2):
         own = y[z == j]
         excess = own.T.cov(correction=0) - target
         loss = 1e4 * own.mean(0).square().sum() / size + 1e4 * excess.square().sum() / size**2
         lead, normal_energy = ours[z == j], {3: 10, 4: 15}  # of three coordinates
-        kinds = [hermite_kernels(a, b, 4) for a, b in ((lead, lead), (lead, centre), (centre, centre))]
+        kinds = [hermite_kernels(a, b, 4) for a, b in ((lead, lead), (lead, ours), (ours, ours))]
         for p, (within, across, all_of_them) in enumerate(zip(*kinds, strict=True), start=1):
             if p > 2:
                 squared = within.mean() - 2 * across.mean() + all_of_them.mean()
@@ -93,24 +89,12 @@ def test_a_planted_third_moment_is_erased_where_qleace_leaves_it() -> None:
     assert torch.equal(erased, again)
 
 
-def test_held_out_examples_are_moved_to_the_training_splits_third_moment() -> None:
+def test_examples_that_lack_a_class_or_are_none_are_moved_all_the_same() -> None:
     x, z = planted(300)
     eraser = eraser_of()
-    reference = eraser.fit_transform(x, z)
+    eraser.fit_transform(x, z)
     held, labels = planted(120, seed=5)
-    erased = eraser(held, labels)
-
-    def distance(data: Tensor, j: int) -> float:
-        mine, theirs = ((part - eraser.mean) @ eraser.whitening for part in (data[labels == j], reference))
-        across, within, own = ([*hermite_kernels(*pair, 3)][2].mean() for pair in (
-            (mine, theirs), (mine, mine), (theirs, theirs)
-        ))  # fmt: skip
-        return float(within - 2 * across + own)
-
-    for j in range(2):
-        assert distance(erased, j) < 0.02 * distance(held, j)
-    lone = eraser(held[labels == 1], labels[labels == 1])  # a split that lacks a class
-    assert lone.isfinite().all()
+    assert eraser(held[labels == 1], labels[labels == 1]).isfinite().all()
     assert eraser(held[:0], labels[:0]).shape == (0, 4)
 
 
@@ -119,25 +103,6 @@ def test_order_four_goes_too_where_it_is_asked_for() -> None:
     x[:, 3] = 0.5 + (x[:, 3] - 0.5) * torch.where((z == 1) & (torch.arange(200) % 4 == 1), 1.5, 1.0)  # kurtosis
     three, four = (gaps(eraser_of(order=order).fit_transform(x, z), z, 4) for order in (3, 4))
     assert max(three[2], four[2], four[3]) < 1e-4 < 0.1 * three[3]
-
-
-def test_the_pipeline_gives_it_the_training_split_first(digits_source: Source, tmp_path: Path) -> None:
-    seen = []
-
-    class Watched(GradientOrdersEraser):
-        version = 1
-
-        def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
-            seen.append((len(flat), None if self.reference is None else self.reference.shape))
-            return super()._erase(flat, z)
-
-        def require_orders(self, erased: Tensor, z: Tensor) -> None: ...
-
-    options = OPTIONS | {"max_iterations": 2, "low": 0.0, "high": 1.0}
-    dataset = erased_dataset(digits_source, Watched, options, dtype=torch.float32, cache=Cache(tmp_path))
-    sizes = [len(part) for part in dataset.splits.values()]
-    assert seen == list(zip(sizes, [None, *[(sizes[0], 4)] * (len(sizes) - 1)], strict=True))
-    assert all(certificate.out_of_range == 0 for certificate in dataset.certificate.values())
 
 
 def test_a_promise_that_was_not_kept_stops_the_run(digits_source: Source, tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""The procedure of the paper's code: orders, backtracking, scores, and that an interrupted training continues."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from conf.compose import composed
+from mdl.__main__ import VERB
+from mdl.published import Examples, PublishedTraining, initialise, mean_bits, published_order
+from models.convnextv2 import ConvNeXtV2
+from models.lenet import PublishedLeNet
+from models.mlp import MLP
+from train.settings import TrainSettings
+
+
+def settings(**options: object) -> TrainSettings:
+    changed = {"precision": "float32", "warmup_steps": 5, "lr": 5e-3, "published.patience_epochs": 3} | options
+    words = [f"train.{key}={value}" for key, value in changed.items()]
+    return composed("mdl", ["train=published", "eraser=control", *words], VERB.sections).settings(TrainSettings)
+
+
+def examples(n: int, seed: int, dtype: torch.dtype = torch.float32) -> Examples:
+    """Images [n, 1, 8, 8] whose class is where they are bright, and noise."""
+    source = torch.Generator().manual_seed(seed)
+    labels = torch.randint(4, (n,), generator=source)
+    images = torch.randn(n, 1, 8, 8, generator=source)
+    images[torch.arange(n), 0, 2 * labels] += 1.0
+    return images.to(dtype), labels
+
+
+def mlp(dtype: torch.dtype = torch.float32) -> MLP:
+    return MLP((1, 8, 8), 4, width=16, depth=2, activation="relu", parametrization="mup").to(dtype)
+
+
+def training(own: TrainSettings, n: int = 200) -> PublishedTraining:
+    return PublishedTraining(mlp(), 0, examples(n, 1), examples(100, 2), own, flip=True)
+
+
+def test_every_size_shuffles_the_order_of_the_size_before() -> None:
+    first, second = published_order(3, 50, 0), published_order(3, 50, 1)
+    assert sorted(second.tolist()) == list(range(50))
+    assert not torch.equal(first, second)
+    places = torch.empty(50, dtype=torch.long)
+    places[first] = torch.arange(50)
+    source = torch.Generator().manual_seed(0)  # the second is the first, permuted: not a permutation drawn alone
+    assert not torch.equal(places[second], torch.randperm(50, generator=source))
+    assert torch.equal(published_order(3, 50, 1), second)
+    assert not torch.equal(published_order(4, 50, 1), second)
+
+
+def test_a_loss_in_bfloat16_moves_in_steps_of_a_64th_bit() -> None:
+    z = torch.arange(128) % 10
+    assert mean_bits(torch.zeros(128, 10).bfloat16().log_softmax(1), z) == 3.3125
+    logits = 1e-3 * F.one_hot(z, 10).bfloat16()  # right, but by too little to be seen
+    assert mean_bits(logits.log_softmax(1), z) == 3.3125
+    assert mean_bits((20 * logits).log_softmax(1), z) < 3.3125
+    assert mean_bits(torch.zeros(128, 10).log_softmax(1), z) == pytest.approx(math.log2(10), rel=1e-6)
+
+
+def test_an_epoch_without_improvement_is_undone_and_so_many_in_a_row_end_it() -> None:
+    run = training(settings(lr=10.0, warmup_steps=0))  # so large that no epoch improves
+    start = [parameter.detach().clone() for parameter in run.model.parameters()]
+    for _ in run.run():
+        pass
+    assert run.curve.ended == "patience"
+    assert run.curve.epochs == 3
+    assert run.curve.best_epoch == 0
+    assert run.curve.validation_loss_bits[0] == pytest.approx(2.0)
+    assert all(torch.equal(a, b) for a, b in zip(start, run.model.parameters(), strict=True))
+
+
+def test_without_backtracking_epochs_go_on_from_where_they_are() -> None:
+    """Validation losses of the second failed epoch differ: with it, it starts from the same weights as the first."""
+    losses = {}
+    for backtrack in (True, False):
+        run = training(settings(lr=10.0, warmup_steps=0, crop_padding=0.0, **{"published.backtrack": backtrack}))
+        run.flip = False  # the two epochs then see the same batches
+        losses[backtrack] = [None for _ in run.run()] and run.curve.validation_loss_bits
+    assert losses[True][1] == losses[True][2]
+    assert losses[False][1] != losses[False][2]
+
+
+def test_it_learns_and_scores_the_training_sequence_and_the_average() -> None:
+    run = training(settings(**{"published.patience_epochs": 10}), n=400)
+    for _ in run.run():
+        pass
+    test = examples(300, 3)
+    bits, accuracy = run.score(test, 32)
+    assert bits < 1.5
+    assert accuracy > 0.5
+    by_hand = sum(
+        float(F.cross_entropy(run.model(x), z).detach()) * len(z)
+        for x, z in zip(test[0].split(32), test[1].split(32), strict=True)
+    )
+    assert bits == pytest.approx(by_hand / 300 / math.log(2), rel=1e-5)
+    averaged = run.averaged_loss(test)
+    assert averaged < 2.0
+    assert averaged != pytest.approx(bits, rel=1e-3)
+    assert run.score(test, 32) == (bits, accuracy)  # looking changes nothing
+
+
+@pytest.mark.parametrize("stop_after", [1, 4])
+def test_an_interrupted_training_continues_with_the_same_result(stop_after: int) -> None:
+    own = settings(**{"published.patience_epochs": 5})
+    whole = training(own)
+    for _ in whole.run():
+        pass
+    first, second = training(own), training(own)
+    for epoch, _ in enumerate(first.run(), start=1):
+        if epoch == stop_after:
+            break
+    tensors, values = first.state()
+    assert second.restore({name: value.clone() for name, value in tensors.items()}, values)
+    for _ in second.run():
+        pass
+    assert second.curve.validation_loss_bits == whole.curve.validation_loss_bits
+    assert second.curve.train_loss_bits == whole.curve.train_loss_bits
+    for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_branches_are_dropped_when_it_is_scored() -> None:
+    model = ConvNeXtV2((1, 8, 8), 4, width=8, depth=1, drop_path=0.5, parametrization="mup")
+    run = PublishedTraining(model, 0, examples(64, 1), examples(32, 2), settings(warmup_steps=0), flip=False)
+    torch.nn.init.normal_(model.readout.weight)
+    test = examples(64, 3)
+    assert run.score(test, 32)[0] != run.score(test, 32)[0]
+    assert run.averaged_loss(test) == run.averaged_loss(test)
+
+
+def test_layers_start_as_pytorchs_do_and_the_readout_at_zero() -> None:
+    model = PublishedLeNet((3, 32, 32), 10, channels=(128, 40), units=(256, 64))
+    assert sum(p.numel() for p in model.parameters()) == 411_122
+    initialise(model, torch.Generator().manual_seed(0))
+    first = model.convolutions[0]
+    bound = 75**-0.5
+    assert first.weight.abs().max() <= bound
+    assert float(first.weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.02)
+    assert first.bias.abs().max() > 0.5 * bound
+    assert not model.readout.weight.any()
+    assert not model.readout.bias.any()
+
+
+def test_weights_optimizer_and_images_are_in_bfloat16() -> None:
+    own = settings(precision="bfloat16")
+    run = PublishedTraining(
+        mlp(torch.bfloat16), 0, examples(200, 1, torch.bfloat16), examples(100, 2, torch.bfloat16), own, flip=True
+    )
+    for _ in run.run():
+        break
+    tensors, _ = run.state()
+    kept: list[Tensor] = [value for name, value in tensors.items() if name.startswith("now.")]
+    assert len(kept) == 3 * 6
+    assert {value.dtype for value in kept} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    "option", ["mdl.share=true", "mdl.code=replay", "mdl.validation=prefix", "mdl.order=largest_first"]
+)
+def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> None:
+    config = composed("mdl", ["train=published", "eraser=control", option], VERB.sections)
+    with pytest.raises(ValueError, match=r"train.protocol=published has only"):
+        VERB.work(config)
