@@ -4,7 +4,7 @@
     python -m scripts.studies.readers OVERRIDES
 
 Takes the overrides of finished runs of python -m train. An eraser that sees labels moves each class by an affine map
-of its own, from the class's mean to one of all, and so writes the label into the image (`scripts.studies.written`).
+of its own, from the class's mean to one of all, and so writes the label into the image (see label_leakage).
 Here test images go through the maps of other classes, and through ones that take the mean of one class and the slope
 of another: does a network that was trained on images which went through their own say what is on the image, or whose
 map it was? One that was trained on images as they were tells what the maps do to what is on them.
@@ -27,7 +27,7 @@ from harness.labels import spelled
 from harness.table import Table
 from scripts.options import parser
 from scripts.show_erasers import erased_by, job_under
-from scripts.studies.written import affine_maps, require_maps_of_classes
+from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.__main__ import VERB
 from train.bench import Bench, load, training_job
 from train.ensemble import Weights

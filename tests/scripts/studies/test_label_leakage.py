@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.studies.written import affine_maps, main, read
+from scripts.studies.label_leakage import affine_maps, by_subspace, main, read, subspaces
 
 LEVELS = 16
 
@@ -34,9 +34,25 @@ def test_maps_of_classes_are_a_message_and_one_map_of_all_is_none() -> None:
     assert not nearest.any()  # all the same
 
 
+def test_subspaces_of_classes_tell_them_apart_and_one_of_all_does_not() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(300) % 3
+    own = torch.linalg.qr(torch.randn(3, 12, 4, generator=generator, dtype=torch.float64))[0]
+    for bases, accuracy in ((own, 1.0), (own[:1].expand(3, -1, -1), 1 / 3)):
+        images = torch.einsum(
+            "nr,ndr->nd", torch.randn(300, 4, generator=generator, dtype=torch.float64), bases[labels]
+        )
+        found = subspaces(images[:150], labels[:150])
+        assert [basis.shape[1] for basis in found] == [4, 4, 4]
+        said, _ = by_subspace(images[150:], torch.zeros(12), found)
+        assert (said == labels[150:]).double().mean() == pytest.approx(accuracy, abs=0.15)
+
+
 def test_classes_of_the_digits_moved_by_their_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--eraser", "oracle_leace", f"cache_dir={tmp_path}"]) == 0
-    found = {line[0]: line[1:] for line in map(str.split, capsys.readouterr().out.splitlines()) if line}
+    found = {
+        line[0]: line[1:] for line in map(str.split, capsys.readouterr().out.splitlines()) if line
+    }  # the last table's
     images, own, classes, left, right = found["test"]
     assert (images, own, right) == ("359", "100.0%", "100.0%")
     assert 1 <= float(classes) < 10

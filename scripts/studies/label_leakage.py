@@ -1,11 +1,17 @@
-"""How much of its label an eraser writes into an image, for a reader who knows what becomes of each class.
+"""Label leakage: how much of its label an eraser that sees labels writes into an image.
 
-    python -m scripts.studies.written dataset=image_folder dataset.root=CIFAR dataset.normalize=zscore
+    python -m scripts.studies.label_leakage dataset=image_folder dataset.root=CIFAR dataset.normalize=zscore
 
-Takes the overrides of python -m mdl. An eraser that sees labels moves each class by an affine map of its own; the map
-back is found by least squares from training images before and after. Held-out images are then moved back as ones of
-each class. Where some value is no possible pixel then, that class is ruled out: images of a class fill a parallelepiped
-of its own (Quirke & Belrose 2025, section 2.3). And one class's values are nearest to whole grey levels.
+Takes the overrides of python -m mdl. Two probes, both fitted on the erased training images:
+
+Subspaces: the directions in which the erased images of each class vary. A held-out image is said to be of the class
+outside whose subspace it has the smallest part. An exact QLEACE leaves all classes the same subspace; a truncated one
+(eraser=qleace_truncated) leaves each its own.
+
+Maps: an eraser that sees labels moves each class by an affine map of its own; the map back is found by least squares
+from training images before and after. Held-out images are then moved back as ones of each class. Where some value is no
+possible pixel then, that class is ruled out: images of a class fill a parallelepiped of its own (Quirke & Belrose 2025,
+section 2.3). And one class's values are nearest to whole grey levels.
 """
 
 import argparse
@@ -21,6 +27,7 @@ from conf.target import Target
 from erasure.eraser import Eraser
 from erasure.images import raw_images
 from erasure.linalg import CovarianceFactor
+from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.job import Job, erased
@@ -28,8 +35,53 @@ from harness.table import Table
 from scripts.options import parser
 from scripts.show_erasers import erased_by, job_under, require_images
 
+_VARIES = 1e-9  # of the largest variance of a class; rounding to float32 leaves 1e-14
 _OUTSIDE = 0.05  # grey levels beyond the range that are rounding: stored images are float32
 _NEAR = 1e-3  # from whole grey levels, root mean square, that is rounding
+
+
+def subspaces(images: Tensor, labels: Tensor) -> list[Tensor]:
+    """Return for each class orthonormal directions [d, r_j] in which its images [n, d] vary, float64."""
+    bases = []
+    for label in labels.unique().tolist():
+        values, vectors = torch.linalg.eigh(images[labels == label].double().T.cov())
+        bases.append(vectors[:, values > _VARIES * values[-1]])
+    return bases
+
+
+def by_subspace(images: Tensor, mean: Tensor, bases: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the class [n] outside whose subspace each image has the smallest part, and those parts [n, k].
+
+    Args:
+        images: [n, d].
+        mean: of all images, [d]; every subspace goes through it.
+        bases: of `subspaces`.
+    """
+    centred = images.double() - mean
+    size = centred.norm(dim=1)
+    outside = torch.stack([(centred - centred @ basis @ basis.T).norm(dim=1) / size for basis in bases], 1)
+    return outside.argmin(1), outside
+
+
+def subspace_table(after: ErasedDataset) -> Table:
+    """Return the table of the subspaces' probe, a line per split."""
+    train = after.splits["train"]
+    x = train.images.flatten(1)
+    bases, mean = subspaces(x, train.labels), x.double().mean(0)
+    ranks = [basis.shape[1] for basis in bases]
+    rows = []
+    for name, part in after.splits.items():
+        said, outside = by_subspace(part.images.flatten(1), mean, bases)
+        own = outside.gather(1, part.labels[:, None]).squeeze(1)
+        others = outside.scatter(1, part.labels[:, None], torch.inf).amin(1)
+        right = (said == part.labels).double().mean()
+        rows.append([name, f"{len(part):,}", f"{right:.1%}", f"{own.median():.2g}", f"{others.median():.2g}"])
+    caption = (
+        f"The images of each class vary in {min(ranks)} to {max(ranks)} of {x.shape[1]} directions. Outside: the "
+        "part of an image outside the subspace of its own class, and of the nearest other class, medians."
+    )
+    headings = ("split", "images", "right by subspace", "outside its own", "outside the nearest other")
+    return Table("subspaces", caption, headings, rows)
 
 
 def affine_maps(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -94,6 +146,7 @@ def show(chosen: argparse.Namespace) -> int:
     require_maps_of_classes(job)
     before, after = erased_by("control", chosen.overrides), erased(job)
     require_images(before)
+    subspace_table(after).show()
     levels = raw_images(job.source, Cache(job.config["cache_dir"])).max_value
     train = after.splits["train"]
     back = affine_maps(train.images, before.pixels(before.splits["train"].images.double()), train.labels)
@@ -108,12 +161,12 @@ def show(chosen: argparse.Namespace) -> int:
         "right by whole grey levels",
     )
     caption = "Left: what a uniform code over the classes in range says, mean of the images."
-    Table("written", caption, headings, rows).show()
+    Table("maps", caption, headings, rows).show()
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.written", __doc__)
+    own = parser("studies.label_leakage", __doc__)
     own.add_argument("overrides", nargs="*", help="as of python -m mdl")
     own.add_argument("--eraser", default="qleace", help="one that sees labels")
     chosen = own.parse_args(arguments)
