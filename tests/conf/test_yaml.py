@@ -56,7 +56,7 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     config = composed(verb, f"{group}={choice}", *MANDATORY.get(choice, []))
     job = Job.from_config(verb.name, config)
     assert job.source.name
-    Target(config["model"]).build(Model, (1, 8, 8), 10)
+    Target(config["model"]).build(Model, (1, 32, 32), 10)
     assert Target(config["eraser"]).resolve(Eraser)
 
 
