@@ -197,7 +197,7 @@ def test_moments_are_those_of_the_numbers_that_are_erased(
 def test_an_offset_that_storing_would_not_survive_is_refused_and_z_scoring_removes_it(labelled, tmp_path: Path) -> None:
     x, z = labelled
     plain = erase(vectors(tmp_path / "plain.npz", x, z), IdentityEraser, Cache(tmp_path)).certificate["train"]
-    with pytest.raises(ValueError, match=r"column 0 has mean 1e\+09 .* set dataset.normalize=zscore"):
+    with pytest.raises(ValueError, match=r"column 0 has mean 1e\+09 .* set normalize=zscore"):
         erase(vectors(tmp_path / "far.npz", x + 1e9, z), IdentityEraser, Cache(tmp_path))
     with pytest.raises(ValueError, match="subtract each column's mean in float64 and write the file again"):
         erase(vectors(tmp_path / "coarse.npz", (300 * x + 1e9).float(), z, "zscore"), LeaceEraser, Cache(tmp_path))
