@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from conf.groups import keys
 from erasure import ClassMoments, GradientEraser, QleaceEraser
 from erasure.certificate import Certificate, certify
 from erasure.datasets.digits import Digits
@@ -34,20 +33,12 @@ class Erasure:
 
 @pytest.fixture(scope="module")
 def digits_erasure(digits_source: Digits) -> Erasure:
-    options = keys("eraser", "gradient")
     parts = splits(digits_source, digits_source.load())
     before = {
         name: LabelledImages(parts[name].images.float() / 16, parts[name].labels) for name in ("train", "validation")
     }
     moments = ClassMoments.fit(before["train"].images, before["train"].labels)
-    eraser = GradientEraser.from_moments(
-        moments,
-        weights=tuple(keys("eraser/weights", "digits")["none"]),
-        max_iterations=options["max_iterations"],
-        history=options["history"],
-        low=options["low"],
-        high=options["high"],
-    )
+    eraser = GradientEraser.from_moments(moments, weights=(120.0, 12.0, 1.0), **PIXELS)  # as the YAML files have it
     return Erasure(eraser, moments, before, {name: eraser(part.images, part.labels) for name, part in before.items()})
 
 

@@ -28,7 +28,6 @@ from erasure.source import LabelledImages, RawImages, splits
 from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, save_tensors
 from tests.conftest import gaps
-from tests.erasure.test_image_folder import folder, write_images
 
 
 def erase(source, eraser, cache: Cache, dtype: torch.dtype = torch.float32, **options):
@@ -96,8 +95,9 @@ def test_a_broken_guarantee_stores_nothing(digits_source: Digits, tmp_path: Path
 
 
 def test_an_image_folder_is_decoded_once(tmp_path: Path, monkeypatch) -> None:
-    write_images(tmp_path / "data", "train", 12)
-    source, cache = folder(tmp_path / "data"), Cache(tmp_path / "cache")
+    folders = pytest.importorskip("tests.erasure.test_image_folder")
+    folders.write_images(tmp_path / "data", "train", 12)
+    source, cache = folders.folder(tmp_path / "data"), Cache(tmp_path / "cache")
     erase(source, IdentityEraser, cache)
     monkeypatch.setattr(type(source), "load", None)
     erase(source, LeaceEraser, cache)
@@ -224,8 +224,9 @@ def test_bytes_are_erased_in_the_precision_of_their_moments(tmp_path: Path, monk
 
 
 def test_images_cached_before_there_were_vectors_are_still_bounded(tmp_path: Path, monkeypatch) -> None:
-    write_images(tmp_path / "data", "train", 12)
-    source, cache = folder(tmp_path / "data"), Cache(tmp_path / "cache")
+    folders = pytest.importorskip("tests.erasure.test_image_folder")
+    folders.write_images(tmp_path / "data", "train", 12)
+    source, cache = folders.folder(tmp_path / "data"), Cache(tmp_path / "cache")
     raw_images(source, cache)
     path = cache.path(raw_key(source))
     tensors, metadata = load_tensors(path)
