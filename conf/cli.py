@@ -147,7 +147,10 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
             _summarise(verb, [result], Path(checked["runs_dir"]) / result.run_id)
     except Exception as error:
         bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
-        outcome |= {"error": explain(error, verb.name), "exit_code": BAD_CONFIG if bad_config else FAILED}
+        outcome |= {
+            "error": explain(error, verb.name, outcome["overrides"]),
+            "exit_code": BAD_CONFIG if bad_config else FAILED,
+        }
         notes = getattr(error, "__notes__", [])
         if not (bad_config or notes or isinstance(error, OSError)):  # nobody has written the traceback down
             traceback.print_exc()

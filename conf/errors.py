@@ -2,14 +2,16 @@
 
 import errno
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError, unknown_key
-from conf.groups import chosen, common_keys, keys
+from conf.groups import choices, chosen, common_keys, keys
 from conf.schema import VARIABLES
 
 FAILED, BAD_CONFIG, INTERRUPTED = 1, 2, 130  # exit codes
@@ -64,15 +66,53 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
     if isinstance(error, OSError) and error.filename is not None:
         remedy = _REMEDIES.get(error.errno or 0)
         return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
-    if isinstance(error, (ConfigError, ValueError, OSError)):
-        return text.removeprefix(f"[Errno {getattr(error, 'errno', None)}] ")
+    if isinstance(error, ConfigError):
+        return text
+    if isinstance(error, (ValueError, OSError)):
+        source = getattr(error, "source", None)  # of erasure.source.MissingDataError
+        if source is not None and (command := _fetch_command(source)) is not None:
+            return f"{getattr(error, 'problem', text)}: fetch it with {command}"
+        return _in_keys(text.removeprefix(f"[Errno {getattr(error, 'errno', None)}] "), verb, overrides)
     if isinstance(error, MemoryError) or re.search(_NO_MEMORY, text, re.IGNORECASE):
         asked = re.search(r"allocate ([\d.]+ \w+)", text)
         size = f" for {asked.group(1)} at once" if asked else ""
         return f"not enough memory{size}: choose a smaller model.width or model.depth, or fewer examples at a time"
     if isinstance(error, HydraException):
         return re.sub(_HELP_AT, "", text)
-    return f"{type(error).__name__}: {text}"
+    return f"{type(error).__name__}: {_in_keys(text, verb, overrides)}"
+
+
+def _in_keys(text: str, verb: str, overrides: Sequence[str]) -> str:
+    """Write the arguments that the library names as keys of the command line: `size=None` as `dataset.size=null`."""
+    selected = chosen(verb, overrides) if verb else {}
+    sections = {
+        key: section
+        for section in ("dataset", "eraser")
+        for choice in {*selected.get(section, [])} & {*choices(section)}
+        for key in keys(section, choice)
+        if key not in ("name", "_target_")
+    }
+
+    def in_section(found: re.Match[str]) -> str:
+        key, none = found.groups()
+        return f"{sections[key]}.{key}={'null' if none else ''}" if key in sections else found[0]
+
+    return re.sub(r"(?<![^\s(])(\w+)=(None\b)?", in_section, text)
+
+
+def _fetch_command(source: Any) -> str | None:
+    """Return the command that fetches a dataset; None if no choice names its class.
+
+    It starts from the choice that has the fewest values to change.
+    """
+    commands = []
+    for choice in choices("dataset"):
+        preset = keys("dataset", choice)
+        if preset["_target_"] == f"{type(source).__module__}.{type(source).__qualname__}":
+            values = {key: getattr(source, key) for key in preset if key != "_target_"}
+            changed = {key: "null" if value is None else value for key, value in values.items() if value != preset[key]}
+            commands.append([f"dataset={choice}", *(f"dataset.{key}={value}" for key, value in changed.items())])
+    return shlex.join(["python", "-m", "scripts.prepare", *min(commands, key=len)]) if commands else None
 
 
 def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:

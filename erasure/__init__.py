@@ -1,4 +1,4 @@
-"""From a named dataset to an erased, certified, cached one."""
+"""Erase class information from data, and measure what is left."""
 
 from erasure.eraser import Eraser
 from erasure.erasers.alf_cubic import AlfCubicEraser
@@ -15,6 +15,8 @@ from erasure.erasers.random_edit import RandomEditEraser
 from erasure.hidden import erase, fit_layers
 from erasure.moments import ClassMoments
 from erasure.spectrum import OrderSpectrum, order_spectrum
+
+__version__ = "0.2.0"
 
 __all__ = [
     "AlfCubicEraser",

@@ -11,8 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
 from torch import Tensor
+
+from erasure.extras import needs
+
+with needs("images"):
+    from PIL import Image, ImageOps
 
 VERSION = 2  # raise it when the same file gives other pixels: it is part of the identity of all that is decoded
 
@@ -140,7 +144,7 @@ def decode_all(files: Iterable[tuple[str, str | Path | bytes]], *, size: int | N
                 if array.shape != first[1]:
                     (h, w), (h0, w0) = array.shape[:2], first[1][:2]
                     raise ValueError(
-                        f"{where} is {w}×{h} but {first[0]} is {w0}×{h0}: set dataset.size to resize all to one side"
+                        f"{where} is {w}×{h} but {first[0]} is {w0}×{h0}: give one side for all with size=PIXELS"
                     )
             parts.append(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous())
     if not parts:

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path, PurePosixPath
 
+from erasure.extras import needs
 from erasure.published import FetchError
-from erasure.source import MissingDataError
 from erasure.store.lease import Lease
 from erasure.store.storage import file_checksum, remove, write_text
 
@@ -21,16 +21,15 @@ def fetch_repository(repository: str, revision: str | None, folder: Path) -> Non
         FetchError: a file is not what the hub says it is.
         Exception: whatever the hub's library raises without a network or an account.
     """
-    from huggingface_hub import HfApi, snapshot_download  # a second to import: only when something is fetched
+    with needs("hub"):
+        from huggingface_hub import HfApi, snapshot_download  # takes a second
 
     partial = folder.with_name(f".{folder.name}.partial")
     with Lease(folder.with_name(f".{folder.name}.lock")):
         if folder.is_dir():
-            try:
-                verify(folder)
+            if damage(folder) is None:
                 return
-            except MissingDataError:
-                folder.replace(partial)
+            folder.replace(partial)
         published = HfApi().dataset_info(repository, revision=revision, files_metadata=True)
         snapshot_download(repository, repo_type="dataset", revision=published.sha, local_dir=partial)
         shutil.rmtree(partial / ".cache", ignore_errors=True)  # the library's notes on the download
@@ -62,15 +61,19 @@ def checksums(place: Path) -> dict[str, str]:
     return {name: file_checksum(place / name) for name in sorted(names) if _is_data(name)}
 
 
-def verify(place: Path) -> None:
-    """Raise MissingDataError unless a folder's files are those of its `SHA256SUMS`; what has none is the user's own."""
+def damage(place: Path) -> str | None:
+    """Compare a folder's files with its `SHA256SUMS`; return what is missing or damaged, if anything.
+
+    A folder without `SHA256SUMS` is the user's own and is not checked.
+    """
     if not (place / SUMS).is_file():
-        return
+        return None
     for name, expected in checksums(place).items():
         if not (place / name).is_file():
-            raise MissingDataError(f"{place / name} is missing")
+            return f"{place / name} is missing"
         if file_checksum(place / name) != expected:
-            raise MissingDataError(f"{place / name} is damaged (its checksum is not the published one)")
+            return f"{place / name} is damaged (its checksum is not the published one)"
+    return None
 
 
 def _is_data(name: str) -> bool:

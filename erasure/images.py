@@ -23,7 +23,7 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
     def build() -> Entry:
         raw = source.load()
         if raw_key(source) != key:
-            raise ValueError(f"dataset {source.name} was changed while it was read: launch the run again")
+            raise ValueError(f"dataset {source.name} was changed while it was read: load it again")
         parts = {"train": raw.train} | ({} if raw.test is None else {"test": raw.test})
         described = {"class_names": list(raw.class_names), "max_value": raw.max_value, "bounded": raw.bounded}
         return packed(parts), described | {"parts": dict(raw.parts)}

@@ -175,7 +175,7 @@ def _statistics(
     if scaling is not None:
         moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
     if not raw.bounded:
-        require_precision(train.images, moments, dtype, "set dataset.normalize=zscore, or subtract each column's mean")
+        require_precision(train.images, moments, dtype, "set normalize=zscore, or subtract each column's mean")
     return moments, scaling
 
 

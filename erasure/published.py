@@ -1,13 +1,12 @@
-"""Data that is published: brought here, or why not in one line; nothing is read before its checksum was compared."""
+"""Published datasets: download files, verify their checksums, report failures in one line."""
 
 import contextlib
 import errno
 import hashlib
-import shlex
 import socket
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,7 +27,6 @@ class Published(Source):
     root: str = "data"
 
     locations: ClassVar[tuple[str, ...]] = ("root",)
-    choice: ClassVar[str]  # its YAML, for the command that fetches it
 
     @abstractmethod
     def files(self) -> Mapping[str, str]:
@@ -59,22 +57,16 @@ class Published(Source):
         for name, md5 in self.files().items():
             path = self.folder / name
             if not path.is_file():
-                raise MissingDataError(f"dataset {self.choice} is not in {self.folder}: fetch it with {self._command}")
+                raise MissingDataError(f"dataset {self.name} is not in {self.folder}", self)
             with path.open("rb") as file:
                 found = hashlib.file_digest(file, "md5").hexdigest()
             if found != md5:
-                raise MissingDataError(
-                    f"{path} is damaged (its checksum is not the published one): fetch it again with {self._command}"
-                )
+                raise MissingDataError(f"{path} is damaged (its checksum is not the published one)", self)
 
     def fetch(self) -> None:
-        with fetching(f"dataset {self.choice}", self.folder):
+        with fetching(f"dataset {self.name}", self.folder):
             self.download()
         self.verify()
-
-    @property
-    def _command(self) -> str:
-        return command(self, self.choice)
 
 
 class FetchError(OSError):
@@ -94,28 +86,20 @@ def fetching(what: str, folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
+    except ImportError:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         if getattr(error, "errno", None) == errno.ENOSPC:
             raise DiskFullError(
-                errno.ENOSPC, f"no space left in {folder} for {what}: free some, or set dataset.root to another disk"
+                errno.ENOSPC,
+                f"no space left in {folder} for {what}: free some, or choose another disk with root=FOLDER",
             ) from error
         if isinstance(error, (PermissionError, FileExistsError, NotADirectoryError)):
-            raise FetchError(f"{what} cannot be written to {folder}: set dataset.root to a folder of yours") from error
+            raise FetchError(f"{what} cannot be written to {folder}: choose your own with root=FOLDER") from error
         raise FetchError(
             f"{what} could not be fetched ({reason}): check the network and try again, "
             f"or copy {folder} from a machine that has it"
         ) from error
     finally:
         socket.setdefaulttimeout(before)
-
-
-def command(source: Source, choice: str) -> str:
-    """The command that fetches a dataset, with every option in which it differs from its YAML, `choice`."""
-    shared = {f.name for f in fields(Source)}
-    words = [f"dataset={choice}"] + ([f"dataset.name={source.name}"] if source.name != choice else [])
-    for f in fields(source):
-        value = getattr(source, f.name)
-        if f.name not in shared and (f.default is MISSING or value != f.default):
-            words.append(f"dataset.{f.name}={'null' if value is None else value}")
-    return shlex.join(["python", "-m", "scripts.prepare", *words])

@@ -12,7 +12,20 @@ from erasure.code_identity import code_identity
 
 
 class MissingDataError(ValueError):
-    """A dataset that is not here, or not whole, and that `Source.fetch` can bring; names the command that does."""
+    """A dataset that is not here, or is damaged, and that `Source.fetch` can bring.
+
+    Attributes:
+        problem: what is missing or damaged.
+        source: the dataset.
+    """
+
+    def __init__(self, problem: str, source: "Source") -> None:
+        super().__init__(problem, source)
+        self.problem = problem
+        self.source = source
+
+    def __str__(self) -> str:
+        return f"{self.problem}: fetch() brings it"
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,7 @@ class RawImages:
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):
-    """A named dataset: one subclass per file of `erasure.datasets`, one YAML per subclass in `conf/dataset`.
+    """A named dataset.
 
     Args:
         name: what tables and figures call it.
@@ -130,7 +143,7 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
     if test is None:
         if not 0 < source.test_fraction < 1:
             raise ValueError(
-                f"dataset.test_fraction={source.test_fraction}: {source.name} has no official test split, "
+                f"test_fraction={source.test_fraction}: {source.name} has no official test split, "
                 "so a fraction between 0 and 1 of it must be held out"
             )
         kept, held = stratified_split(train.labels, round(source.test_fraction * len(train)), source.split_seed)
@@ -140,8 +153,8 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
         size = min(1024, len(train) // 10)
     if not 0 < size < len(train):
         raise ValueError(
-            f"dataset.validation_size={size} must be between 1 and {len(train) - 1}, "
-            f"the training images of {source.name}"
+            f"validation_size={size}: must be between 1 and {len(train) - 1}, as {source.name} has {len(train)} "
+            "training images"
         )
     kept, held = stratified_split(train.labels, size, source.split_seed + 1)
     return {"train": train[kept], "validation": train[held], "test": test}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+import erasure
+
 
 def pick_device(name: str) -> torch.device:
     """The device named by the configuration; "auto" takes a GPU if there is one.
@@ -43,7 +45,7 @@ def versions(device: torch.device) -> dict[str, str]:
     )
     libraries = ("torch", "schedulefree", "numpy", "scikit-learn")
     about = {"python": platform.python_version(), "device": f"{device} ({hardware})", "commit": _commit()}
-    return about | {name: version(name) for name in ("erasure-mdl", *libraries)}
+    return about | {"erasure-mdl": erasure.__version__} | {name: version(name) for name in libraries}
 
 
 def _commit() -> str:

@@ -57,7 +57,7 @@ def prepare(source: Source, cache: Cache) -> RawImages:
     try:
         return raw_images(source, cache)
     except MissingDataError as error:
-        print(str(error).split(": fetch it ")[0] + ": fetching", file=sys.stderr, flush=True)
+        print(f"{error.problem}: fetching", file=sys.stderr, flush=True)
         source.fetch()
         return raw_images(source, cache)
 

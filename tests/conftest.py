@@ -6,15 +6,18 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from hypothesis import settings as hypothesis_settings
 from torch import Tensor
 
-from conf import cli
 from erasure.datasets.digits import Digits
-from train.settings import TrainSettings
+
+if TYPE_CHECKING:  # tests/erasure runs where there is nothing but the library, too
+    from conf.cli import Verb
+    from train.settings import TrainSettings
 
 hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
 hypothesis_settings.register_profile("thorough", deadline=None, max_examples=400)
@@ -34,6 +37,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def digits_source() -> Digits:
+    pytest.importorskip("sklearn", reason="needs the extra digits")
     return Digits(name="digits", flip=False, validation_size=None, test_fraction=0.2, split_seed=0)
 
 
@@ -45,8 +49,10 @@ def digits(digits_source: Digits) -> tuple[Tensor, Tensor]:
 
 
 @pytest.fixture
-def settings() -> TrainSettings:
+def settings() -> "TrainSettings":
     """Training that ends in a second."""
+    from train.settings import TrainSettings
+
     return TrainSettings(
         lr=3e-3,
         betas=(0.9, 0.999),
@@ -119,9 +125,11 @@ def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Outcome]:
     """Run a verb's command line in this process, in an empty working directory."""
+    from conf import cli
+
     monkeypatch.chdir(tmp_path)
 
-    def run(verb: cli.Verb, *arguments: str) -> Outcome:
+    def run(verb: "Verb", *arguments: str) -> Outcome:
         monkeypatch.setattr(sys, "argv", [verb.name, *arguments])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:

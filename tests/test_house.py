@@ -25,6 +25,7 @@ ELSEWHERE = {
     "tests/cluster/test_requeue.py": "hydra_plugins/erasure_mdl/requeue harness/interruption",
     "tests/erasure/test_published.py": ("erasure/datasets/cifar10 erasure/datasets/mnist erasure/datasets/svhn"),
     "tests/erasure/test_hf.py": "erasure/hub",
+    "tests/erasure/test_library.py": "erasure/extras",
     "tests/erasure/test_image_folder.py": "erasure/decode",
     "tests/erasure/test_source.py": "erasure/datasets/digits erasure/images",
     "tests/erasure/test_transport.py": "erasure/polar erasure/alignment",

@@ -47,8 +47,8 @@ class Arrays(Source):
     def load(self) -> RawImages:
         if (self.test_x_key is None) != (self.test_y_key is None):
             raise ValueError(
-                f"dataset.test_x_key={self.test_x_key}, dataset.test_y_key={self.test_y_key}: set both, or neither "
-                "to hold out dataset.test_fraction"
+                f"test_x_key={self.test_x_key}, test_y_key={self.test_y_key}: set both, or neither to hold out a part "
+                "of the other vectors"
             )
         pairs = [(self.x_key, self.y_key)]
         if self.test_x_key is not None and self.test_y_key is not None:
@@ -77,10 +77,10 @@ class Arrays(Source):
         try:
             lines = Path(self.names).expanduser().read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"dataset.names={self.names} cannot be read as text ({error})") from error
+            raise ValueError(f"names={self.names} cannot be read as text ({error})") from error
         if len(lines) <= (last := int(index.max())):
             raise ValueError(
-                f"dataset.names={self.names} has {len(lines)} lines, and a vector is at place {last} from 0: give one "
+                f"names={self.names} has {len(lines)} lines, and a vector is at place {last} from 0: give one "
                 f"line for each row of '{self.x_key}'"
             )
         return [lines[i] for i in index.tolist()]
@@ -92,9 +92,9 @@ class Arrays(Source):
     def _file(self) -> Path:
         path = Path(self.path).expanduser()
         if path.suffix not in _SUFFIXES:
-            raise ValueError(f"dataset.path={self.path}: need a file that ends in {' or '.join(_SUFFIXES)}")
+            raise ValueError(f"path={self.path}: need a file that ends in {' or '.join(_SUFFIXES)}")
         if not path.is_file():
-            raise ValueError(f"dataset.path={self.path}: no such file")
+            raise ValueError(f"path={self.path}: no such file")
         return path
 
     def _read(self, keys: list[str]) -> dict[str, np.ndarray]:
@@ -107,13 +107,12 @@ class Arrays(Source):
         except Exception as error:  # NumPy's reader raises whatever damaged bytes lead it to; no memory, too
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(
-                f"dataset.path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): "
-                "write it again"
+                f"path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): write it again"
             ) from error
         if missing := [key for key in keys if key not in found]:
             raise ValueError(
-                f"dataset.path={self.path} has no array '{missing[0]}', only {', '.join(present[:8]) or 'nothing'}: "
-                "set dataset.x_key and dataset.y_key"
+                f"path={self.path} has no array '{missing[0]}', only {', '.join(present[:8]) or 'nothing'}: "
+                "choose with x_key=NAME and y_key=NAME"
             )
         return found
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
-from torchvision.datasets import CIFAR10
 
+from erasure.extras import needs
 from erasure.published import Published
 from erasure.source import LabelledImages, RawImages
+
+with needs("torchvision"):
+    from torchvision.datasets import CIFAR10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +21,6 @@ class Cifar10(Published):
     """
 
     version = 1
-    choice: ClassVar[str] = "cifar10"
 
     def files(self) -> Mapping[str, str]:
         listed = [*CIFAR10.train_list, *CIFAR10.test_list, (CIFAR10.meta["filename"], CIFAR10.meta["md5"])]

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import torch
 
+from erasure.extras import needs
 from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.storage import digest
 
@@ -19,7 +20,8 @@ class Digits(Source):
     slow_to_load: ClassVar[bool] = False
 
     def load(self) -> RawImages:
-        from sklearn.datasets import load_digits  # a second to import: only when the images are wanted
+        with needs("digits"):
+            from sklearn.datasets import load_digits  # takes a second
 
         pixels, target = load_digits(return_X_y=True)
         images = torch.from_numpy(pixels).to(torch.uint8).view(-1, 1, 8, 8)

@@ -11,13 +11,14 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from erasure import decode, hub
-from erasure.published import command, fetching
+from erasure import hub
+from erasure.extras import needs
+from erasure.published import fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
 from erasure.store.storage import fingerprint
 
-# choices of `dataset=` for datasets of the hub
-_CHOICES = {"EleutherAI/cifarnet": "cifarnet", "microsoft/cats_vs_dogs": "cats_vs_dogs", "stanfordnlp/imdb": "imdb"}
+with needs("hub"):
+    from erasure import decode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +44,12 @@ class HuggingFaceTable(Source):
     root: str = "data"
 
     locations: ClassVar[tuple[str, ...]] = ("path", "revision", "root")
-    _choice: ClassVar[str] = "hf"  # of `dataset=`, for any such table
 
     def load(self) -> RawImages:
-        place = self._place()
-        try:
-            hub.verify(place)
-        except MissingDataError as error:
-            raise MissingDataError(f"{error}: fetch it again with {self._command}") from error
+        if (damage := hub.damage(self._place())) is not None:
+            raise MissingDataError(damage, self)
         inputs, labels, names = self._read(self.train_split)
-        names = names or _class_names(labels, f"dataset.label_column={self.label_column}")
+        names = names or _class_names(labels, f"label_column={self.label_column}")
         train = LabelledImages(inputs, _numbers(labels, names, self._named(self.train_split)))
         if self.test_split is None:
             return RawImages(train, None, names)
@@ -86,25 +83,22 @@ class HuggingFaceTable(Source):
         name = self.path.replace("/", "--") + (f"@{self.revision}" if self.revision else "")
         return Path(self.root).expanduser() / name.replace("/", "--")
 
-    @property
-    def _command(self) -> str:
-        return command(self, _CHOICES.get(self.path, self._choice))
-
     def _place(self) -> Path:
         """The folder or file to read."""
         if self._is_own:
             return Path(self.path).expanduser()
         if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", self.path) or self.path.startswith("."):
-            raise ValueError(f"dataset.path={self.path}: no such folder or parquet file, and no name on the hub")
+            raise ValueError(f"path={self.path}: no such folder or parquet file, and no name on the hub")
         if not self._fetched.is_dir():
-            raise MissingDataError(f"dataset {self.path} is not in {self._fetched}: fetch it with {self._command}")
+            raise MissingDataError(f"dataset {self.path} is not in {self._fetched}", self)
         return self._fetched
 
     def _rows(
         self, split: str, key: str, feature: Any = None, kind: type = object
     ) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
         """Inputs, from the column that option `key` names, of a kind, with labels; and the classes' names, if any."""
-        import datasets  # three seconds to import: only when examples are wanted
+        with needs("hub"):
+            import datasets  # takes three seconds
 
         place = self._place()
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are ours to tell, once
@@ -115,9 +109,7 @@ class HuggingFaceTable(Source):
         columns = column, label = getattr(self, key), self.label_column
         for option, name in zip((key, "label_column"), columns, strict=True):
             if name not in present:
-                raise ValueError(
-                    f"dataset.{option}={name}: {self.path} has no such column; choose from {', '.join(present)}"
-                )
+                raise ValueError(f"{option}={name}: {self.path} has no such column; choose from {', '.join(present)}")
         table = table.select_columns([*columns])
         names = getattr(dict(table.features or {}).get(label), "names", None)
         table = table if feature is None else table.cast_column(column, feature)
@@ -138,8 +130,8 @@ class HuggingFaceTable(Source):
         except (OSError, ValueError, TypeError, RuntimeError, StopIteration) as error:
             reason = " ".join(str(error).split())[:200] or "it is empty"
             raise ValueError(
-                f"split {split} of dataset.path={self.path} cannot be read ({reason}): "
-                "check the files, dataset.config, dataset.train_split and dataset.test_split (null: there is none)"
+                f"split {split} of path={self.path} cannot be read ({reason}): "
+                "check the files, config=NAME, train_split=NAME and test_split=NAME (test_split=None if there is none)"
             ) from error
 
 
@@ -160,7 +152,8 @@ class HuggingFace(HuggingFaceTable):
     version = 1
 
     def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        import datasets
+        with needs("hub"):
+            import datasets
 
         rows, names = self._rows(split, "image_column", datasets.Image(decode=False))
         labels: list[Any] = []
@@ -171,7 +164,7 @@ class HuggingFace(HuggingFaceTable):
                 held = [cell.get("bytes"), cell.get("path")] if isinstance(cell, dict) else []
                 file = next((file for file in held if file is not None), None)
                 if file is None:
-                    raise ValueError(f"{where} is empty: drop the row, or set dataset.image_column")
+                    raise ValueError(f"{where} is empty: drop the row, or choose another column with image_column=NAME")
                 labels.append(label)
                 yield where, file
 
@@ -195,6 +188,6 @@ def _numbers(labels: list[Any], names: tuple[str, ...], where: str) -> Tensor:
         if number.get(label) is None:
             raise ValueError(
                 f"example {i} of {where} has the label {label!r}, which is none of the {len(names)} training classes: "
-                "is this split labelled? dataset.test_split=null holds out part of the training split instead"
+                "is this split labelled? test_split=None holds out part of the training split instead"
             )
     return torch.tensor([number[label] for label in labels])

@@ -39,7 +39,7 @@ class ImageFolder(Source):
         classes = sorted({path.parent.name for path in train})
         if len(classes) < 2:
             raise ValueError(
-                f"dataset.root={self.root}: found {len(classes)} class with images in train/, need at least 2 folders"
+                f"root={self.root}: found {len(classes)} class with images in train/, need at least 2 folders"
             )
         test = self._split(held_out) if held_out else []
         if unknown := sorted({path.parent.name for path in test} - set(classes)):
@@ -59,8 +59,7 @@ class ImageFolder(Source):
         folder = Path(self.root) / split
         if not folder.is_dir():
             raise ValueError(
-                f"dataset.root={self.root}: no folder {folder}; "
-                f"expected images in {self.root}/train/<class>/*.png or *.jpg"
+                f"root={self.root}: no folder {folder}; expected images in {self.root}/train/<class>/*.png or *.jpg"
             )
         images = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
         classes = {path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}

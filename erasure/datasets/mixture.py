@@ -6,10 +6,13 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torchvision.transforms.v2 import functional as F
 
+from erasure.extras import needs
 from erasure.source import LabelledImages, RawImages, Source, stratified_split
 from erasure.store.storage import fingerprint
+
+with needs("torchvision"):
+    from torchvision.transforms.v2 import functional as F
 
 _SAMPLE_SEED = 0  # of `images_per_part`: which images there are is no question of splits
 
@@ -44,10 +47,10 @@ class Mixture(Source):
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise ValueError("dataset.parts={}: a mixture needs at least one dataset")
+            raise ValueError("parts={}: a mixture needs at least one dataset")
         for name in ("size", "images_per_part"):
             if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"dataset.{name}={value}: must be at least 1")
+                raise ValueError(f"{name}={value}: must be at least 1")
 
     def content(self) -> str:
         """Digest of what the parts are, in order."""
@@ -81,11 +84,11 @@ class Mixture(Source):
         for name in others:
             if (other := len(raw[name].class_names)) != k:
                 raise ValueError(
-                    f"dataset.parts: {first} has {k} classes, {name} has {other}: labels correspond by number, so "
+                    f"{first} has {k} classes, {name} has {other}: labels correspond by number, so "
                     "all parts of a mixture must have the same number of classes"
                 )
         if vectors := [name for name in raw if not raw[name].bounded]:
-            raise ValueError(f"dataset.parts.{vectors[0]}: vectors cannot be brought to one size: choose images")
+            raise ValueError(f"{vectors[0]} holds vectors, which cannot be brought to one size: choose images")
 
     def _brought(self, part: LabelledImages, max_value: int, floating: bool) -> LabelledImages:
         """A sample of a part's images, [n, channels, size, size], 0..255 or floating."""

@@ -3,16 +3,18 @@
 import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.datasets import MNIST
-from torchvision.datasets.utils import download_url
 
+from erasure.extras import needs
 from erasure.published import Published
 from erasure.source import LabelledImages, RawImages
+
+with needs("torchvision"):
+    from torchvision.datasets import MNIST
+    from torchvision.datasets.utils import download_url
 
 _FOLDER = "MNIST/raw"  # torchvision's
 
@@ -26,7 +28,6 @@ class Mnist(Published):
     """
 
     version = 1
-    choice: ClassVar[str] = "mnist"
 
     def files(self) -> Mapping[str, str]:
         return {f"{_FOLDER}/{name}": md5 for name, md5 in MNIST.resources}

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
-from torchvision.datasets import SVHN
 
+from erasure.extras import needs
 from erasure.published import Published
 from erasure.source import LabelledImages, RawImages
+
+with needs("torchvision"):
+    from torchvision.datasets import SVHN
 
 _SPLITS = ("train", "test")
 
@@ -22,7 +24,6 @@ class Svhn(Published):
     """
 
     version = 1
-    choice: ClassVar[str] = "svhn"
 
     def files(self) -> Mapping[str, str]:
         return {SVHN.split_list[split][1]: SVHN.split_list[split][2] for split in _SPLITS}

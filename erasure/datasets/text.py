@@ -28,7 +28,7 @@ class MeanWordVectors(HuggingFaceTable):
 
     Words are runs of letters and digits in lower case, markup left out; those that have no vector do not count. A text
     of which no word has one is the zero vector, which a line says. A vector is kept as d channels of one point, float32
-    [n, d, 1, 1], as `dataset=arrays` keeps them.
+    [n, d, 1, 1], as in `Arrays`.
 
     Args:
         vectors: a text file with a word and its d numbers on each line, as GloVe is published; a first line of two
@@ -44,7 +44,6 @@ class MeanWordVectors(HuggingFaceTable):
 
     version = 1
     locations: ClassVar[tuple[str, ...]] = (*HuggingFaceTable.locations, "vectors")
-    _choice: ClassVar[str] = "imdb"
 
     def load(self) -> RawImages:
         return replace(super().load(), bounded=False)
@@ -81,7 +80,7 @@ class MeanWordVectors(HuggingFaceTable):
         path = Path(self.vectors).expanduser()
         if not path.is_file():
             raise ValueError(
-                f"dataset.vectors={self.vectors}: no such file: put word vectors there, a word and its numbers on each "
+                f"vectors={self.vectors}: no such file: put word vectors there, a word and its numbers on each "
                 "line (glove.6B.300d.txt of nlp.stanford.edu/projects/glove)"
             )
         return path

@@ -68,7 +68,7 @@ class AlfCubicEraser(ProjectionEraser):
         """
         require_limits(moments.dim, num_directions, target)
         if starts < 1:
-            raise ValueError(f"eraser.starts={starts}: each class's ascent needs at least 1")
+            raise ValueError(f"starts={starts}: each class's ascent needs at least 1")
         second = AlfQleaceEraser.from_moments(moments)
         device, flat = second.mean.device, x.flatten(1)
         y = second(flat).sub_(second.mean.to(flat))

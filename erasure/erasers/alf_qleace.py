@@ -65,11 +65,11 @@ class AlfQleaceEraser(ProjectionEraser):
 def require_limits(dim: int, num_directions: int | None, target: float | None) -> None:
     """Raise ValueError unless a search for directions in `dim` dimensions knows when to stop."""
     if num_directions is None and target is None:
-        raise ValueError("eraser.num_directions and eraser.target are both null: set one, e.g. eraser.target=0.9")
+        raise ValueError("num_directions=None, target=None: give one of them, for example target=0.9")
     if num_directions is not None and not 0 <= num_directions <= dim:
-        raise ValueError(f"eraser.num_directions={num_directions}: must lie between 0 and {dim}, the dimensions")
+        raise ValueError(f"num_directions={num_directions}: must lie between 0 and {dim}, the dimensions")
     if target is not None and not 0 <= target <= 1:
-        raise ValueError(f"eraser.target={target}: a fraction between 0 and 1 by which the worst norm is to fall")
+        raise ValueError(f"target={target}: a fraction between 0 and 1 by which the worst norm is to fall")
 
 
 class _Search:

@@ -69,18 +69,16 @@ class GradientEraser(Eraser):
 
     def __post_init__(self) -> None:
         if min(self.weights) < 0 or max(self.weights) == 0:
-            raise ValueError(f"eraser.weights={list(self.weights)}: none may be negative, and not all zero")
+            raise ValueError(f"weights={list(self.weights)}: none may be negative, and not all zero")
         if min(self.max_iterations, self.history) < 1:
-            raise ValueError(
-                f"eraser.max_iterations={self.max_iterations}, eraser.history={self.history}: must be at least 1"
-            )
+            raise ValueError(f"max_iterations={self.max_iterations}, history={self.history}: must be at least 1")
         self.range = None
         if self.low is not None and self.high is not None:
             if not self.low < self.high:
-                raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: an empty range")
+                raise ValueError(f"low={self.low}, high={self.high}: an empty range")
             self.range = torch.tensor([[self.low], [self.high]], dtype=torch.float64)
         elif self.low is not self.high:
-            raise ValueError(f"eraser.low={self.low}, eraser.high={self.high}: give both, or neither for no range")
+            raise ValueError(f"low={self.low}, high={self.high}: give both, or neither for no range")
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
         if self.range is not None:
@@ -150,7 +148,7 @@ class GradientEraser(Eraser):
         if self.range is not None and not contains(self.range.to(x), x):
             raise ValueError(
                 f"x has values from {float(x.min()):.4g} to {float(x.max()):.4g}, outside the range "
-                f"eraser.low={self.low:g} to eraser.high={self.high:g}: widen it, or leave it out for no range"
+                f"low={self.low:g} to high={self.high:g}: widen it, or leave it out for no range"
             )
 
     def _minimise(

@@ -62,11 +62,9 @@ class GradientOrdersEraser(GradientEraser):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.order < 3:
-            raise ValueError(f"eraser.order={self.order}: must be at least 3; eraser=gradient erases orders 1 and 2")
+            raise ValueError(f"order={self.order}: must be at least 3; GradientEraser erases orders 1 and 2")
         if self.directions < 1 or not self.order_weight > 0:
-            raise ValueError(
-                f"eraser.directions={self.directions}, eraser.order_weight={self.order_weight}: must be positive"
-            )
+            raise ValueError(f"directions={self.directions}, order_weight={self.order_weight}: must be positive")
 
     def require_orders(self, erased: Tensor, z: Tensor) -> None:
         x, r = erased.to(self.mean.device), [self.directions]
@@ -76,7 +74,7 @@ class GradientOrdersEraser(GradientEraser):
                 raise BrokenGuaranteeError(
                     f"{type(self).__name__} promises equal class moments of order {order}, but the gap on its training "
                     f"split is {gap:.1e} of the energy in {found.directions} directions, above {_LARGEST_GAP:.0e}: "
-                    f"raise eraser.max_iterations={self.max_iterations} or lower eraser.directions"
+                    f"raise max_iterations={self.max_iterations} or lower directions={self.directions}"
                 )
 
     def _aim_at(self, moments: ClassMoments) -> Self:

@@ -32,9 +32,7 @@ class RandomEraser(ProjectionEraser):
         if num_directions is None:
             num_directions = AlfQleaceEraser.from_moments(moments).removed
         if not 0 <= num_directions <= moments.dim:
-            raise ValueError(
-                f"eraser.num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions"
-            )
+            raise ValueError(f"num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions")
         directions = random_directions(moments, num_directions, seed)
         return cls(moments.mean, moments.num_classes, directions, directions.T.contiguous())
 

@@ -65,8 +65,8 @@ class RandomEditEraser(Eraser):
             edit_size = expected_edit(_REFERENCES[reference].from_moments(moments), moments)
         if not 0 <= edit_size <= 1 + 1e-9:
             raise ValueError(
-                f"eraser.edit_size={edit_size:.4g}: a projection edits between 0 and 1 times the variance; choose "
-                "another eraser.reference or set eraser.edit_size"
+                f"edit_size={edit_size:.4g}: a projection edits between 0 and 1 times the variance; choose another "
+                "reference, or give an edit_size"
             )
         directions = random_directions(moments, moments.dim, seed)
         total = moments.total

@@ -1,11 +1,16 @@
 """Bad input ends within seconds in one clear line and a non-zero exit code, before anything is trained."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from conf.compose import composed
+from conf.errors import explain
+from conf.target import Target
+from erasure.source import MissingDataError, Source
 from mdl.__main__ import VERB as MDL
 from train.__main__ import VERB as TRAIN
 
@@ -89,7 +94,7 @@ CASES = {
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: no viable alternative"),
     "validation too large": (
         ["dataset.validation_size=9999"],
-        "dataset.validation_size=9999 must be between 1 and 1437",
+        "dataset.validation_size=9999: must be between 1 and 1437",
     ),
     "logger mode": (["logger.mode=on"], "logger.mode=on: input should be 'online', 'offline' or 'disabled'"),
 }
@@ -104,6 +109,37 @@ def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> N
     assert "Traceback" not in outcome.err
     assert outcome.out == ""
     assert not list(Path.cwd().rglob("result.json"))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["dataset=cifar10", "dataset.root=/no where"],
+        ["dataset=cats_vs_dogs", "dataset.name=pets", "dataset.normalize=zscore"],
+        ["dataset=hf", "dataset.path=a/b", "dataset.test_split=null", "dataset.size=8"],
+    ],
+)
+def test_the_command_that_fetches_a_dataset_gives_the_same_dataset(overrides: list[str]) -> None:
+    def source(words: list[str]) -> Source:
+        return Target(composed(TRAIN.name, words, TRAIN.sections)["dataset"]).build(Source)
+
+    line = explain(MissingDataError("it is gone", source(overrides)), TRAIN.name, [])
+    told, _, command = line.partition(": fetch it with python -m scripts.prepare ")
+    assert told == "it is gone"
+    assert source(shlex.split(command)) == source(overrides)
+
+
+def test_arguments_of_the_library_are_told_as_keys() -> None:
+    def told(line: str, *overrides: str) -> str:
+        return explain(ValueError(line), MDL.name, overrides)
+
+    line = "size=None: a/root=b is 3×4: choose with size=PIXELS or in root=FOLDER"
+    assert told(line) == line  # the digits have none of these
+    assert told(line, "dataset=image_folder") == (
+        "dataset.size=null: a/root=b is 3×4: choose with dataset.size=PIXELS or in dataset.root=FOLDER"
+    )
+    assert told("low=0.5 is left", "eraser=control,gradient") == "eraser.low=0.5 is left"
+    assert told("mdl.order=x", "eraser=gradient_orders") == "mdl.order=x"
 
 
 def test_networks_that_import_triton_end_in_one_line_too() -> None:

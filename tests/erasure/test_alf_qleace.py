@@ -160,11 +160,11 @@ def test_classes_that_differ_in_nothing_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": None}, "eraser.num_directions and eraser.target are both null"),
-        ({"num_directions": -1}, "eraser.num_directions=-1: must lie between 0 and 6"),
-        ({"num_directions": 7}, "eraser.num_directions=7: must lie between 0 and 6"),
-        ({"target": 1.5}, "eraser.target=1.5: a fraction between 0 and 1"),
-        ({"target": float("nan")}, "eraser.target=nan: a fraction between 0 and 1"),
+        ({"target": None}, "num_directions=None, target=None: give one"),
+        ({"num_directions": -1}, "num_directions=-1: must lie between 0 and 6"),
+        ({"num_directions": 7}, "num_directions=7: must lie between 0 and 6"),
+        ({"target": 1.5}, "target=1.5: a fraction between 0 and 1"),
+        ({"target": float("nan")}, "target=nan: a fraction between 0 and 1"),
     ],
 )
 def test_limits_out_of_range_are_refused(options: dict, message: str) -> None:

@@ -196,7 +196,7 @@ def huge_header(path: Path) -> Path:
 
 Break = Callable[[Path], tuple[Path, dict]]
 BROKEN: dict[str, tuple[Break, str]] = {
-    "missing": (lambda d: (d / "no.npz", {}), r"dataset.path=.*no.npz: no such file"),
+    "missing": (lambda d: (d / "no.npz", {}), r"path=.*no.npz: no such file"),
     "suffix": (lambda d: (d / "a.pkl", {}), r"need a file that ends in .npz or .safetensors"),
     "npz cut short": (lambda d: (broken(write(d / "a.npz", x=X, y=Y), 0.7), {}), r"cannot be read as a whole .npz"),
     "safetensors cut short": (
@@ -219,7 +219,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     ),
     "no such key": (
         lambda d: (write(d / "a.npz", a=X, b=Y), {}),
-        r"has no array 'x', only a, b: set dataset.x_key and dataset.y_key",
+        r"has no array 'x', only a, b: choose with x_key=NAME and y_key=NAME",
     ),
     "one test key": (lambda d: (write(d / "a.npz", x=X, y=Y), {"test_x_key": "x"}), r"set both, or neither"),
     "three axes": (lambda d: (write(d / "a.npz", x=X[:, :, None], y=Y), {}), r"'x' has shape \[120, 6, 1\]"),

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from scipy.special import eval_hermitenorm
+from numpy.polynomial.hermite_e import HermiteE
 from torch import Tensor
 
 from erasure.hermite import hermite_kernels, kernel_sum, third_mean, third_slope
@@ -21,7 +21,7 @@ def hermite_tensor(x: Tensor, p: int) -> Tensor:
     for place in itertools.combinations_with_replacement(range(x.shape[1]), p):
         degrees = [place.count(i) for i in range(x.shape[1])]
         times = math.factorial(p) / math.prod(map(math.factorial, degrees))
-        entry = math.prod(torch.from_numpy(eval_hermitenorm(m, x[:, i].numpy())) for i, m in enumerate(degrees))
+        entry = math.prod(torch.from_numpy(HermiteE.basis(m)(x[:, i].numpy())) for i, m in enumerate(degrees))
         columns.append(math.sqrt(times) * entry)
     return torch.stack(columns, 1)
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import timm
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -35,6 +34,7 @@ def worst_gap(states: Tensor, z: Tensor) -> float:
 
 
 def test_a_transformer_is_scrubbed_layer_by_layer() -> None:
+    timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, num_classes=3).eval()
     z = torch.arange(60) % 3

@@ -75,7 +75,7 @@ def test_identity_is_that_of_the_files_not_of_their_place(tmp_path: Path) -> Non
 
 
 def test_what_is_missing_or_broken_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"dataset.root=.*nowhere: no folder .*train; expected images in"):
+    with pytest.raises(ValueError, match=r"root=.*nowhere: no folder .*train; expected images in"):
         folder(tmp_path / "nowhere").load()
     write_images(tmp_path, "train", 2)
     broken = tmp_path / "train" / "cat" / "001.png"
@@ -87,7 +87,7 @@ def test_what_is_missing_or_broken_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"001\.png cannot be read as an image"):
         folder(tmp_path).load()
     Image.new("RGB", (9, 5)).save(broken)
-    with pytest.raises(ValueError, match=r"001\.png is 9×5 but .*000\.png is 8×8: set dataset\.size"):
+    with pytest.raises(ValueError, match=r"001\.png is 9×5 but .*000\.png is 8×8: give one side for all with size="):
         folder(tmp_path).load()
 
 

@@ -53,5 +53,5 @@ def test_directions_follow_the_seed_and_nothing_else(digits) -> None:
 
 @pytest.mark.parametrize("num_directions", [-1, 65])
 def test_more_directions_than_dimensions_are_refused(digits, num_directions: int) -> None:
-    with pytest.raises(ValueError, match=f"eraser.num_directions={num_directions}: must lie between 0 and 64"):
+    with pytest.raises(ValueError, match=f"num_directions={num_directions}: must lie between 0 and 64"):
         RandomEraser.fit(*digits, num_directions=num_directions)

@@ -66,7 +66,7 @@ def test_the_draw_follows_the_seed_and_nothing_else(digits) -> None:
 
 @pytest.mark.parametrize("edit_size", [-0.1, 1.1])
 def test_an_edit_that_no_projection_makes_is_refused(digits, edit_size: float) -> None:
-    with pytest.raises(ValueError, match=f"eraser.edit_size={edit_size}: a projection edits between 0 and 1"):
+    with pytest.raises(ValueError, match=f"edit_size={edit_size}: a projection edits between 0 and 1"):
         RandomEditEraser.fit(*digits, edit_size=edit_size)
 
 

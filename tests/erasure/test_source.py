@@ -50,9 +50,9 @@ def test_an_official_test_split_is_used_as_it_is(digits_source: Digits) -> None:
 
 def test_sizes_that_do_not_fit_are_refused(digits_source: Digits) -> None:
     raw = digits_source.load()
-    with pytest.raises(ValueError, match="dataset.validation_size=5000 must be between 1 and 1437"):
+    with pytest.raises(ValueError, match="validation_size=5000: must be between 1 and 1437"):
         splits(dataclasses.replace(digits_source, validation_size=5000), raw)
-    with pytest.raises(ValueError, match="dataset.test_fraction=1.5"):
+    with pytest.raises(ValueError, match="test_fraction=1.5"):
         splits(dataclasses.replace(digits_source, test_fraction=1.5), raw)
 
 

@@ -62,7 +62,7 @@ def test_a_run_on_missing_or_broken_files_ends_in_one_line(
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1] == (
         f"data/{FIRST_FILE[choice]} is damaged (its checksum is not the published one): "
-        f"fetch it again with python -m scripts.prepare dataset={choice}"
+        f"fetch it with python -m scripts.prepare dataset={choice}"
     )
     outcome = command(TRAIN, f"dataset={choice}", "dataset.root=/nowhere")
     assert outcome.code == 2
@@ -78,7 +78,7 @@ def test_a_run_on_cifarnet_that_is_not_here_ends_in_one_line(command) -> None:
     assert (outcome.code, outcome.err) == (
         2,
         "dataset EleutherAI/cifarnet is not in data/EleutherAI--cifarnet: fetch it with "
-        "python -m scripts.prepare dataset=cifarnet dataset.path=EleutherAI/cifarnet dataset.image_column=img\n",
+        "python -m scripts.prepare dataset=cifarnet\n",
     )
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_fetched_is_one_line_and_code_1(monkeypatch, capsys) -> N
     Path("file").write_text("no folder")
     code, _, err = prepare(capsys, "dataset=cifar10", "dataset.root=file")
     assert code == 1
-    assert "dataset cifar10 cannot be written to file: set dataset.root to a folder of yours" in err
+    assert "dataset cifar10 cannot be written to file: choose your own with dataset.root=FOLDER" in err
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_cannot_be_fetched_is_one_line_and_code_1(monkeypatch, capsys) -> N
         (["dataset=cifar10", "dataset.rot=x"], "unknown dataset=cifar10 option rot: did you mean root?"),
         (["dataset.normalize=z"], "dataset.normalize=z: input should be 'none' or 'zscore'"),
         (["dataset=hf", "dataset.path=/no/where"], "dataset.path=/no/where: no such folder or parquet file"),
-        (["dataset.validation_size=9999"], "dataset.validation_size=9999 must be between 1 and 1437"),
+        (["dataset.validation_size=9999"], "dataset.validation_size=9999: must be between 1 and 1437"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(arguments: list[str], line: str, capsys) -> None:

@@ -66,6 +66,7 @@ def run_tasks(folder: Path, count: int, dies_as: str | None = None) -> list[int 
     return [task.exitcode for task in tasks]
 
 
+@pytest.mark.usefixtures("digits_source")  # skipped without the digits
 @pytest.mark.parametrize("host", [None, "node7"], ids=["nobody died", "the builder's machine died"])
 def test_thirty_two_tasks_build_an_erased_dataset_once(tmp_path: Path, host: str | None) -> None:
     if host:  # a lease whose process cannot be looked for: only its heartbeat tells
