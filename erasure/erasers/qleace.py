@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import torch
 from torch import Tensor
@@ -34,8 +34,8 @@ class QleaceEraser(Eraser):
 
     mean: Tensor
     num_classes: int
-    means: Tensor
-    maps: Tensor
+    means: Annotated[Tensor, "k d"]
+    maps: Annotated[Tensor, "k d d"]
     excess: float
     version = 1
     uses_labels = True
