@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import pkgutil
 import re
 import shlex
 import sys
@@ -15,6 +14,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from conf.check import ConfigError
+from conf.target import imported
 
 _ELSEWHERE = ("runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
 REQUEST, PLAN = "sweep.json", "plan.json"
@@ -80,7 +80,7 @@ class Sweep:
 
     def record(self, job: int, outcome: dict[str, Any]) -> None:
         """Note how a job ended, with a checksum: "overrides", "exit_code", and "run_id" and "result", or "error"."""
-        pkgutil.resolve_name("erasure.store.storage:write_json")(self._path(job), outcome)
+        imported("erasure.store.storage.write_json")(self._path(job), outcome)
 
     def recorded(self) -> set[int]:
         """The numbers of the jobs that have ended."""
@@ -143,7 +143,7 @@ def read_json(path: Path) -> Any:
 def _outcome(path: Path) -> dict[str, Any]:
     """How a job ended, as `Sweep.record` wrote it."""
     try:
-        outcome = pkgutil.resolve_name("erasure.store.storage:read_json")(path)
+        outcome = imported("erasure.store.storage.read_json")(path)
         if "result" not in outcome and "error" not in outcome:
             raise KeyError("result")
         return outcome | {"overrides": list(outcome["overrides"]), "exit_code": int(outcome["exit_code"])}

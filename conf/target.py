@@ -23,6 +23,12 @@ TARGETS = {  # sections that name a class in _target_ -> what it is a subclass o
 T = TypeVar("T")
 
 
+def imported(name: str) -> Any:
+    """Import what a qualified name such as `models.mlp.MLP` names; an error within its module is raised as it is."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
 class Target:
     """A section that names a class and its options: `{name: mlp, _target_: models.mlp.MLP, width: 128, ...}`."""
 
@@ -36,12 +42,12 @@ class Target:
         Raises:
             ConfigError: there is no such class, or it is no `kind`.
         """
-        module, _, attribute = self.path.rpartition(".")
+        module = self.path.rpartition(".")[0]
         refused = f"_target_={self.path}: must be a subclass of {kind.__module__}.{kind.__name__}"
         if not _may_be_imported(module):
             raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
-            found = getattr(importlib.import_module(module), attribute)
+            found = imported(self.path)
         except Exception as error:  # a module of the user's may raise anything
             reason = " ".join(str(error).split()) + _hidden(error)
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error

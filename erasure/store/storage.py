@@ -144,7 +144,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
     try:
         return tensors, {name: json.loads(value) for name, value in header.items()}
     except (ValueError, RecursionError) as error:
-        raise DamagedFileError(f"{path}: its metadata is no JSON ({str(error)[:160]})") from error
+        raise DamagedFileError(f"{path} has metadata that are no JSON ({str(error)[:160]})") from error
 
 
 def checksum(path: Path) -> str:

@@ -218,7 +218,7 @@ def test_metadata_that_cannot_be_parsed_is_refused_in_one_line(tmp_path: Path, t
     path, mean = tmp_path / "eraser", torch.zeros(3)
     header = {"options": text, "digest:mean": digest(mean)}
     save_file({"mean": mean}, path, metadata={**header, "metadata-digest": fingerprint(header)})
-    with pytest.raises(ValueError, match="eraser: its metadata is no JSON"):
+    with pytest.raises(ValueError, match="eraser has metadata that are no JSON"):
         Eraser.load(path)
 
 
