@@ -4,7 +4,7 @@ import functools
 import gc
 import logging
 import os
-import pkgutil
+import re
 import sys
 import time
 import traceback
@@ -21,11 +21,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError
 from conf.compose import plain
-from conf.errors import BAD_CONFIG, FAILED, exit_code, explain
-from conf.groups import CONF, look_in
+from conf.errors import BAD_CONFIG, FAILED, exit_code, explain, is_shortage, require_current_folder
+from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import Config, Section, validate
 from conf.sweep import Sweep
+from conf.target import imported
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ def main(verb: Verb) -> None:
 
     Exit codes: 0 finished, 1 a run failed, 2 a configuration that cannot be run, 130 interrupted.
     """
+    require_current_folder()
     gc.disable()  # until all is imported: what that makes stays, and looking through it takes a tenth of the time
     Sweep.forget()
     sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours
@@ -78,8 +80,7 @@ def main(verb: Verb) -> None:
     # Hydra's parser wants its flags before the overrides; people type -m anywhere.
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
     if {"--help", "-h"} & set(sys.argv[1:]):
-        print(help_text(verb.name, verb.purpose, sys.argv[1:]))
-        sys.exit(0)
+        sys.exit(exit_code(lambda: print(help_text(verb.name, verb.purpose, sys.argv[1:])) or 0, verb.name))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
     Sweep.job = functools.partial(checked_job, verb)
     try:
@@ -90,12 +91,24 @@ def main(verb: Verb) -> None:
 
 
 def _run(verb: Verb) -> int:
+    _require_launchers_by_name(sys.argv[1:])
     outcomes: list[dict[str, Any]] = []
     decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name=verb.name)
     decorated(lambda config: _job(verb, config, outcomes))()
     if Sweep.current is not None:
         return _end_sweep(verb, Sweep.current)
     return outcomes[0]["exit_code"] if outcomes else 0  # no outcome: --cfg, --info and the like
+
+
+def _require_launchers_by_name(words: Sequence[str]) -> None:
+    """Refuse another class as launcher or sweeper: Hydra would end in a traceback, or ignore it in silence."""
+    for word in words:
+        if re.match(r"[+~]*hydra\.(launcher|sweeper)(\._target_)?=", word):
+            raise ConfigError(f"{word}: choose how a sweep runs by name: {_launchers()}")
+
+
+def _launchers() -> str:
+    return ", ".join(f"hydra/launcher={name}" for name in choices("hydra/launcher"))
 
 
 def checked_job(verb: Verb, config: DictConfig) -> Path:
@@ -127,6 +140,8 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
     try:
         if not sweep and hydra_config.sweeper.get("params"):
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
+        if not sweep and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
+            raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
         checked = validate(plain(config), verb.sections)
         work = _work(verb, checked)
         if Sweep.planned_run is not None and (now := work.directory.name) != Sweep.planned_run:
@@ -152,7 +167,7 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
             "exit_code": BAD_CONFIG if bad_config else FAILED,
         }
         notes = getattr(error, "__notes__", [])
-        if not (bad_config or notes or isinstance(error, OSError)):  # nobody has written the traceback down
+        if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # no traceback is kept yet
             traceback.print_exc()
         _complain("; ".join([outcome["error"], *([] if bad_config else notes)]))
         if sweep and Sweep.current is None:  # a cluster's job, which is to end as failed
@@ -169,7 +184,7 @@ def _end_sweep(verb: Verb, sweep: Sweep) -> int:
         print(f"to look at it: {sweep.status_command}")
         return 0
     outcomes = sweep.outcomes()
-    finished, read_result = [], pkgutil.resolve_name("harness.result.read_result")
+    finished, read_result = [], imported("harness.result.read_result")
     for outcome in outcomes:
         if "result" in outcome:
             try:

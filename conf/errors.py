@@ -1,6 +1,7 @@
 """What went wrong, in one line: the value, what is allowed, the remedy."""
 
 import errno
+import os
 import re
 import shlex
 import sys
@@ -21,9 +22,21 @@ _REMEDIES = {
     **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), f"a file is where a folder should be: {_ELSEWHERE}"),
     errno.ENOENT: f"it is not there, and cannot be made: {_ELSEWHERE}",
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space, or {_ELSEWHERE}"),
+    errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a file or folder",
 }
 _HELP_AT = r" See https?://\S+.*"
 _NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|storage size calculation overflowed"
+_NOT_LOADED = r"([^\s/]+): (failed to map segment|cannot allocate memory|cannot apply additional memory protection)"
+_LONGEST_WORD = 400  # characters; what is longer is shown by its ends
+
+
+def require_current_folder() -> None:
+    """End the process with one line if the current folder was deleted: torch cannot even be imported there."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        print("the current folder was deleted: go to one that exists, with cd", file=sys.stderr)
+        sys.exit(BAD_CONFIG)
 
 
 def exit_code(command: Callable[[], int], verb: str, overrides: Sequence[str] | None = None) -> int:
@@ -39,13 +52,28 @@ def exit_code(command: Callable[[], int], verb: str, overrides: Sequence[str] | 
         line, code = explain(error, verb, overrides), BAD_CONFIG
     except OSError as error:
         line, code = explain(error, verb, overrides), FAILED
+    except (ImportError, MemoryError) as error:
+        if not is_shortage(error):
+            raise
+        line, code = explain(error, verb, overrides), FAILED
     print(line, file=sys.stderr, flush=True)
     return code
 
 
+def is_shortage(error: BaseException) -> bool:
+    """Whether memory was too short for an object, or for a library to be loaded."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, ImportError) and bool(re.search(_NOT_LOADED, str(error)))
+    )
+
+
 def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = None) -> str:
-    """One line about an error, Hydra's own retold in the terms of the command line."""
-    overrides = sys.argv[1:] if overrides is None else overrides
+    """One line about an error, Hydra's own retold in the terms of the command line; long words are shortened."""
+    line = _explained(error, verb, sys.argv[1:] if overrides is None else overrides)
+    return re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:60]}…{word[0][-60:]}", line)
+
+
+def _explained(error: BaseException, verb: str, overrides: Sequence[str]) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, choice = error.missing_cfg_file.rpartition("/")
@@ -63,6 +91,8 @@ def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = N
         if "=" not in error.override and not error.override.startswith("~"):
             return f"{error.override}: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"
         return f"{error.override}: {re.sub(_HELP_AT, '', text)}"
+    if isinstance(error, (ImportError, OSError)) and (library := re.search(_NOT_LOADED, text)):
+        return f"not enough memory to load {library[1]}: raise the limit of this shell (ulimit -v), or of the job"
     if isinstance(error, OSError) and error.filename is not None:
         remedy = _REMEDIES.get(error.errno or 0)
         return f"{error.filename}: {error.strerror}" + (f"; {remedy}" if remedy else "")
@@ -117,6 +147,8 @@ def _fetch_command(source: Any) -> str | None:
 
 def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
     group, _, name = key.partition(".")
+    if group == "hydra":
+        return f"unknown key {key}: Hydra, or the launcher that hydra/launcher= names, has no such option"
     selected = chosen(verb, overrides)
     if not name and key not in ("name", "_target_"):
         places = [f"{one}.{key}" for one, choices in selected.items() if any(key in keys(one, c) for c in choices)]

@@ -5,14 +5,13 @@ settings. A new eraser, model or dataset therefore needs no entry here.
 """
 
 import os
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, unknown_key
-from conf.target import TARGETS, check_target
+from conf.target import TARGETS, check_target, imported
 
 VARIABLES = "experiment"  # what sections refer to, an experiment sweeps over it; no part of a run
 
@@ -103,7 +102,7 @@ class Common:
 
 
 def _resolved(section: Any) -> Any:
-    return pkgutil.resolve_name(section) if isinstance(section, str) else section
+    return imported(section) if isinstance(section, str) else section
 
 
 def validate(config: Options, sections: Mapping[str, Section]) -> Config:

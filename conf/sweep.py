@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from conf.check import ConfigError
+from conf.target import imported
 
 _ELSEWHERE = ("runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
 REQUEST, PLAN = "sweep.json", "plan.json"
@@ -77,12 +79,12 @@ class Sweep:
         self._write(PLAN, [*self._planned(), *further])
 
     def record(self, job: int, outcome: dict[str, Any]) -> None:
-        """Note how a job ended: "overrides", "exit_code" and either "run_id" and "result" or "error"."""
-        self._write(self._path(job).name, outcome)
+        """Note how a job ended, with a checksum: "overrides", "exit_code", and "run_id" and "result", or "error"."""
+        imported("erasure.store.storage.write_json")(self._path(job), outcome)
 
     def recorded(self) -> set[int]:
         """The numbers of the jobs that have ended."""
-        return {int(path.stem[4:]) for path in self.directory.glob("job-*.json")}
+        return {int(path.stem[4:]) for path in self.directory.glob("job-*.json") if re.fullmatch(r"job-\d+", path.stem)}
 
     def outcomes(self) -> list[dict[str, Any]]:
         """How every job ended; of planned ones that left no word, that they did not."""
@@ -141,9 +143,10 @@ def read_json(path: Path) -> Any:
 def _outcome(path: Path) -> dict[str, Any]:
     """How a job ended, as `Sweep.record` wrote it."""
     try:
-        outcome = read_json(path)
+        outcome = imported("erasure.store.storage.read_json")(path)
         if "result" not in outcome and "error" not in outcome:
             raise KeyError("result")
         return outcome | {"overrides": list(outcome["overrides"]), "exit_code": int(outcome["exit_code"])}
     except (KeyError, TypeError, ValueError) as error:
-        return {"overrides": [], "exit_code": 1, "error": f"{path} is damaged ({error}): launch the sweep again"}
+        said = str(error) if str(path) in str(error) else f"{path} is damaged ({error})"
+        return {"overrides": [], "exit_code": 1, "error": f"{said}: launch the sweep again"}

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import site
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only
+from conf.groups import choices, preset
 
 TARGETS = {  # sections that name a class in _target_ -> what it is a subclass of
     "dataset": "erasure.source.Source",
@@ -19,6 +21,12 @@ TARGETS = {  # sections that name a class in _target_ -> what it is a subclass o
     "model": "models.classifier.Model",
 }
 T = TypeVar("T")
+
+
+def imported(name: str) -> Any:
+    """Import what a qualified name such as `models.mlp.MLP` names; an error within its module is raised as it is."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
 
 
 class Target:
@@ -34,12 +42,12 @@ class Target:
         Raises:
             ConfigError: there is no such class, or it is no `kind`.
         """
-        module, _, attribute = self.path.rpartition(".")
+        module = self.path.rpartition(".")[0]
         refused = f"_target_={self.path}: must be a subclass of {kind.__module__}.{kind.__name__}"
         if not _may_be_imported(module):
             raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
-            found = getattr(importlib.import_module(module), attribute)
+            found = imported(self.path)
         except Exception as error:  # a module of the user's may raise anything
             reason = " ".join(str(error).split()) + _hidden(error)
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
@@ -123,6 +131,40 @@ def _may_be_imported(module: str) -> bool:
     return bool(places) and not any(
         Path(place).resolve().is_relative_to(Path(folder).resolve()) for place in places for folder in installed
     )
+
+
+def require_listed(config: Any) -> None:
+    """Check a configuration that was read from a run directory, before any class that it names is imported.
+
+    A run directory may be a stranger's, and importing a module runs it. A class is accepted if its module is loaded
+    already, or if a YAML file of this project, or of the user's `--config-dir`, names it.
+
+    Raises:
+        ConfigError: the configuration names another class.
+    """
+    for path in _named_classes(config):
+        if path.rpartition(".")[0] not in sys.modules and path not in _listed():
+            raise ConfigError(
+                f"_target_={path}: no YAML file names this class, so it is not imported for a run directory: "
+                "if it is yours, add --config-dir=FOLDER with a YAML file that names it"
+            )
+
+
+def _named_classes(config: Any) -> Iterator[str]:
+    """Every `_target_` of a configuration, at any depth."""
+    if isinstance(config, Mapping):
+        if "_target_" in config:
+            yield str(config["_target_"])
+        config = config.values()
+    elif not isinstance(config, (list, tuple)):
+        return
+    for value in config:
+        yield from _named_classes(value)
+
+
+def _listed() -> set[str]:
+    """Classes that a YAML file of a dataset, an eraser or a model names."""
+    return {str(preset(kind, choice).get("_target_")) for kind in TARGETS for choice in choices(kind)}
 
 
 def check_target(place: str, section: Options, kind: str) -> Options:

@@ -1,10 +1,15 @@
 """What every eraser is: a map of examples, fitted from class moments at least, that keeps shape and dtype."""
 
 import copy
+import dataclasses
+import functools
 import inspect
+import sys
+import types
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -13,9 +18,14 @@ from erasure.batches import Array, by_rows, check_batch
 from erasure.moments import ClassMoments
 from erasure.store.storage import load_tensors, save_tensors
 
+_FLOATING = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
 
 class Eraser(ABC):
     """A fitted map x -> x' that removes class information. Subclasses are frozen dataclasses of tensors.
+
+    A field `left: Annotated[Tensor, "d r"]` says the tensor's shape, where d is the number of coordinates, k that of
+    classes, and other letters are equal where they occur twice. `load` checks it.
 
     Which there are, and whose theorems they rest on: docs/methods/index.md.
 
@@ -148,26 +158,45 @@ class Eraser(ABC):
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def save(self, path: Path | str) -> None:
-        """Write tensors and options to a safetensors file, with a checksum; raises ValueError if there is no map."""
+        """Write the fields, tensors and options, to a safetensors file with a checksum.
+
+        Raises:
+            ValueError: there is no map, or the eraser has an attribute that is not a field of its dataclass.
+        """
         if self.transductive:
             raise ValueError(f"{type(self).__name__} has no map that could be kept: save what it erased")
-        kind, options = type(self), {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
+        kind, fields = type(self), _fields(type(self))
+        for name in vars(self):
+            if name not in fields and not isinstance(getattr(kind, name, None), functools.cached_property):
+                raise ValueError(f"{kind.__name__}.{name} is not a field of the dataclass: declare it, to be kept")
+        options = {name: getattr(self, name) for name in fields if not isinstance(getattr(self, name), Tensor)}
         described = {"eraser": f"{kind.__module__}.{kind.__qualname__}", "options": options}
-        save_tensors(Path(path), self.state_dict(), described)
+        save_tensors(
+            Path(path), {name: value for name, value in self.state_dict().items() if name in fields}, described
+        )
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """What `save` has written: by `Eraser.load`, or by the class's own. Nothing but tensors and JSON is read.
+        """Load what `save` has written, with `Eraser.load` or that of the class. Only tensors and JSON are read.
 
-        Raises ValueError for a damaged file, no eraser's, or that of a class which is none of this one's (import it).
+        Raises:
+            ValueError: the file is damaged, holds no eraser or one of another class (import it first), or a field is
+                missing, or does not have the type and shape that the dataclass says.
         """
         tensors, metadata = load_tensors(Path(path))
-        name, known = metadata.get("eraser"), _family(cls)
-        if name not in known:
-            raise ValueError(f"{path} holds {name or 'nothing'}: {cls.__name__}.load reads {', '.join(sorted(known))}")
-        eraser = object.__new__(known[name])
-        options = {key: tuple(v) if isinstance(v, list) else v for key, v in metadata["options"].items()}
-        vars(eraser).update(tensors | options)
+        known = {
+            name: kind for name, kind in _family(cls).items() if not (kind.__abstractmethods__ or kind.transductive)
+        }
+        name, options = metadata.get("eraser"), metadata.get("options")
+        if not isinstance(name, str) or name not in known or not isinstance(options, dict):
+            held = _described(name).strip("'") if name else "nothing"
+            raise ValueError(f"{path} holds {held}: {cls.__name__}.load reads {', '.join(sorted(known))}")
+        kind, eraser = known[name], object.__new__(known[name])
+        values = tensors | {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
+        try:
+            vars(eraser).update(_checked(kind, values))
+        except ValueError as error:
+            raise ValueError(f"{path} is no {kind.__name__}: {error}: save it again") from None
         return eraser  # pyright: ignore[reportReturnType] it is one of the class's family
 
     def __repr__(self) -> str:
@@ -194,3 +223,84 @@ def _family(kind: type[Eraser]) -> dict[str, type[Eraser]]:
     """The class and all that derive from it, by name; its module's, too: one's own may be called as one of ours."""
     own = {f"{kind.__module__}.{kind.__qualname__}": kind}
     return own | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}
+
+
+def _fields(kind: type[Eraser]) -> dict[str, dataclasses.Field]:
+    """The fields of an eraser's dataclass."""
+    if not dataclasses.is_dataclass(kind):
+        raise ValueError(f"{kind.__name__} is not a dataclass, whose fields could be kept: make it one")
+    return {field.name: field for field in dataclasses.fields(kind)}
+
+
+def _checked(kind: type[Eraser], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of all fields of an eraser, from a file that may be anybody's.
+
+    Raises:
+        ValueError: one is missing, unknown, or not what the dataclass says.
+    """
+    fields, checked = _fields(kind), dict(values)
+    hints = get_type_hints(kind, include_extras=True) | {"mean": Annotated[Tensor, "d"]}
+    if unknown := values.keys() - fields.keys():
+        raise ValueError(f"it has {_described(min(unknown))}, which is not one of its fields {', '.join(fields)}")
+    for name, field in fields.items():
+        if name not in values:
+            if field.default is not dataclasses.MISSING:
+                checked[name] = field.default
+            elif field.default_factory is not dataclasses.MISSING:
+                checked[name] = field.default_factory()
+            else:
+                raise ValueError(f"its field {name} is missing")
+    k, mean = checked["num_classes"], checked["mean"]
+    if not _fits(k, int) or not 2 <= k < 2**63:
+        raise ValueError(f"its num_classes is {_described(k)}: need a whole number of at least 2")
+    axes = {"d": mean.numel() if isinstance(mean, Tensor) else 0, "k": k}
+    for name in ("mean", *fields):
+        hint = hints[name]
+        if get_origin(hint) is Annotated and isinstance(checked[name], Tensor):
+            _require_shape(name, checked[name], get_args(hint)[1], axes, mean.dtype)
+        elif not _fits(checked[name], hint):
+            raise ValueError(f"its {name} is {_described(checked[name])}: need {str(hint).removeprefix('typing.')}")
+    return checked
+
+
+def _described(value: Any) -> str:
+    """A value from a file that may be anybody's, in one short line."""
+    return f"a tensor {list(value.shape)} of {value.dtype}" if isinstance(value, Tensor) else ascii(value)[:100]
+
+
+def _require_shape(name: str, tensor: Tensor, shape: str, axes: dict[str, int], dtype: torch.dtype) -> None:
+    """Check a tensor against a shape such as "d r", where letters that `axes` does not know yet are added to it."""
+    letters = shape.split()
+    known = dict(zip(letters, tensor.shape, strict=False)) | axes
+    if tensor.ndim != len(letters) or list(tensor.shape) != [known[letter] for letter in letters] or not axes["d"]:
+        sizes = ", ".join(f"{letter}={axes[letter]}" for letter in dict.fromkeys(letters) if letter in axes)
+        raise ValueError(f"its {name} has shape {list(tensor.shape)}: need [{', '.join(letters)}] with {sizes}")
+    if dtype not in _FLOATING or tensor.dtype != dtype:
+        raise ValueError(f"its {name} is of {tensor.dtype}: need floating numbers, of the mean's type")
+    if not tensor.isfinite().all():
+        raise ValueError(f"its {name} has values that are not finite")
+    axes.update(known)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value that was read from JSON, or a tensor, is of a type."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _fits(value, parts[0])
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return any(value == part and type(value) is type(part) for part in parts)
+    if origin in (tuple, list):  # JSON knows lists only
+        if not isinstance(value, tuple | list):
+            return False
+        parts = parts[:1] * len(value) if origin is list or parts[1:] == (...,) else parts
+        return len(value) == len(parts) and all(map(_fits, value, parts))
+    if hint is Tensor:
+        return isinstance(value, Tensor) and not value.isnan().any()
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    hint = origin or hint
+    return hint is Any or not isinstance(hint, type) or isinstance(value, tuple if hint is list else hint)

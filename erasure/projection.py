@@ -1,6 +1,7 @@
 """Erasers that project: x' = x - (x - m̄) Bᵀ Aᵀ with thin factors, the same for every class."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -19,8 +20,8 @@ class ProjectionEraser(Eraser):
 
     mean: Tensor
     num_classes: int
-    left: Tensor
-    right: Tensor
+    left: Annotated[Tensor, "d r"]
+    right: Annotated[Tensor, "r d"]
 
     @property
     def removed(self) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from conf import Options
 from conf.schema import Config
-from conf.target import Target
+from conf.target import Target, require_listed
 from conf.verbs import identifying
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
@@ -46,11 +46,13 @@ class Job:
 
     @classmethod
     def from_config(cls, verb: str, config: Options) -> "Job":
-        """Resolve a configuration that `conf.schema.validate` accepted.
+        """Resolve a configuration that `conf.schema.validate` accepted, or that of a finished run.
 
         Raises:
-            ValueError: a value that its part refuses.
+            ValueError: a value that its part refuses, or a finished run that names a class of its own.
         """
+        if not isinstance(config, Config):
+            require_listed(config)
         return cls(verb, config, Target(config["dataset"]).build(Source))
 
     @functools.cached_property

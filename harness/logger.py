@@ -76,6 +76,7 @@ class Logger:
     def _start(self, settings: LoggerSettings, **described: Any) -> None:
         import wandb
 
+        ignore_local_settings()
         quiet = wandb.Settings(
             silent=True,
             console="off",
@@ -160,6 +161,16 @@ class Logger:
         if kind is not None and not issubclass(kind, Exception):  # told to stop: another process will go on
             self._do(lambda run, _: run.mark_preempting())
         self._do(lambda run, _: run.finish(exit_code=0 if kind is None else 1))
+
+
+def ignore_local_settings() -> None:
+    """Have W&B read no `wandb/settings` in the current folder.
+
+    The file may be a stranger's, and name the server that W&B sends the user's key to.
+    """
+    import wandb
+
+    wandb.Settings.settings_workspace = property(lambda _: os.devnull)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import pkgutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from conf.target import imported
 from erasure.pipeline import ErasedDataset
 from harness.device import versions
 from harness.information import Information
@@ -47,7 +47,7 @@ Share = Trained | Information  # what a verb computes of its result
 
 def deferred(name: str) -> Callable[..., Any]:
     """The function of this qualified name, imported when it is called: a finished run needs none of them."""
-    return lambda *given: pkgutil.resolve_name(name)(*given)
+    return lambda *given: imported(name)(*given)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from harness.columns import ERASER as BY_ERASER
 from harness.columns import ROW, columns
 from harness.compare import Grid, by_setting
 from harness.labels import spelled
+from harness.logger import ignore_local_settings
 from harness.result import MdlResult
 from harness.table import Table
 from scripts.options import parser
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_text(options.dry_run, json.dumps(shown, indent=2) + "\n")
         print(f"{options.dry_run}: a workspace of {len(workspace.sections)} sections and a report; nothing was sent")
         return 0
+    ignore_local_settings()
     print(f"workspace: {workspace.save().url}\nreport: {report.save().url}")
     return 0
 

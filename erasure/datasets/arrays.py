@@ -1,5 +1,9 @@
 """Any matrix of vectors with labels: word-vector averages, hidden representations, tables of measurements."""
 
+import contextlib
+import math
+import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -9,6 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from erasure.placement import free_bytes
 from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.storage import file_checksum
 
@@ -100,21 +105,30 @@ class Arrays(Source):
     def _read(self, keys: list[str]) -> dict[str, np.ndarray]:
         path = self._file()
         numpy = path.suffix == ".npz"
-        try:
-            with np.load(path, allow_pickle=False) if numpy else safe_open(path, framework="pt") as file:
-                present = sorted(file.keys())
-                found = {key: file[key] if numpy else _numpy(file.get_tensor(key)) for key in keys if key in present}
-        except Exception as error:  # NumPy's reader raises whatever damaged bytes lead it to; no memory, too
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise ValueError(
-                f"path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): write it again"
-            ) from error
-        if missing := [key for key in keys if key not in found]:
+        with self._explained(path):
+            present, needed = (_npz_sizes if numpy else _safetensors_sizes)(path, keys)
+        if missing := [key for key in keys if key not in present]:
             raise ValueError(
                 f"path={self.path} has no array '{missing[0]}', only {', '.join(present[:8]) or 'nothing'}: "
                 "choose with x_key=NAME and y_key=NAME"
             )
-        return found
+        if needed > (free := free_bytes(torch.device("cpu"))):
+            raise ValueError(
+                f"path={self.path}: its arrays need {needed / 1e9:.1f} GB of memory to be read and split, but "
+                f"{free / 1e9:.1f} GB are free: write fewer rows or columns, or take another machine"
+            )
+        with self._explained(path):
+            return (_read_npz if numpy else _read_safetensors)(path, keys)
+
+    @contextlib.contextmanager
+    def _explained(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # readers raise whatever damaged bytes lead them to; no memory, too
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(
+                f"path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): write it again"
+            ) from error
 
     def _vectors(self, x: np.ndarray, key: str) -> Tensor:
         """[n, d], floating; whole numbers and more than 64 bits become float64. Any byte order will do."""
@@ -125,13 +139,15 @@ class Arrays(Source):
             )
         kept = x.dtype.kind == "f" and x.dtype.itemsize <= 8
         vectors = torch.from_numpy(x.astype(x.dtype.newbyteorder("=") if kept else np.float64, copy=False))
-        if not vectors.isfinite().all():
-            row, column = (~vectors.isfinite()).nonzero()[0].tolist()
+        low, high = vectors.amin(0), vectors.amax(0)  # NaN where a column has one
+        if not (low.isfinite() & high.isfinite()).all():
+            row = next(i for i, values in enumerate(vectors) if not values.isfinite().all())
+            column = int((~vectors[row].isfinite()).nonzero()[0])
             raise ValueError(
                 f"{self.path}: '{key}' is {x[row, column]} in row {row}, column {column}: "
                 "remove rows that are not finite, or fill them in"
             )
-        spread, reach = float((vectors.amax(0) - vectors.amin(0)).max()), float(vectors.abs().max())
+        spread, reach = float((high - low).max()), float(torch.maximum(-low, high).max())
         if 0 < spread < _LEAST or reach > 1 / _LEAST:
             size = max(spread, reach if reach > 1 / _LEAST else 0)
             raise ValueError(
@@ -157,6 +173,62 @@ class Arrays(Source):
         if len(odd := labels[classes[position] != labels]):
             raise ValueError(f"{self.path}: label {odd[0]!s} in '{self.test_y_key}' is none of '{self.y_key}'")
         return torch.from_numpy(position)
+
+
+def _npz_sizes(path: Path, keys: Sequence[str]) -> tuple[list[str], float]:
+    """Return the names of all arrays, and the bytes that those of `keys` need, from the headers alone.
+
+    Raises:
+        ValueError: an array's header declares another size than the archive does.
+    """
+    needed = 0.0
+    with zipfile.ZipFile(path) as archive:
+        members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+        for key in members.keys() & {*keys}:
+            with archive.open(members[key]) as member:
+                old = np.lib.format.read_magic(member) == (1, 0)
+                read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(member)
+                declared = member.tell() + math.prod(shape) * dtype.itemsize
+            if dtype.hasobject:
+                raise ValueError("it holds Python objects, which only pickle could read")
+            if declared != archive.getinfo(members[key]).file_size:
+                raise ValueError(f"the header of '{key}' does not match its size")
+            needed += _peak_bytes(math.prod(shape), dtype)
+    return sorted(members), needed
+
+
+def _read_npz(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return {key: file[key] for key in keys}
+
+
+def _safetensors_sizes(path: Path, keys: Sequence[str]) -> tuple[list[str], float]:
+    """Return the same for a .safetensors file, which holds no compressed data."""
+    needed, kept = 0.0, {"F16": np.float16, "F32": np.float32, "F64": np.float64}
+    with safe_open(path, framework="pt") as file:
+        present = sorted(file.keys())
+        for key in {*present} & {*keys}:
+            stored = file.get_slice(key)
+            needed += _peak_bytes(math.prod(stored.get_shape()), np.dtype(kept.get(stored.get_dtype(), np.int64)))
+    return present, needed
+
+
+def _read_safetensors(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
+    with safe_open(path, framework="pt") as file:
+        return {key: _numpy(file.get_tensor(key)) for key in keys}
+
+
+def _peak_bytes(count: int, dtype: np.dtype) -> float:
+    """Return the most memory that `count` values take: converted ones are held in both types, and words are sorted.
+
+    Splitting the data holds it twice.
+    """
+    if dtype.kind in "US":
+        return 3.0 * count * dtype.itemsize
+    if dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative:
+        return 2.0 * count * dtype.itemsize
+    return count * (8.0 + max(8, dtype.itemsize))
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

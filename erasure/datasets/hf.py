@@ -1,6 +1,7 @@
 """Any image-classification dataset in the Hugging Face format: on the hub, in a folder, or one parquet file."""
 
 import contextlib
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -104,7 +105,11 @@ class HuggingFaceTable(Source):
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are ours to tell, once
         where, files = (str(place), None) if place.is_dir() else ("parquet", str(place))
         with self._explained(split):
-            table = datasets.load_dataset(where, self.config, data_files=files, split=split, streaming=True)
+            builder = datasets.load_dataset_builder(where, self.config, data_files=files)
+            listed = {file for part in (builder.config.data_files or {}).values() for file in part}
+            _require_below(place, listed)
+            known = {*listed, None}
+            table: Any = builder.as_streaming_dataset(split=split)
             present = list(table.features or next(iter(table)))
         columns = column, label = getattr(self, key), self.label_column
         for option, name in zip((key, "label_column"), columns, strict=True):
@@ -117,9 +122,12 @@ class HuggingFaceTable(Source):
         def rows() -> Iterator[tuple[Any, Any]]:
             with self._explained(split):
                 for i, row in enumerate(table):
-                    if not isinstance(row[column], kind):
+                    cell = row[column]
+                    if not isinstance(cell, kind):
                         raise ValueError(f"row {i} has no {key.removesuffix('_column')}")
-                    yield row[column], row[label]
+                    if isinstance(cell, dict) and cell.get("bytes") is None and cell.get("path") not in known:
+                        cell = {"path": _file_below(place, cell["path"], f"row {i}")}
+                    yield cell, row[label]
 
         return rows(), None if names is None else tuple(names)
 
@@ -169,6 +177,31 @@ class HuggingFace(HuggingFaceTable):
                 yield where, file
 
         return decode.decode_all(files(), size=self.size, channels=self.channels), labels, names
+
+
+def _require_below(place: Path, files: set[str]) -> None:
+    """Refuse a dataset whose README.md names data elsewhere: in another folder of this machine, or on another machine.
+
+    Links to files are not followed: the hub's cache consists of them.
+    """
+    folder = place if place.is_dir() else place.parent
+    own = (os.path.abspath(folder), folder.resolve())  # noqa: PTH100
+    for file in files:
+        if not any(Path(os.path.abspath(file)).is_relative_to(name) for name in own):  # noqa: PTH100
+            raise ValueError(f"it names a file outside its folder: {file}")
+
+
+def _file_below(place: Path, name: str, where: str) -> Path:
+    """A file that a cell of a table names, relative to the dataset's folder.
+
+    Raises:
+        ValueError: it lies elsewhere, also through a link: it may be any private image of this machine.
+    """
+    folder = (place if place.is_dir() else place.parent).resolve()
+    file = (folder / name).resolve()
+    if not file.is_relative_to(folder):
+        raise ValueError(f"{where} names a file outside the dataset's folder: {name}")
+    return file
 
 
 def _class_names(labels: list[Any], where: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Oracle LEACE: equal class means, by moving each class as a whole."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ class OracleLeaceEraser(Eraser):
 
     mean: Tensor
     num_classes: int
-    means: Tensor
+    means: Annotated[Tensor, "k d"]
     version = 1
     uses_labels = True
     erased_order = 1

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import torch
 from torch import Tensor
@@ -50,8 +50,8 @@ class QleaceEraser(ClassMapsEraser):
 
     mean: Tensor
     num_classes: int
-    means: Tensor
-    maps: Tensor
+    means: Annotated[Tensor, "k d"]
+    maps: Annotated[Tensor, "k d d"]
     excess: float
     version = 1
     erased_order = 2

@@ -1,7 +1,7 @@
 """Random projection of the same edit size as another eraser: how much of its effect is only the size of the edit."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -37,8 +37,8 @@ class RandomEditEraser(Eraser):
 
     mean: Tensor
     num_classes: int
-    directions: Tensor
-    shares: Tensor
+    directions: Annotated[Tensor, "d r"]
+    shares: Annotated[Tensor, "r"]
     version: ClassVar[int] = 1
 
     @classmethod

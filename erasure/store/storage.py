@@ -141,7 +141,10 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
             raise DamagedFileError(f"{path}: the checksum of '{name}' does not match its content")
     if missing := [key for key in header if key.startswith(_DIGEST)]:
         raise DamagedFileError(f"{path} lacks {', '.join(key.removeprefix(_DIGEST) for key in missing)}")
-    return tensors, {name: json.loads(value) for name, value in header.items()}
+    try:
+        return tensors, {name: json.loads(value) for name, value in header.items()}
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{path} has metadata that are no JSON ({str(error)[:160]})") from error
 
 
 def checksum(path: Path) -> str:

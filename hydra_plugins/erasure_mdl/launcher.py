@@ -4,9 +4,9 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.singleton import Singleton
@@ -15,7 +15,7 @@ from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 from hydra_plugins.hydra_submitit_launcher.submitit_launcher import BaseSubmititLauncher
 from omegaconf import OmegaConf
 
-from conf.check import ConfigError
+from conf.check import AtLeast1, ConfigError, check
 from conf.sweep import Sweep
 from hydra_plugins.erasure_mdl.jobs import Job, in_turn, planned, unfinished
 
@@ -51,11 +51,22 @@ class InProcess(BasicLauncher):
 class Submitit(BaseSubmititLauncher):
     """Jobs in processes that submitit starts. They leave their results on disk, where the driver reads them."""
 
+    _OPTIONS: Mapping[str, Any] = {"submitit_folder": str, "name": str, "timeout_min": AtLeast1}  # and their types
+
     def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
         setup_globals()
+        self.require_options()
         if left := unfinished(planned(self, job_overrides, initial_job_idx)):
             self._start(left)
         return []  # results are on disk
+
+    def require_options(self) -> None:
+        """Check the launcher's options before anything is started; those that only submitit knows are left to it.
+
+        Raises:
+            ConfigError: a value of the wrong type, or out of range.
+        """
+        self.params = check("hydra.launcher.", self.params, {**dict.fromkeys(self.params, Any), **self._OPTIONS})
 
     def _start(self, jobs: Sequence[Job]) -> None:
         raise NotImplementedError
@@ -92,6 +103,7 @@ class Local(Submitit):
 
     _EXECUTOR = "local"
     _OURS = ("workers",)
+    _OPTIONS = {**Submitit._OPTIONS, "workers": Optional[AtLeast1]}  # noqa: RUF012, UP045
 
     def _start(self, jobs: Sequence[Job]) -> None:
         assert Sweep.current is not None

@@ -4,13 +4,13 @@ import logging
 import re
 import subprocess
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn
 from omegaconf import OmegaConf
 
-from conf.check import ConfigError
+from conf.check import AtLeast1, ConfigError, Positive
 from conf.sweep import Sweep
 from hydra_plugins.erasure_mdl.jobs import Job, computed_elsewhere, note_finished
 from hydra_plugins.erasure_mdl.launcher import Overrides, Submitit, shared
@@ -23,9 +23,19 @@ class SlurmArray(Submitit):
 
     _EXECUTOR = "slurm"
     _OURS = ("wait", "tasks_per_run")
+    _OPTIONS = {  # noqa: RUF012
+        **Submitit._OPTIONS,
+        **dict.fromkeys(("tasks_per_run", "array_parallelism", "signal_delay_s"), AtLeast1),
+        "wait": bool,
+        "max_num_timeout": int,
+        "cpus_per_task": Optional[AtLeast1],  # noqa: UP045
+        "mem_gb": Optional[Positive],  # noqa: UP045
+        "setup": list[str] | None,
+    }
 
     def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
         assert self.config is not None
+        self.require_options()
         if self.config.device == OmegaConf.select(self.config, "train.precision") == "auto":
             raise ConfigError(
                 "device=auto: where tasks run there may be another kind of device than here, and then "

@@ -11,6 +11,7 @@ Overrides are those after python -m mdl -m; a whole such command may be pasted. 
 import argparse
 import functools
 import logging
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     own.add_argument("--retry-failed", action="store_true", help="print the commands for what is left to do")
     own.add_argument("--launch", action="store_true", help="with --retry-failed: run them")
     options = own.parse_args(words)
-    if not options.runs.is_dir():
+    if not os.path.isdir(options.runs):  # noqa: PTH112 (False for a name that is too long)
         own.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
     if options.launch and not options.retry_failed:
         own.error("--launch goes with --retry-failed")

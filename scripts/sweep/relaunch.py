@@ -19,6 +19,7 @@ from conf.compose import composed, unchecked
 from conf.errors import explain
 from conf.groups import choices, own_folders
 from conf.schema import TARGETS, ConfigError, validate
+from conf.target import require_listed
 from conf.verbs import verb_named
 from scripts.sweep.status import Found
 
@@ -59,6 +60,7 @@ def _overrides(verb: Verb, directory: Path) -> list[str]:
     """
     try:
         read = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
+        require_listed(read)
         config = validate(read, verb.sections)
         names = [f"{part}={_choice(part, config[part])}" for part in TARGETS]
         defaults: Any = OmegaConf.to_container(unchecked(verb.name, names), resolve=True)

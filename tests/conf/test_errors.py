@@ -1,5 +1,6 @@
 """Bad input ends within seconds in one clear line and a non-zero exit code, before anything is trained."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -96,6 +97,28 @@ CASES = {
         ["dataset.validation_size=9999"],
         "dataset.validation_size=9999: must be between 1 and 1437",
     ),
+    "launcher without -m": (
+        ["hydra/launcher=local"],
+        "hydra/launcher=local: launches the runs of a sweep: add -m, or leave it out",
+    ),
+    "launcher by class": (
+        ["-m", "hydra.launcher._target_=foo.Bar"],
+        "hydra.launcher._target_=foo.Bar: choose how a sweep runs by name: hydra/launcher=in_process, hydra",
+    ),
+    "sweeper by class": (["hydra.sweeper._target_=os.system"], "hydra.sweeper._target_=os.system: choose how a sweep"),
+    "option of no launcher": (["-m", "hydra.launcher.foo=1"], "unknown key hydra.launcher.foo: Hydra, or the launcher"),
+    "processes not a number": (
+        ["-m", "hydra/launcher=local", "hydra.launcher.workers=foo"],
+        "hydra.launcher.workers=foo: input should be a valid integer",
+    ),
+    "fewer than no processes": (
+        ["-m", "hydra/launcher=local", "hydra.launcher.workers=-1"],
+        "hydra.launcher.workers=-1: must be at least 1",
+    ),
+    "tasks not a number": (
+        ["-m", "hydra/launcher=slurm", "device=cpu", "hydra.launcher.tasks_per_run=foo"],
+        "hydra.launcher.tasks_per_run=foo: input should be a valid integer",
+    ),
     "logger mode": (["logger.mode=on"], "logger.mode=on: input should be 'online', 'offline' or 'disabled'"),
 }
 
@@ -140,6 +163,45 @@ def test_arguments_of_the_library_are_told_as_keys() -> None:
     )
     assert told("low=0.5 is left", "eraser=control,gradient") == "eraser.low=0.5 is left"
     assert told("mdl.order=x", "eraser=gradient_orders") == "mdl.order=x"
+
+
+LONG = "x" * 5000
+TOO_LONG = [
+    ["eraser=leace", f"dataset.name={LONG}"],
+    ["-m", f"dataset.name={LONG}"],
+    [f"runs_dir={LONG}"],
+    [f"eraser={LONG}"],
+    [f"eraser={LONG}", "--help"],
+    ["dataset=arrays", f"dataset.path={LONG}.npz"],
+]
+
+
+@pytest.mark.parametrize("arguments", TOO_LONG, ids=lambda words: " ".join(words)[:30])
+def test_a_name_that_is_too_long_is_one_short_line(command, arguments: list[str]) -> None:
+    outcome = command(MDL, *arguments, "logger.mode=disabled")
+    assert outcome.code == 1
+    (line,) = outcome.err.strip().splitlines()
+    assert "File name too long; choose a shorter one: most file systems take 255 bytes" in line
+    assert len(line) < 400
+    assert not list(Path.cwd().rglob("result.json"))
+
+
+def test_too_little_memory_for_torch_is_one_line(tmp_path: Path) -> None:
+    words = f"ulimit -v 1000000; exec {sys.executable} -m mdl runs_dir={tmp_path}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, cwd=REPOSITORY)
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("not enough memory to load libtorch")
+    assert line.endswith("raise the limit of this shell (ulimit -v), or of the job")
+
+
+@pytest.mark.parametrize("module", ["mdl", "scripts.sweep status runs"])
+def test_a_deleted_current_folder_is_one_line(tmp_path: Path, module: str) -> None:
+    words = f"mkdir gone; cd gone; rmdir ../gone; exec {sys.executable} -m {module}"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 2
+    assert done.stderr == "the current folder was deleted: go to one that exists, with cd\n"
 
 
 def test_networks_that_import_triton_end_in_one_line_too() -> None:

@@ -44,6 +44,11 @@ def test_an_eraser_of_theirs_is_listed_run_and_found(theirs: Path) -> None:
     assert first.stdout.startswith("mdl-digits-mine-linear-")
     again = started(theirs, theirs, "mdl", *run)  # in the middle of what is theirs
     assert "has finished before" in again.stderr
+    (result,) = theirs.glob("runs/mdl-*/result.json")
+    result.unlink()
+    words = ["scripts.sweep", "status", f"{theirs}/runs", "--retry-failed", "--", f"--config-dir={theirs}/conf"]
+    left = started(theirs, CHECKOUT, *words)  # of which only the run's directory tells
+    assert f"python -m mdl --config-dir={theirs}/conf dataset=digits eraser=mine" in left.stdout, left.stderr
     (theirs / "mine.py").write_text(ERASER.format(name="Mine", result="x"))
     status = started(theirs, CHECKOUT, "scripts.sweep", "status", f"{theirs}/runs", "--retry-failed", "--", *run)
     assert "1 runs: 1 missing" in status.stdout, status.stderr  # by its code another

@@ -1,6 +1,8 @@
 """Vectors from files: as exact as images, erased by every eraser, trained on, and refused in one line when damaged."""
 
 import io
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from erasure.datasets.arrays import Arrays
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
 from mdl.__main__ import VERB as MDL
+from tests.conftest import REPOSITORY
 from train.__main__ import VERB as TRAIN
 
 RNG = np.random.default_rng(0)
@@ -246,3 +249,37 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path: Path, case: str) -> 
     with pytest.raises(ValueError, match=message) as caught:
         source(path, **options).load()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32, "U4"])
+def test_what_unpacks_to_more_than_the_free_memory_is_refused_unread(tmp_path: Path, monkeypatch, kind) -> None:
+    """13 MB that unpack to 3 GB of whole numbers become 24 GB of float64."""
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.ones((1000, 1000)).astype(kind), y=Y)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr("erasure.datasets.arrays.free_bytes", lambda device: 5e6, raising=False)
+    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("read"))
+    with pytest.raises(
+        ValueError, match=r"a.npz: its arrays need \d+\.0 GB of memory .* but 0.0 GB are free"
+    ) as caught:
+        source(path).load()
+    assert "\n" not in str(caught.value)
+
+
+def test_reading_makes_no_copies(tmp_path: Path) -> None:
+    """100 MB of float64 that whole numbers become, beside these themselves."""
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.ones((12500, 1000), dtype=np.uint8), y=np.arange(12500) % 3)
+    program = f"""
+import re, sys
+from pathlib import Path
+from erasure.datasets.arrays import Arrays
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+source = Arrays(name="x", path={str(path)!r}, flip=False, validation_size=None, test_fraction=0.2, split_seed=0)
+before = peak()
+raw = source.load()
+print(peak() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 140e6

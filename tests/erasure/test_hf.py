@@ -17,7 +17,7 @@ from PIL import Image
 from erasure import hub
 from erasure.datasets.hf import HuggingFace
 from erasure.published import FetchError
-from erasure.source import MissingDataError
+from erasure.source import MissingDataError, RawImages
 from tests.erasure.test_image_folder import write_images
 
 NAMES = ["airplane", "truck", "bird"]
@@ -101,6 +101,11 @@ def test_a_folder_of_images_is_read_as_the_hub_would(tmp_path: Path) -> None:
     assert raw.train.labels.bincount().tolist() == [3, 3]
     stored = np.asarray(Image.open(tmp_path / "train" / "cat" / "000.png"))
     assert any(np.array_equal(image.permute(1, 2, 0).numpy(), stored) for image in raw.train.images)
+    (tmp_path / "train" / "dog" / "000.png").unlink()
+    (tmp_path / "train" / "dog" / "000.png").symlink_to(tmp_path / "train" / "cat" / "000.png")
+    (tmp_path.parent / f"link-{tmp_path.name}").symlink_to(tmp_path)
+    linked = source(tmp_path.parent / f"link-{tmp_path.name}", image_column="image")
+    assert len(linked.load().train) == 6
 
 
 def test_identity_is_that_of_the_content_wherever_it_lies(tmp_path: Path) -> None:
@@ -162,6 +167,47 @@ def test_broken_files_and_rows_are_named(tmp_path: Path) -> None:
     shard.unlink()
     with pytest.raises(ValueError, match=r"label -1, which is none of the 3 training classes: .*test_split=None"):
         source(tmp_path).load()
+
+
+@pytest.mark.parametrize("name", ["{outside}", "../private/0.png", "link/0.png", "0.png"])
+def test_a_cell_names_no_file_outside_the_datasets_folder(tmp_path: Path, name: str) -> None:
+    """A path in the place of an image's bytes may be that of any image of this machine."""
+    data, private = tmp_path / "data", tmp_path / "private"
+    private.mkdir()
+    data.mkdir()
+    (private / "0.png").write_bytes(png(random_images(1)[0]))
+    (data / "link").symlink_to(private)
+    (data / "0.png").symlink_to(private / "0.png")
+    (data / "own.png").write_bytes(png(random_images(2)[1]))
+
+    def load(path: str) -> RawImages:
+        cells = [{"bytes": None, "path": path}, *({"bytes": png(each), "path": None} for each in random_images(5))]
+        kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+        pq.write_table(pa.table({"img": pa.array(cells, kind), "label": [0, 1] * 3}), data / "a.parquet")
+        return source(data / "a.parquet", test_split=None).load()
+
+    named = name.format(outside=private / "0.png")
+    with pytest.raises(ValueError, match=f"row 0 names a file outside the dataset's folder: {named}") as error:
+        load(named)
+    assert "\n" not in str(error.value)
+    for own in ("own.png", str(data / "own.png")):  # the negative control
+        assert np.array_equal(load(own).train.images[0].permute(1, 2, 0).numpy(), random_images(2)[1])
+
+
+@pytest.mark.parametrize("place", ["{outside}/a.parquet", "../private/a.parquet"])
+def test_a_readme_names_no_file_outside_the_datasets_folder(tmp_path: Path, place: str) -> None:
+    data, private = tmp_path / "data", tmp_path / "private"
+    write_parquet(private / "a.parquet", random_images(6), [0, 1] * 3)
+    data.mkdir()
+
+    def load(path: str) -> RawImages:
+        (data / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files: {path}\n---\n")
+        return source(data, test_split=None).load()
+
+    with pytest.raises(ValueError, match=r"it names a file outside its folder: .*/private/a\.parquet"):
+        load(place.format(outside=private))
+    (data / "a.parquet").symlink_to(private / "a.parquet")  # the negative control, and as the hub's cache has them
+    assert len(load("a.parquet").train) == 6
 
 
 class Hub:

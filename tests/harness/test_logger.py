@@ -79,6 +79,22 @@ def test_a_dead_server_is_one_line_and_the_run_goes_on_offline(
     wandb.teardown()
 
 
+@pytest.mark.parametrize("folder", ["wandb", ".wandb"])
+def test_settings_in_the_current_folder_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """They may be a stranger's, and name a server that the user's key is sent to."""
+    wandb.teardown()  # settings are read when its service starts
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "own"))
+    for place, server in ((folder, "http://127.0.0.1:9"), ("own", "https://our.server.org")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "settings").write_text(f"[default]\nbase_url = {server}\n")
+    with logger(tmp_path / "run") as logged:
+        assert logged._wandb_run.settings.base_url == "https://our.server.org"
+    wandb.teardown()
+
+
 def service() -> int:
     """The process id of W&B's own process for this one."""
     listing = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,comm="], capture_output=True, text=True, check=True)

@@ -18,6 +18,7 @@ from hydra.core.override_parser.types import OverrideType
 
 from conf.compose import composed
 from erasure.store.storage import write_json
+from harness.job import Job
 from mdl.__main__ import VERB as MDL
 from scripts.sweep import relaunch
 from scripts.sweep.__main__ import main as sweep
@@ -153,6 +154,34 @@ def test_nothing_of_a_hostile_directory_is_run(case: int, tmp_path: Path, launch
     assert not (tmp_path / "canary").exists()
     assert not set(UNTOUCHED) & set(sys.modules)
     assert launched or "not launched: " in shown.err or "no runs" in shown.out
+
+
+@pytest.mark.parametrize("section", ["dataset", "eraser"])
+@pytest.mark.parametrize("words", [[], ["--launch"]], ids=["printed", "launched"])
+def test_no_module_that_a_run_directory_names_is_imported(
+    section: str, words: list[str], tmp_path: Path, launched: list[list[str]], capsys, monkeypatch
+) -> None:
+    (tmp_path / "planted.py").write_text("from pathlib import Path\nPath('canary').touch()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    directory = tmp_path / "mdl-digits-control-linear-0123456789"
+    directory.mkdir()
+    changed = good() | {section: {"name": "x", "_target_": "planted.Planted"}}
+    (directory / "config.yaml").write_text(yaml.safe_dump(_plain(changed)))
+    assert sweep(["status", ".", "--retry-failed", *words]) == 1
+    assert not (tmp_path / "canary").exists()
+    assert "planted" not in sys.modules
+    assert launched == []
+    assert "_target_=planted.Planted: no YAML file names this class" in capsys.readouterr().err
+
+
+def test_no_module_that_a_finished_run_names_is_imported(tmp_path: Path, monkeypatch) -> None:
+    """As `python -m mdl` and the report ask for a finished run's control, or its images."""
+    (tmp_path / "planted.py").write_text("raise AssertionError('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for section in ("dataset", "eraser", "model"):
+        stored = good() | {section: {"name": "x", "_target_": "planted.Planted"}}
+        with pytest.raises(ValueError, match="planted.Planted: no YAML file names this class"):
+            Job.from_config("mdl", stored)
 
 
 def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, launched: list[list[str]]) -> None:
