@@ -34,8 +34,8 @@ class TrainSettings:
         precision: of training, "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
             A run's identity holds what "auto" turns out to be. Evaluation is always in float32.
         eval_batch_size: examples per evaluation batch.
-        stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" times a few steps of each
-            and takes the faster. Results agree to floating-point reordering.
+        stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" follows a rule of
+            architecture, image size and device (`train.stacking`). Results agree to floating-point reordering.
         checkpoint_every_s: seconds between checkpoints within a training.
     """
 
