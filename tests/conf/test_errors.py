@@ -27,6 +27,18 @@ CASES = {
         "unknown eraser=laece: did you mean leace? choose from alf_cubic, alf_qleace, control",
     ),
     "choice by another name": (["eraser=none"], "unknown eraser=none: did you mean control?"),
+    "choice in capitals": (["eraser=LEACE"], "unknown eraser=LEACE: did you mean leace?"),
+    "choice as it is printed": (["eraser=ALF-QLEACE"], "unknown eraser=ALF-QLEACE: did you mean alf_qleace?"),
+    "blank after a comma": (
+        ["-m", "eraser=control,", "leace"],
+        "eraser=control,: no blank after the comma: eraser=control,leace",
+    ),
+    "blank before a comma": (["seeds=[0", ",1]"], "seeds=[0: no blank after the comma: seeds=[0,1]"),
+    "experiment without +": (["experiment=table16"], "experiment=table16: add +: +experiment=table16"),
+    "several experiments without +": (
+        ["-m", "experiment=fig3,fig4"],
+        "experiment=fig3: add +: +experiment=fig3; nothing was started",
+    ),
     "preset by another name": (["train=fast"], "unknown train=fast: did you mean quick?"),
     "option without its section": (["lr=0.1"], "unknown key lr: did you mean train.lr?"),
     "section's own key": (["name=x"], "unknown key name: choose from"),
