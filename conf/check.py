@@ -83,7 +83,17 @@ _MEANT = {"none": "control", "identity": "control", "original": "control", "fast
 
 
 def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
-    """Say that there is no such key, which is nearest, and which there are."""
-    nearest = [_MEANT[key]] if _MEANT.get(key) in known else difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    """Return a line that names an unknown key, the nearest known one, and all of them.
+
+    Case, blanks and hyphens do not count: "ALF-QLEACE" is near "alf_qleace".
+    """
+    plain = {_plain(name): name for name in known}
+    written = _plain(key)
+    nearest = [_MEANT[written]] if _MEANT.get(written) in known else []
+    nearest += [plain[name] for name in difflib.get_close_matches(written, plain, n=1, cutoff=0.5)]
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"unknown {what}{key}: {hint}" + (f"choose from {', '.join(sorted(known))}" if known else "it has none")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_").replace(" ", "_")

@@ -80,7 +80,7 @@ def main(verb: Verb) -> None:
     # Hydra's parser wants its flags before the overrides; people type -m anywhere.
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
     if {"--help", "-h"} & set(sys.argv[1:]):
-        sys.exit(exit_code(lambda: print(help_text(verb.name, verb.purpose, sys.argv[1:])) or 0, verb.name))
+        sys.exit(exit_code(functools.partial(_help, verb), verb.name))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
     Sweep.job = functools.partial(checked_job, verb)
     try:
@@ -88,6 +88,11 @@ def main(verb: Verb) -> None:
     finally:
         if "triton" in sys.modules:  # timm's networks import it; what is frozen it would list at the end, as leaks
             gc.unfreeze()
+
+
+def _help(verb: Verb) -> int:
+    print(help_text(verb.name, verb.purpose, sys.argv[1:]))
+    return 0
 
 
 def _run(verb: Verb) -> int:

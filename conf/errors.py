@@ -1,4 +1,4 @@
-"""What went wrong, in one line: the value, what is allowed, the remedy."""
+"""Errors as one line: the value, what is allowed, the remedy."""
 
 import errno
 import os
@@ -24,6 +24,7 @@ _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space, or {_ELSEWHERE}"),
     errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a file or folder",
 }
+_EXPERIMENT = "experiment"  # the group that is added to a command line
 _HELP_AT = r" See https?://\S+.*"
 _NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|storage size calculation overflowed"
 _NOT_LOADED = r"([^\s/]+): (failed to map segment|cannot allocate memory|cannot apply additional memory protection)"
@@ -40,7 +41,7 @@ def require_current_folder() -> None:
 
 
 def exit_code(command: Callable[[], int], verb: str, overrides: Sequence[str] | None = None) -> int:
-    """That of a command; what ends it early is told in one line.
+    """Run a command, report an error in one line, return the exit code.
 
     A configuration or data that cannot be used gives 2, files that cannot be read, written or fetched 1, Ctrl-C 130.
     """
@@ -68,7 +69,10 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = None) -> str:
-    """One line about an error, Hydra's own retold in the terms of the command line; long words are shortened."""
+    """Return one line about an error; Hydra's own errors are told in the terms of the command line.
+
+    Long words are shortened.
+    """
     line = _explained(error, verb, sys.argv[1:] if overrides is None else overrides)
     return re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:60]}…{word[0][-60:]}", line)
 
@@ -88,6 +92,8 @@ def _explained(error: BaseException, verb: str, overrides: Sequence[str]) -> str
         key, group = replaced.groups()
         return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"
     if isinstance(error, OverrideParseException):
+        if joined := _joined(error.override, overrides):
+            return f"{error.override}: no blank after the comma: {joined}"
         if "=" not in error.override and not error.override.startswith("~"):
             return f"{error.override}: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"
         return f"{error.override}: {re.sub(_HELP_AT, '', text)}"
@@ -145,11 +151,21 @@ def _fetch_command(source: Any) -> str | None:
     return shlex.join(["python", "-m", "scripts.prepare", *min(commands, key=len)]) if commands else None
 
 
+def _joined(refused: str, words: Sequence[str]) -> str:
+    """Return the override that the shell has split at blanks beside a comma; empty where there is none."""
+    joined = re.sub(r"\s*,\s*", ",", " ".join(words)).split(" ")
+    part = refused.strip(",")
+    return next((word for word in joined if word not in words and "=" in word and part in word), "")
+
+
 def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
     group, _, name = key.partition(".")
     if group == "hydra":
         return f"unknown key {key}: Hydra, or the launcher that hydra/launcher= names, has no such option"
     selected = chosen(verb, overrides)
+    if key == _EXPERIMENT:
+        written = next((word for word in overrides if word.startswith(f"{key}=")), f"{key}=NAME")
+        return f"{written}: add +: +{written}"
     if not name and key not in ("name", "_target_"):
         places = [f"{one}.{key}" for one, choices in selected.items() if any(key in keys(one, c) for c in choices)]
         if places:

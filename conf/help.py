@@ -1,55 +1,97 @@
-"""--help: what can be set, from which choices, in the words of the YAML files themselves."""
+"""--help: one page about a command, or one topic: a group's choices, or the command's experiments."""
 
+import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from conf.groups import CONF, choices, chosen, file_of
+from conf.check import ConfigError, unknown_key
+from conf.groups import CONF, choices, chosen, file_of, look_in
 
-_UNSAID = {"defaults", "hydra", "name", "_target_"}  # keys that are not for the command line
+_HIDDEN = {"defaults", "hydra", "name", "_target_"}  # keys that are not for the command line
+_WIDTH, _COMMENTS = 118, 38  # columns of a line, and where comments begin
+_EXPERIMENTS = "experiments"
 
 
-def help_text(verb: str, purpose: str, overrides: Sequence[str] = ()) -> str:
-    """The help page of one verb; keys are those of the choices that `overrides` make."""
+def help_text(verb: str, purpose: str, words: Sequence[str] = ()) -> str:
+    """Return the help page of a command, or of the topic that is named among the words.
+
+    Args:
+        verb: the command's name.
+        purpose: what it does, in one line.
+        words: of the command line. Keys shown are those of the choices that its overrides make.
+
+    Raises:
+        ConfigError: there is no such topic.
+    """
+    words = look_in(words)
+    overrides = [word for word in words if "=" in word]
     selected = {group: selection[0] for group, selection in chosen(verb, overrides).items()}
+    for topic in (word for word in words if word not in overrides and not word.startswith("-")):
+        if topic not in (*selected, _EXPERIMENTS):
+            raise ConfigError(unknown_key(topic, [*selected, _EXPERIMENTS], "help topic "))
+        return _experiments(verb) if topic == _EXPERIMENTS else _choices(verb, topic, selected[topic])
+    return _page(verb, purpose, selected)
+
+
+def _page(verb: str, purpose: str, selected: dict[str, str]) -> str:
     lines = [
         f"python -m {verb}: {purpose}",
+        f"  python -m {verb} GROUP=CHOICE ... KEY=VALUE ...                one run",
+        f"  python -m {verb} -m GROUP=CHOICE,CHOICE KEY=VALUE,VALUE ...    a sweep over all combinations",
+        f"  python -m {verb} -m +experiment=NAME                           a ready-made sweep: --help experiments",
         "",
-        f"  python -m {verb} GROUP=CHOICE ... KEY=VALUE ...                 one run",
-        f"  python -m {verb} -m GROUP=CHOICE,CHOICE KEY=VALUE,VALUE ...     a sweep over all combinations",
-        "",
-        "Groups and their choices (* chosen here):",
+        "Groups and their choices (* chosen here); --help GROUP describes each choice:",
     ]
     for group, choice in selected.items():
-        lines.append(f"  {group}=")
-        lines += [f"  {'*' if c == choice else ' '} {c:<17} {_title(group, c)}" for c in choices(group)]
-    if choices("experiment"):
-        lines.append("  +experiment=   whole sweeps, with -m")
-        lines += [f"    {name:<17} {_title('experiment', name)}" for name in choices("experiment")]
-    lines += ["", "Keys of the choices made, with their values:"]
+        names = ", ".join(f"*{name}" if name == choice else name for name in choices(group))
+        first = f"  {group + '=':<13}"
+        lines += textwrap.wrap(names, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
+    lines += ["", "Keys of the choices made, with their values; GROUP=CHOICE --help shows those of another choice:"]
     for group, choice in selected.items():
-        lines += [f"  {group}.{line}" for line in _options(group, choice)]
-    lines += [f"  {line}" for line in _own_lines(CONF / "base.yaml", CONF / f"{verb}.yaml")]
+        lines += [_aligned(f"  {group}.{line}") for line in _options(group, choice)]
+    lines += [_aligned(f"  {line}") for line in _own_lines(CONF / "base.yaml", CONF / f"{verb}.yaml")]
     lines += [
         "",
-        "Other choices have other keys: put the choice before --help to see them, e.g. "
-        f"python -m {verb} dataset=image_folder --help",
-        f"Examples:\n  python -m {verb} eraser=control model.width=256",
-        f"  python -m {verb} -m eraser=control,leace model=linear,mlp",
-        "Results go to runs/; a finished run is not trained again. Exit codes: 0 finished, 1 a run failed,",
+        f"Example: python -m {verb} -m eraser=control,leace model=linear,mlp",
+        "Results go to runs/; a finished run is not computed again. Exit codes: 0 finished, 1 a run failed,",
         "2 a configuration that cannot be run, 130 interrupted.",
     ]
     return "\n".join(lines)
 
 
+def _aligned(line: str) -> str:
+    """Return a line with its comment at the column where the others' are."""
+    said, hash_, comment = line.partition(" # ")
+    return f"{said:<{_COMMENTS}}{hash_}{comment}"
+
+
+def _choices(verb: str, group: str, selected: str) -> str:
+    """Return a group's choices, a line each."""
+    lines = [f"python -m {verb} {group}=CHOICE, one of (* chosen here):"]
+    lines += [f"  {'*' if name == selected else ' '} {name:<17} {_title(group, name)}" for name in choices(group)]
+    return "\n".join(lines)
+
+
+def _experiments(verb: str) -> str:
+    """Return the experiments of a command, a line each: those whose file names no other command."""
+    lines = [f"Ready-made sweeps; start one with python -m {verb} -m +experiment=NAME:"]
+    for name in choices("experiment"):
+        named = re.search(r"^# python -m (\w+) ", file_of("experiment", name).read_text(), re.MULTILINE)
+        if named is None or named[1] == verb:
+            lines.append(f"  {name:<17} {_title('experiment', name)}")
+    return "\n".join(lines)
+
+
 def _title(group: str, choice: str) -> str:
-    """A YAML file's opening comment."""
+    """Return a YAML file's opening comment."""
     lines = file_of(group, choice).read_text().splitlines()
     comments = [line[2:] for line in lines if line.startswith("# ") and not line.startswith("# @")]
     return comments[0] if comments else ""
 
 
 def _options(group: str, choice: str) -> list[str]:
-    """A choice's lines, with those of the choice it builds on."""
+    """Return a choice's keys, a line each, with those of the choices it builds on."""
     path = file_of(group, choice)
     defaults = [line[4:] for line in path.read_text().splitlines() if line.startswith("  - ") and "_self_" not in line]
     parents = [file_of(group, entry) for entry in defaults if "@" not in entry]
@@ -61,7 +103,7 @@ def _options(group: str, choice: str) -> list[str]:
 
 
 def _own_lines(*paths: Path) -> list[str]:
-    """Lines `group.key: value # comment`; a later file's replace an earlier one's, and keep its comment."""
+    """Return lines `key: value  # comment`; a later file's value replaces an earlier one's under its comment."""
     lines: dict[str, str] = {}
     for path in paths:
         groups: list[str] = []  # in which the line is, by indentation of two
@@ -72,9 +114,9 @@ def _own_lines(*paths: Path) -> list[str]:
                 continue
             place = ".".join([*groups, key])
             groups.append(key)  # should it be one
-            if _UNSAID & {*groups} or not value.strip():
+            if _HIDDEN & {*groups} or not value.strip():
                 continue
-            before = lines.get(place, "").partition(" # ")[2]
-            said = f"{place}:{value}"
-            lines[place] = said if " # " in line or not before else f"{said} # {before}"
+            value, _, comment = value.partition(" # ")
+            comment = comment or lines.get(place, "").partition(" # ")[2]
+            lines[place] = f"{place}: {value.strip()}" + (f" # {comment.strip()}" if comment else "")
     return list(lines.values())

@@ -14,6 +14,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from conf.check import ConfigError
+from conf.errors import BAD_CONFIG
 from conf.target import imported
 
 _ELSEWHERE = ("runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
@@ -94,6 +95,15 @@ class Sweep:
                 error = f"ended without a word: killed? launch the sweep again to continue {Path(plan['run']).name}"
                 recorded[job] = {"overrides": plan["overrides"], "exit_code": 1, "error": error}
         return [recorded[job] for job in sorted(recorded)]
+
+    def refused(self) -> dict[str, str]:
+        """Return, by the names of their runs, why jobs were refused: their configuration or data cannot be used."""
+        recorded = {job: _outcome(self._path(job)) for job in self.recorded()}
+        return {
+            Path(plan["run"]).name: recorded[job]["error"]
+            for job, plan in enumerate(self._planned())
+            if job in recorded and recorded[job]["exit_code"] == BAD_CONFIG
+        }
 
     def _path(self, job: int) -> Path:
         return self.directory / f"job-{job:05}.json"

@@ -1,17 +1,15 @@
-"""What tables say of trained runs beside their controls: every column, defined once."""
+"""The columns of tables of trained runs and their comparison with the control, each defined once."""
 
 from collections.abc import Callable, Sequence
 from statistics import mean
 
 from harness.beside import Beside, Values, calibrated_bits, code_bits, final_bits, published_code
-from harness.compare import DIFFERENCES, PLATEAU, PLATEAU_CAPTION, Difference, difference_record
+from harness.compare import LEVEL, PLATEAU, Difference, difference_record, seeds_text
 from harness.excess import area_bits, excess_bits, sample_complexity, surplus_bits
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.result import MdlResult, TrainedResult
 from harness.table import Column, Record, number, spread, word
 from harness.trained import Coded, TrainedOnce, stuck, untrained
-
-MARKS = f"Mean ± standard deviation over seeds. {DIFFERENCES} {PLATEAU_CAPTION}"
 
 
 def known(show: Callable[[TrainedResult], str]) -> Callable[[Beside], str]:
@@ -57,7 +55,7 @@ def _delta(of: Callable[[Beside], Difference | None], unit: str, meaning: str = 
 
 
 def _below(entry: Beside) -> str:
-    if entry.loss is None:
+    if entry.loss is None or entry.loss.gap.standard_error is None:  # one seed says nothing of others
         return ""
     size, epoch = entry.loss.size, entry.loss.epoch
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
@@ -144,6 +142,7 @@ RUNS = Column[Beside](
         "loss_bits_on_plateau": _final(entry),
     },
 )
+SEEDS = Column[Beside]("seeds", lambda entry: f"{len(entry.result.seeds)}" if entry.result else "")
 PUBLISHED = _spread("Table 16's unit", "published_units_mean", ".3f", published_code, rests_on=_everywhere)
 PUBLISHED_DELTA = _delta(lambda entry: entry.published, "published_units")
 
@@ -151,9 +150,9 @@ PUBLISHED_DELTA = _delta(lambda entry: entry.published, "published_units")
 CODES: dict[str, Column[Beside]] = {
     "bits": _spread(
         "bits per label", "bits_per_label_mean", ".3f", code_bits,
-        "prequential codelength (a model at chance needs log2 k)", rests_on=_coding,
+        "prequential codelength; a model at chance needs log2 k", rests_on=_coding,
     ),
-    "difference": _delta(lambda entry: entry.code, "bits_per_label", "of the codelength; no test example enters it"),
+    "difference": _delta(lambda entry: entry.code, "bits_per_label", "of the codelength"),
     "calibrated": _spread(
         "calibrated", "calibrated_bits_per_label_mean", ".3f", calibrated_bits,
         "the codelength by logits divided by one temperature for each training size, fitted on the validation split",
@@ -196,7 +195,7 @@ ORDERS = {
 # and of what is trained on everything
 FINALS: dict[str, Column[Beside]] = {
     "loss": _spread(
-        "test loss (bits)", "final_loss_bits_mean", ".4f", final_bits, "per label, trained on everything",
+        "test loss (bits)", "final_loss_bits_mean", ".4f", final_bits, "per label, of networks trained on everything",
         rests_on=_final, more=lambda entry: {"final_loss_test_error": entry.loss_error},
     ),
     "accuracy": _spread("accuracy (%)", "accuracy_mean", ".1f", lambda result: result.final.accuracy, scale=100),
@@ -257,8 +256,41 @@ FINALS: dict[str, Column[Beside]] = {
     ),
 }  # fmt: skip
 BY_NAME = {**CODES, "published": PUBLISHED, **FINALS}
+_DIFFERENCES: list[tuple[Column[Beside], Callable[[Beside], Difference | None]]] = [
+    (CODES["difference"], lambda entry: entry.code),
+    (PUBLISHED_DELTA, lambda entry: entry.published),
+    (FINALS["gap"], lambda entry: entry.loss and entry.loss.gap),
+]
 
 
 def columns(names: str) -> list[Column[Beside]]:
-    """Those of these names, separated by blanks."""
+    """Look up columns by space-separated names."""
     return [BY_NAME[name] for name in names.split()]
+
+
+def notes(shown: Sequence[Column[Beside]], entries: Sequence[Beside]) -> str:
+    """Explain the errors and marks that occur in these columns of a table."""
+    results = [entry.result for entry in entries if entry.result is not None]
+    found = [
+        difference for column, of in _DIFFERENCES if column in shown for entry in entries if (difference := of(entry))
+    ]
+    said = []
+    if several := sorted({len(result.seeds) for result in results} - {1}):
+        over = " or ".join([*map(str, several[:-1]), seeds_text(several[-1])])
+        said.append(f"±: standard deviation over {over}")
+        if any(difference.standard_error is not None for difference in found):
+            said[-1] += "; of Δ, paired by seed, the standard error"
+    if FINALS["gap"] in shown and any(difference.test_error is not None for difference in found):
+        said.append("A second error of Δ, or one beside one seed, is over test examples (bootstrap)")
+    if any(difference.significant for difference in found):
+        said.append(
+            f"*: p ≤ {LEVEL}, Student's t over seeds with Holm's correction for all Δ of the table; it speaks of other "
+            "seeds, not of other test examples"
+        )
+    if any(map(_everywhere, entries)):
+        marks = f"‡ and {PLATEAU}" if FINALS["plateau"] in shown else "‡"
+        said.append(
+            f"{marks}: trainings that never left the plateau: their training loss stayed at the label entropy until "
+            "they were stopped, and they do not say what the network can learn"
+        )
+    return " ".join(f"{sentence}." for sentence in said)

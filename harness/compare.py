@@ -30,20 +30,21 @@ class Configured(Protocol):
 C = TypeVar("C", bound=Configured)
 
 LEVEL = 0.05
-DIFFERENCES = (
-    "Δ: difference to the control, paired by seed, ± standard error over seeds; of test losses, ± that over test "
-    "examples (bootstrap), where it was recorded. * where Student's t over seeds, with Holm's correction for all Δ of "
-    f"the table, gives p ≤ {LEVEL}: it speaks of other seeds, not of other test examples."
-)
-
 CODES = ("mdl.code", "mdl.replay")  # keys of a setting that may differ within a table: rows say how
 _PAIRED = ("dataset", "model", "sample_info", "seeds", "setting")  # all that a run and its control share
 
 PLATEAU = "on the plateau"
-PLATEAU_CAPTION = (
-    f"{PLATEAU}, and ‡: seeds that never left it: their training loss stayed at the label entropy until they were "
-    "stopped, and they do not say what the network can learn."
-)
+
+
+def seeds_text(count: int) -> str:
+    """Return "5 seeds", or "one seed"."""
+    return "one seed" if count == 1 else f"{count} seeds"
+
+
+def signed(value: float) -> str:
+    """Return a number with its sign and three decimals; one that rounds to zero has no sign."""
+    text = f"{value:+.3f}"
+    return text if float(text) else text[1:]
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Spread:
 
     def __format__(self, number_format: str) -> str:
         """`f"{spread:.3f}"` is "1.234 ± 0.056", or "1.234" for one seed."""
-        number_format = number_format or ".3f"
+        number_format = f"z{number_format or '.3f'}"  # no "-0.000"
         mean = format(self.mean, number_format)
         return mean if self.std is None else f"{mean} ± {format(self.std, number_format)}"
 
@@ -94,9 +95,9 @@ class Difference:
         """ "+0.123 ± 0.004 ± 0.010 *": over seeds and, where known, test examples; the star where significant."""
         if self.standard_error is None:
             examples = "" if self.test_error is None else f"; ± {self.test_error:.3f} over test examples"
-            return f"{self.mean:+.3f} (one seed{examples})"
+            return f"{signed(self.mean)} (one seed{examples})"
         errors = [error for error in (self.standard_error, self.test_error) if error is not None]
-        return " ".join([f"{self.mean:+.3f}", *(f"± {error:.3f}" for error in errors), *"*"[: self.significant]])
+        return " ".join([signed(self.mean), *(f"± {error:.3f}" for error in errors), *"*"[: self.significant]])
 
 
 def paired_difference(values: Sequence[float], control: Sequence[float], test_error: float | None = None) -> Difference:

@@ -1,4 +1,4 @@
-"""A run on disk: its directory, its result. The files are the truth; the rest is display."""
+"""A run on disk: its directory and its result."""
 
 import contextlib
 import fnmatch
@@ -53,11 +53,8 @@ class Run:
             part: its name; none for the result.
             wait: for another that does, as long as its heart beats; otherwise False is what there is in the block.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
         lease = Lease(self.directory / (f"part-{part}.lock" if part else LOCK))
-        if wait:
-            lease.acquire()
-        elif not lease.try_acquire():
+        if not self._take(lease, wait=wait):
             yield False
             return
         self._held.append(lease)
@@ -66,6 +63,18 @@ class Run:
         finally:
             self._held.remove(lease)
             lease.release()
+            if not part:
+                with contextlib.suppress(OSError):
+                    self.directory.rmdir()  # empty: the run was discarded
+
+    def _take(self, lease: Lease, *, wait: bool) -> bool:
+        while True:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another process has just discarded the run
+                if not wait:
+                    return lease.try_acquire()
+                lease.acquire()
+                return True
 
     def require_lease(self) -> None:
         """Make sure that no other process has taken over what this one holds.
@@ -132,14 +141,35 @@ class Run:
                 remove(path)
 
     def fail(self, error: BaseException) -> None:
-        """Note why the run ended early: failed, or interrupted and ready to be continued."""
+        """Note why the run ended early: failed, or interrupted and ready to be continued.
+
+        A run whose configuration or data were refused (ValueError) before anything was computed is discarded.
+        """
         if isinstance(error, LeaseLostError):
             return  # the files belong to the process that took over
         state = "failed" if isinstance(error, Exception) else "interrupted"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         with contextlib.suppress(OSError, LeaseLostError):  # on a full disk, the error itself is what to show
+            if isinstance(error, ValueError) and all(_says_nothing(path.name) for path in self.directory.iterdir()):
+                self.discard()
+                return
             self._save_state(state, error=reason)
             self.save_part(f"{state}-{time.time_ns()}", None)
+
+    def discard(self) -> bool:
+        """Delete the run unless another process works on it; return whether it was deleted."""
+        if any(lease.path.name == LOCK for lease in self._held):
+            self._empty()
+            return True
+        with self.claim(wait=False) as ours:
+            if ours:
+                self._empty()
+        return ours
+
+    def _empty(self) -> None:
+        for path in self.directory.iterdir():
+            if not path.name.startswith(LOCK):
+                remove(path)
 
     def _save_state(self, name: str, **more: str) -> None:
         write_json(self.directory / STATE, {"run": self.id, "state": name, **more})
@@ -168,12 +198,8 @@ class Run:
         self._since = now
 
     def seconds(self) -> float:
-        """What all processes have spent on it up to now; of one that was killed, what it spent on finished parts."""
-        spent = time.monotonic() - self._since
-        for path in self.directory.glob("part-*.json"):
-            with contextlib.suppress(DamagedFileError):
-                spent += read_json(path).get("seconds", 0.0)
-        return round(spent, 3)
+        """Return the seconds that all processes have spent on the run up to now."""
+        return round(time.monotonic() - self._since + seconds_spent(self.directory), 3)
 
     def save_curves(self, rows: Iterable[CurveRow]) -> None:
         """Loss curves as curves.csv: one row per training size, seed and evaluation."""
@@ -193,6 +219,20 @@ def whole_curves(directory: Path, result: Result | None) -> Path | None:
     if result is not None and result.curves_checksum not in (None, file_checksum(path)):
         raise DamagedFileError(f"{path} was edited or damaged after the run had finished: its curves are left out")
     return path
+
+
+def seconds_spent(directory: Path) -> float:
+    """Return the seconds noted in an unfinished run; a process that was killed noted its finished parts alone."""
+    spent = 0.0
+    for path in directory.glob("part-*.json"):
+        with contextlib.suppress(DamagedFileError, OSError):
+            spent += read_json(path).get("seconds", 0.0)
+    return spent
+
+
+def _says_nothing(name: str) -> bool:
+    """Whether a file of this name holds nothing computed."""
+    return name in ("config.yaml", STATE, "log.txt", "wandb") or name.startswith(LOCK)
 
 
 def leftover(name: str) -> bool:

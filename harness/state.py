@@ -10,7 +10,7 @@ from erasure.store.heartbeat import heartbeat
 from erasure.store.lease import DEFAULT_STALE_AFTER_S
 from erasure.store.storage import DamagedFileError, read_json
 from harness.result import read_result
-from harness.run import LOCK, RESULT, STATE
+from harness.run import LOCK, RESULT, STATE, seconds_spent
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
@@ -24,7 +24,7 @@ class State:
         name: "finished": it has a result. "running": its process shows signs of life. "failed": by an error.
             "interrupted": by a signal, or killed; launched again, it continues. "missing": never started.
         detail: the heartbeat of a running one, why another ended.
-        seconds: that the processes of a finished one took.
+        seconds: that its processes have spent on it, as far as they have noted it.
     """
 
     name: Name
@@ -53,7 +53,8 @@ def state_of(directory: Path, now: float) -> State:
         parts = sum(fnmatch.fnmatchcase(name, "part-[0-9]*.json") for name in names)
         sizes = f", {parts} training sizes done" if parts else ""
         holders = " and ".join(sorted({beat.holder for beat in alive}))
-        return State("running", f"{holders}, heartbeat {max(0, now - max(b.at for b in alive)):.0f} s ago{sizes}")
+        detail = f"{holders}, heartbeat {max(0, now - max(b.at for b in alive)):.0f} s ago{sizes}"
+        return State("running", detail, seconds_spent(directory))
     if STATE not in names:
         return State("missing") if "config.yaml" not in names else State("interrupted", "killed")
     try:
@@ -62,7 +63,8 @@ def state_of(directory: Path, now: float) -> State:
         return State("failed", f"state.json is damaged: {damage}")
     if name == "failed":
         return State("failed", error)
-    return State("interrupted", error or (f"killed: {beats[0].holder} is gone" if beats else "killed"))
+    detail = error or (f"killed: {beats[0].holder} is gone" if beats else "killed")
+    return State("interrupted", detail, seconds_spent(directory))
 
 
 def _finished(path: Path) -> State:

@@ -54,10 +54,10 @@ def require_published(settings: "ChunkSettings") -> None:
 
 
 def headline(result: "MdlResult") -> str:
-    from harness.compare import Spread
+    from harness.compare import Spread, seeds_text
 
     code = Spread.of(result.mdl.bits_per_sample)
-    return f"{code} bits per label"
+    return f"{code} bits per label, {seeds_text(len(result.seeds))}"
 
 
 def summarise(results: Sequence["MdlResult"], directory: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.compare import Grid, paired_difference
+from harness.compare import Grid, paired_difference, seeds_text, signed
 from harness.labels import spelled
 from harness.panels import panel_size, panels
 from harness.result import MdlResult, of_common_seeds
@@ -77,7 +77,7 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
     from matplotlib.ticker import FuncFormatter
 
     columns = [c for c in grid.columns if not c.startswith("control")]
-    height = 0.8 / max(2, len(columns))
+    height, counts = 0.8 / max(2, len(columns)), set[int]()
     for i, row in enumerate(grid.rows):
         if (control := grid.control(row)) is None:
             continue
@@ -85,6 +85,7 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
         for j, column in enumerate(own):
             if (pair := of_common_seeds(grid.cells[row][column], control)) is None:
                 continue
+            counts.add(len(pair[0].seeds))
             difference = paired_difference(pair[0].mdl.bits_per_sample, pair[1].mdl.bits_per_sample)
             error = difference.standard_error or 0.0
             spread = ", one seed" if difference.standard_error is None else f" ± {error:.3f}"
@@ -95,7 +96,7 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
             )  # fmt: skip
             above = difference.mean >= 0
             ax.annotate(
-                f"{difference.mean:+.3f}{spread}", (difference.mean + (error if above else -error), y),
+                f"{signed(difference.mean)}{spread}", (difference.mean + (error if above else -error), y),
                 xytext=(6 if above else -6, 0), textcoords="offset points", ha="left" if above else "right",
                 va="center", fontsize=9, color="#333333",
             )  # fmt: skip
@@ -105,4 +106,6 @@ def _differences(ax: "Axes", grid: Grid[MdlResult]) -> None:
     ax.margins(x=0.45)
     ax.grid(axis="y", visible=False)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
-    ax.set(title="cost of erasure ± standard error over seeds", xlabel="codelength minus control (bits per label)")
+    over = " or ".join(seeds_text(count) for count in sorted(counts - {1}))
+    title = f"cost of erasure ± standard error, {over}" if over else "cost of erasure"
+    ax.set(title=title, xlabel="codelength minus control (bits per label)")

@@ -24,7 +24,6 @@ from train.bench import Bench
 from train.early_stopping import endings, warn_of_unlike_validation
 from train.engine import Engine, EpochReport
 from train.progress import Work
-from train.stacking import STACKING
 from train.whole import save_weights
 
 
@@ -87,8 +86,7 @@ class _Sizes:
 
     @functools.cached_property
     def engine(self) -> Engine:
-        with self._run.claim(STACKING, wait=True):  # one process measures how seeds are best stacked
-            return Engine(self._bench, self._run)
+        return Engine(self._bench, self._run)
 
     def name(self, i: int) -> str:
         """Of the part of size number i."""

@@ -1,4 +1,4 @@
-"""What `python -m mdl` shows: one run's learning curve, and runs side by side."""
+"""The output of `python -m mdl`: a run's learning curve, and the comparison of runs."""
 
 import math
 
@@ -8,26 +8,24 @@ from rich.table import Table as RichTable
 from erasure.certificate import Certificate
 from erasure.progress import console
 from harness.beside import beside_controls
-from harness.columns import ERASER, GAPS, MARKS, ORDERS, ROW, RUNS, columns
-from harness.compare import Grid, Spread
+from harness.columns import BY_NAME, ERASER, ROW, RUNS, SEEDS, columns, notes
+from harness.compare import Grid, Spread, seeds_text
 from harness.result import MdlResult
 from harness.table import Table
 
-_COLUMNS = [
-    *columns("bits difference calibrated excess_bits loss accuracy gap below fall plateau"), *GAPS.values(),
-    *ORDERS.values(),
-]  # fmt: skip
-
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:
-    """The comparison of one setting."""
-    also = (ROW, ERASER, RUNS, *columns("published parameters edit surplus_bits sample_complexity area_bits"))
-    return Table.pivoted(setting, "dataset · model", _COLUMNS, beside_controls(grid), MARKS, also=also)
+    """Compare the runs of one setting, a row each; records have every column there is."""
+    entries = [entry for entry in beside_controls(grid).values() if entry.result]
+    shown = columns("bits difference loss accuracy")
+    also = (ROW, ERASER, RUNS, *BY_NAME.values())
+    return Table.of(setting, (ROW, ERASER, *shown, SEEDS), entries, notes(shown, entries), also)
 
 
 def print_run(result: MdlResult) -> None:
-    """One run's learning curve, codelength and certificate on stdout."""
-    table = RichTable(box=box.SIMPLE_HEAD, title=result.run_id, title_justify="left")
+    """Print a run's learning curve, codelength and certificate."""
+    title = f"{result.run_id}, {seeds_text(len(result.seeds))}"
+    table = RichTable(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     for heading in ("training examples", "next chunk (bits)", "test (bits)", "test accuracy", "epochs"):
         table.add_column(heading, justify="right")
     for point in result.curve:

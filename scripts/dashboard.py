@@ -23,7 +23,7 @@ from wandb_workspaces import expr
 from erasure.store.storage import write_text
 from harness.beside import beside_controls
 from harness.columns import ERASER as BY_ERASER
-from harness.columns import ROW, columns
+from harness.columns import ROW, SEEDS, columns
 from harness.compare import Grid, by_setting
 from harness.labels import spelled
 from harness.logger import ignore_local_settings
@@ -131,7 +131,7 @@ def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
 
 def differences(setting: str, grid: Grid[MdlResult]) -> Iterator[tuple[str, str]]:
     """Of one setting two Markdown tables by title: codelength against the control, and the runs that end below it."""
-    shown = (ROW, BY_ERASER, *columns("bits difference calibrated excess_bits parameters"))
+    shown = (ROW, BY_ERASER, *columns("bits difference calibrated excess_bits parameters"), SEEDS)
     entries = [entry for entry in beside_controls(grid).values() if entry.result]
     below = [entry for entry in entries if entry.loss is not None and entry.loss.size is not None]
     yield f"Differences to control, {setting}", Table.of("", shown, entries).markdown()

@@ -1,6 +1,7 @@
 """The command line of the commands beside the verbs."""
 
 import argparse
+from typing import NoReturn
 
 
 class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
@@ -11,9 +12,16 @@ class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpF
         return action.help if bare else super()._get_help_string(action)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong argument in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+
+
 def parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
     """Of `python -m scripts.NAME`, described by its module's `doc`: an option of the type of every default."""
-    made = argparse.ArgumentParser(f"python -m scripts.{name}", description=doc, formatter_class=_Help)
+    made = _Parser(f"python -m scripts.{name}", description=doc, formatter_class=_Help)
     for key, value in defaults.items():
         made.add_argument(f"--{key.replace('_', '-')}", type=type(value), default=value, help="default: %(default)s")
     return made

@@ -1,8 +1,8 @@
-"""All members of an ensemble trained, in one stack or stacks one after another, and continued where they were."""
+"""Train all members of an ensemble, in one stack or in stacks one after another, and continue interrupted runs."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from train.ensemble import Ensemble, Scores, Weights
 from train.memory import keep_freed_memory
 from train.randomness import permutation
 from train.settings import TrainSettings
-from train.stacking import STACKING, Stacking, choose
+from train.stacking import choose
 from train.training import Training
 
 log = logging.getLogger(__name__)
@@ -169,14 +169,15 @@ def fit(
 
 
 class Engine:
-    """Trains a run's seeds; an interrupted run continues from its checkpoints, stacked as before.
+    """Trains a run's seeds; an interrupted run continues from its checkpoints.
 
     Args:
         bench: data and architecture.
-        run: where the choice of stacking and the checkpoints are kept.
+        run: where checkpoints are kept.
 
     Attributes:
         orders: of each seed, all training examples, [S, N]; its prefixes are the seed's training sets.
+        stacking: how many seeds train at once (`train.stacking`).
 
     Raises:
         ValueError: train.stack=all with an architecture that cannot be stacked.
@@ -188,11 +189,7 @@ class Engine:
         total = len(bench.data["train"])
         self.orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
         self._checkpoints = Checkpoints(run.directory, bench.settings.checkpoint_every_s, run.require_lease)
-        if (kept := run.part(STACKING)) is not None:
-            self.stacking = Stacking.read(kept)
-            return
         self.stacking = choose(bench.ensemble, len(bench.seeds), bench.data["train"], bench.settings)
-        run.save_part(STACKING, asdict(self.stacking))
         if len(bench.seeds) > 1:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 

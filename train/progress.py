@@ -1,4 +1,4 @@
-"""How far a run is whose trainings end when they no longer gain."""
+"""Progress of a run whose trainings stop early."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ _EPOCHS = 100  # of CIFAR-10's 48,976 images networks trained 87 to 600; of a fi
 
 
 class Work:
-    """The share of trainings on so many examples each that is done, in optimiser steps.
+    """The share of a run's trainings that is done, in optimiser steps; it never falls.
 
     Early stopping makes the length of a training unknown. The first is expected to take 100 epochs, where that is from
     two to ten times the patience, others as many epochs as the longest so far, and none less than its patience.
@@ -19,17 +19,19 @@ class Work:
         self._steps = [epoch_steps(n, settings) for n in sizes]
         self._epochs: dict[int, int] = {}  # of finished sizes
         self._longest, self._patience_steps = settings.max_epochs, settings.patience_steps
+        self._shown = 0.0
 
     def finish(self, i: int, epochs: int) -> None:
         """Size number `i` took this many epochs."""
         self._epochs[i] = epochs
 
     def share(self, i: int, epoch: float, left: float) -> float:
-        """Share done when size number `i` has trained for `epoch` epochs, with `left` before it at least; 0 to 1."""
+        """Return the share done, 0 to 1, when size number `i` has trained for `epoch` epochs and needs `left` more."""
         patience = self._patience_steps / self._steps[i]
         usual = max(self._epochs.values(), default=max(2 * patience, min(_EPOCHS, 10 * patience), epoch + left))
         done = sum(self._steps[j] * epochs for j, epochs in self._epochs.items())
         here = self._steps[i] * min(self._longest, max(usual, epoch + left))
         others = [steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i]
         rest = sum(min(steps * self._longest, max(steps * usual, self._patience_steps)) for steps in others)
-        return (done + self._steps[i] * epoch) / (done + here + rest)
+        self._shown = max(self._shown, (done + self._steps[i] * epoch) / (done + here + rest))
+        return self._shown

@@ -47,8 +47,8 @@ class TrainSettings:
         precision: of training, "float32", "bfloat16" (autocast), or "auto": bfloat16 on a GPU, float32 elsewhere.
             A run's identity holds what "auto" turns out to be. Evaluation is always in float32.
         eval_batch_size: examples per evaluation batch.
-        stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" times a few steps of each
-            and takes the faster. Results agree to floating-point reordering.
+        stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" follows a rule of
+            architecture, image size and device (`train.stacking`). Results agree to floating-point reordering.
         protocol: "standard", ours, or "published": the procedure of the paper's code (`mdl.published`), for `python -m
             mdl` alone. It uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`,
             `crop_padding` and `precision` (of weights and optimizer, too), and its own options.

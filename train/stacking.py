@@ -1,50 +1,37 @@
-"""Seeds in one stacked network or one after another: whichever a few timed steps show to be faster.
+"""Whether seeds train in one stacked network or one after another: a rule of architecture, image size and device.
 
-Stacked layers save launches and interpreter time; where products are large, the batched ones may be slower than
-plain ones. Which wins depends on architecture, image and batch size, number of seeds and machine.
+Stacked layers save launches and interpreter time, but on a CPU batched products of large layers are slower than plain
+ones. The rule comes from measurements (docs/benchmarks.md) and is not timed at run time: stacking changes the last
+digits of a result, so a rerun on a busier machine has to make the same choice.
 """
 
-import contextlib
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from models.classifier import count_parameters
 from train.data import DeviceImages
 from train.ensemble import Ensemble
-from train.memory import MemoryExhaustedError, advice
-from train.optimizer import ScheduleFree
-from train.randomness import generator
 from train.settings import TrainSettings
 
-STACKING = "stacking"  # the name under which a run keeps its choice, so that it makes the same when resumed
-_ROUNDS = 2  # candidates in turn, so that a moment in which the machine is slow hits no one of them alone
-_WARM_UP, _STEPS = 1, 3  # of each kind and round; the fastest counts
-_AT_LEAST_S = 0.05
+LARGEST_STACKED = 300_000  # multiply-adds of a forward pass of one example, on a CPU
 _HOW = {"all": "in one network", "one": "one after another"}
 
 
 @dataclass(frozen=True)
 class Stacking:
-    """How many seeds are trained at once, and why.
+    """How many seeds train at once, and why.
 
     Attributes:
         stack: seeds in one network.
         why: one line.
-        step_seconds: measured time of one optimiser step of all seeds, by the value of train.stack; empty where
-            there was nothing to choose.
     """
 
     stack: int
     why: str
-    step_seconds: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> Self:
-        """The choice that a run has kept; of former versions, too, whose seeds could be in threads."""
-        return cls(kept["stack"], kept["why"], kept["step_seconds"])
 
     @property
     def setting(self) -> str:
@@ -57,13 +44,13 @@ class Stacking:
 
 
 def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: TrainSettings) -> Stacking:
-    """Decide, on scratch weights, how to train the members.
+    """Decide how to train the members of an ensemble.
 
     Args:
         ensemble: the architecture.
         members: number S of seeds.
-        train: training split.
-        settings: "stack" decides, unless it is "auto"; the batch size is timed.
+        train: training split, for the image size and the device.
+        settings: `stack` decides, unless it is "auto".
 
     Raises:
         ValueError: train.stack=all with an architecture that cannot be stacked.
@@ -75,31 +62,34 @@ def choose(ensemble: Ensemble, members: int, train: DeviceImages, settings: Trai
         return Stacking(members if settings.stack == "all" else 1, f"train.stack={settings.stack}")
     if members == 1 or not stackable:
         return Stacking(1, "one seed" if members == 1 else f"{name} cannot be stacked")
-    seconds: dict[str, float] = {}
-    for how in [*_HOW] * _ROUNDS:
-        with contextlib.suppress(MemoryExhaustedError):
-            once = step_seconds(ensemble, members, how, train, settings)
-            seconds[how] = min(once, seconds.get(how, once))
-    measured = ", ".join(
-        (f"{1e3 * seconds[key]:.2f} ms " if key in seconds else "too much memory ") + how for key, how in _HOW.items()
-    )
-    best = min(seconds, key=lambda how: seconds[how], default="one")
-    return Stacking(members if best == "all" else 1, f"a step of {members} seeds takes {measured}", seconds)
+    if (device := train.labels.device.type) != "cpu":
+        return Stacking(members, f"launches cost most on {device}")
+    count = multiply_adds(ensemble.model, train.image_shape)
+    limit = "at most" if count <= LARGEST_STACKED else "more than"
+    why = f"an example takes {count:,} multiply-adds, {limit} {LARGEST_STACKED:,}"
+    return Stacking(members if count <= LARGEST_STACKED else 1, why)
 
 
-def step_seconds(ensemble: Ensemble, members: int, how: str, train: DeviceImages, settings: TrainSettings) -> float:
-    """Seconds of one optimiser step of all members on scratch weights, arranged as `how` ("all", "one") says."""
-    at_once, device = members if how == "all" else 1, train.labels.device
-    with advice("timing a step", batch_size=settings.batch_size, stack=settings.stack):
-        batch = torch.arange(min(settings.batch_size, len(train)), device=device).expand(at_once, -1)
-        initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(at_once)], device)
-        optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=settings.lr)
-        x, z = train.plain(batch)
-        times: list[float] = []
-        while len(times) < _WARM_UP + _STEPS or (sum(times) < _AT_LEAST_S and len(times) < 200):
-            started = time.perf_counter()
-            optimizer.step(ensemble.gradients(optimizer.weights, x, z)[1])
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            times.append(time.perf_counter() - started)
-        return min(times[_WARM_UP:]) * members / at_once
+def multiply_adds(model: nn.Module, image_shape: Sequence[int]) -> int:
+    """Count the products of weights and activations in a forward pass of one image [C, H, W] on the CPU.
+
+    Layers count whose `weight` is [out, in, ...]; a parameter of another layer counts once.
+    """
+    counts: list[int] = []
+
+    def count(layer: nn.Module, _: Any, output: Tensor) -> None:
+        weight = layer.get_parameter("weight")
+        counts.append(weight.numel() * output.numel() // len(weight))
+
+    hooks = [
+        layer.register_forward_hook(count)
+        for layer in model.modules()
+        if isinstance(weight := getattr(layer, "weight", None), nn.Parameter) and weight.ndim > 1
+    ]
+    try:
+        with torch.no_grad():
+            model(torch.zeros(1, *image_shape))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(sum(counts), count_parameters(model))

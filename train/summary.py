@@ -1,10 +1,10 @@
-"""What `python -m train` shows: final losses side by side, and loss curves."""
+"""The output of `python -m train`: the comparison of final losses, and loss curves."""
 
 from pathlib import Path
 
 from harness.beside import beside_controls
 from harness.cell import Cell, Found
-from harness.columns import ERASER, GAPS, MARKS, ORDERS, ROW, RUNS, columns
+from harness.columns import ERASER, FINALS, ROW, RUNS, SEEDS, columns, notes
 from harness.compare import Grid
 from harness.labels import spelled
 from harness.panels import loss_lines, panel_size, panels
@@ -13,14 +13,13 @@ from harness.style import chance_line, colour, epoch_axis, figure_at, line_width
 from harness.table import Table
 from harness.trained import stuck
 
-_COLUMNS = columns("loss accuracy training_loss end_loss entropy epochs gap below fall plateau")
-
 
 def table_of(grid: Grid, setting: str) -> Table:
-    """A line per run of one setting."""
+    """Compare the runs of one setting, a row each; records have every column of final losses."""
     entries = [entry for entry in beside_controls(grid).values() if entry.result]
-    also = (RUNS, *GAPS.values(), *columns("edit"), *ORDERS.values(), *columns("parameters"))
-    return Table.of(setting, (ROW, ERASER, *_COLUMNS), entries, MARKS, also)
+    shown = columns("loss gap accuracy training_loss entropy")
+    also = (ROW, ERASER, RUNS, *FINALS.values())
+    return Table.of(setting, (ROW, ERASER, *shown, SEEDS), entries, notes(shown, entries), also)
 
 
 def draw(grid: Grid[TrainResult], path: Path) -> Path:

@@ -12,7 +12,7 @@ from erasure.progress import duration
 from erasure.store.storage import write_text
 from harness.beside import Beside
 from harness.cell import Cell
-from harness.columns import BY_NAME, MARKS
+from harness.columns import BY_NAME, notes
 from harness.compare import Spread
 from harness.labels import spelled
 from harness.panels import mean_curve
@@ -33,8 +33,7 @@ _MENUS_ONLY = ("setting", "family", "completeness")
 _WORDS = (*_MENUS, "model", "Table 16", "incomplete")
 _USUAL = ("bits", "difference", "loss", "accuracy", "gap", "below", "fall", "published")
 _CAPTION = (
-    f"Table 16: {UNIT}: the paper's number, with what differs in ours. incomplete: missing beside the rest of its row. "
-    f"{MARKS}"
+    f"Table 16: {UNIT}: the paper's number, with what differs in ours. incomplete: missing beside the rest of its row."
 )
 
 
@@ -100,7 +99,7 @@ def _runs(blocks: Sequence[Block], pool: Pool, chosen: Sequence[str]) -> Json:
     headings = [*before, *(column.heading for column in columns), "Table 16", "seeds", "incomplete", "completeness"]
     lines = [(block, row, entry) for block in blocks for row in block.rows for entry in row.entries.values()]
     rows = [_cells(*line, columns) for line in lines]
-    caption = caption_of(columns, _CAPTION)
+    caption = caption_of(columns, f"{_CAPTION} {notes(columns, [entry for _, _, entry in lines])}")
     shown = Table("results", caption, headings, rows, words=_WORDS, menus=_MENUS).sheet()
     for column in shown["columns"]:
         column |= {"hidden": column["heading"] in _MENUS_ONLY, "one": column["heading"] == "setting"}

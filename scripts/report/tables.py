@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from erasure.store.storage import write_text
-from harness.columns import CODES, ERASER, FINALS, MARKS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS
+from harness.columns import CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS, notes
 from harness.labels import spelled
 from harness.result import MdlResult
 from harness.table import Table
@@ -44,17 +44,20 @@ def tables_of(block: Block, chosen: Sequence[str] | None = None) -> Iterator[Tab
     if block.verb == "mdl":
         places = {(entry.row, entry.eraser): entry for entry in block.entries}
         if codes:
-            caption = f"Prequential codelength on {spelled(block.dataset)} ({block.setting}). {MARKS} {_INCOMPLETE}"
+            about = f"Prequential codelength on {spelled(block.dataset)} ({block.setting})."
+            caption = f"{about} {notes(codes, block.entries)} {_INCOMPLETE}"
             whole = (*also, *CODES.values())
             yield Table.pivoted(f"{block.name}-bits", "model", codes, places, caption, whole)
         if chosen is None or "published" in chosen:
-            caption = f"{spelled(block.dataset)}, {UNIT} ({block.setting}). {_at_chance(block)} {MARKS} {_INCOMPLETE}"
             columns = (PUBLISHED, PUBLISHED_DELTA, TABLE_16)
+            about = f"{spelled(block.dataset)}, {UNIT} ({block.setting}). {_at_chance(block)}"
+            caption = f"{about} {notes(columns, block.entries)} {_INCOMPLETE}"
             yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)
             if compared := _paper_options(block):
                 yield compared
     if finals:
-        caption = f"Trained on all of {spelled(block.dataset)} ({block.setting}). {MARKS} {_INCOMPLETE}"
+        about = f"Trained on all of {spelled(block.dataset)} ({block.setting})."
+        caption = f"{about} {notes(finals, block.entries)} {_INCOMPLETE}"
         whole = (RUNS, *FINALS.values())
         yield Table.of(f"{block.name}-final", (_MODEL, ERASER, *finals), block.entries, caption, whole)
 

@@ -1,9 +1,10 @@
-"""What has become of a sweep, from disk alone: whatever the process that launched it has seen.
+"""Show the state of a sweep from disk alone, launch what is left of it, and delete runs that failed.
 
 python -m scripts.sweep status runs/                                   every run below runs/
 python -m scripts.sweep status runs/ -- eraser=control,leace seeds=[0] those of a sweep, missing ones too
 python -m scripts.sweep status runs/ --retry-failed -- OVERRIDES       the commands for what is left to do
 python -m scripts.sweep status runs/ --retry-failed --launch -- hydra/launcher=slurm OVERRIDES
+python -m scripts.sweep discard runs/                                  failed runs; --yes deletes them
 
 Overrides are those after python -m mdl -m; a whole such command may be pasted. Exit code 0 if all have finished.
 """
@@ -23,7 +24,7 @@ from conf.verbs import verb_named, verbs
 from harness.device import pick_device
 from scripts.options import parser
 from scripts.sweep.relaunch import command, launch
-from scripts.sweep.status import Found, of_sweep, on_disk, print_status, printable, unfinished
+from scripts.sweep.status import Found, discard, of_sweep, on_disk, print_status, printable, unfinished
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _status(options: argparse.Namespace, verb: str, overrides: Sequence[str]) -> int:
     runs = of_sweep(verb_named(verb), overrides, options.runs) if overrides else on_disk(options.runs)
+    if options.action == "discard":
+        discard(runs, delete=options.yes)
+        return 0
     print_status(runs)
     unsaid = "train" in verb_named(verb).sections and not any(o.startswith("device=") for o in overrides)
     if unsaid and any(run.state.name == "missing" for run in runs):
@@ -49,15 +53,20 @@ def _status(options: argparse.Namespace, verb: str, overrides: Sequence[str]) ->
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
     own = parser("sweep", __doc__)
-    own.add_argument("action", choices=["status"])
+    own.add_argument("action", choices=["status", "discard"])
     own.add_argument("runs", type=Path, help="the sweep's runs_dir")
     own.add_argument("--retry-failed", action="store_true", help="print the commands for what is left to do")
     own.add_argument("--launch", action="store_true", help="with --retry-failed: run them")
+    own.add_argument("--yes", action="store_true", help="with discard: delete the failed runs, do not only list them")
     options = own.parse_args(words)
     if not os.path.isdir(options.runs):  # noqa: PTH112 (False for a name that is too long)
         own.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
     if options.launch and not options.retry_failed:
         own.error("--launch goes with --retry-failed")
+    if options.action == "discard" and options.retry_failed:
+        own.error("--retry-failed goes with status")
+    if options.action == "status" and options.yes:
+        own.error("--yes goes with discard")
     return options
 
 

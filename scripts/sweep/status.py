@@ -1,5 +1,6 @@
-"""The state of every run of a sweep, and what is left to do."""
+"""The state of every run of a sweep, what is left to do, and which runs have failed."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,15 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from conf.check import ConfigError
 from conf.cli import Verb, checked_job
 from conf.compose import jobs_of
+from conf.sweep import Sweep
 from erasure.progress import console, duration
 from erasure.store.heartbeat import file_system_time
-from harness.state import UNFINISHED, Name, State, state_of
+from erasure.store.storage import DamagedFileError
+from harness.run import RESULT, Run
+from harness.state import UNFINISHED, Name, State, read_state, state_of
 
 _SHOWN = 50  # lines per state
 
@@ -38,9 +43,22 @@ def on_disk(root: Path) -> list[Found]:
 
 
 def of_sweep(verb: Verb, overrides: Sequence[str], root: Path) -> list[Found]:
-    """The runs that a sweep asks for, in `root`."""
-    now = file_system_time(root)
-    return [Found(root / name, state_of(root / name, now), job) for name, job in wanted(verb, overrides).items()]
+    """Return the runs that a sweep asks for, in `root`; a run that was refused when it was launched has failed."""
+    now, jobs = file_system_time(root), wanted(verb, overrides)
+    states = {name: state_of(root / name, now) for name in jobs}
+    if missing := [name for name, state in states.items() if state.name == "missing"]:
+        refused = _refused(root)
+        states |= {name: State("failed", refused[name]) for name in missing if name in refused}
+    return [Found(root / name, states[name], job) for name, job in jobs.items()]
+
+
+def _refused(root: Path) -> dict[str, str]:
+    """Return why runs were refused, as the sweeps below `root` noted it; the latest sweep counts."""
+    refused: dict[str, str] = {}
+    for directory in sorted(root.glob("sweeps/*")):
+        with contextlib.suppress(ConfigError, OSError):
+            refused |= Sweep(directory).refused()
+    return refused
 
 
 def wanted(verb: Verb, overrides: Sequence[str]) -> dict[str, list[str]]:
@@ -49,8 +67,33 @@ def wanted(verb: Verb, overrides: Sequence[str]) -> dict[str, list[str]]:
 
 
 def unfinished(runs: Sequence[Found]) -> list[Found]:
-    """What has no result and nobody works at."""
+    """Return the runs that have no result and that nobody works on."""
     return [run for run in runs if run.state.name in UNFINISHED]
+
+
+def discard(runs: Sequence[Found], *, delete: bool) -> None:
+    """Print the runs that ended by an error, and delete them if `delete` is set; a run with a result is kept."""
+    count = 0
+    for run in runs:
+        if run.state.name != "failed" or not _ended_by_error(run.directory):
+            continue
+        if delete and not Run(run.directory.parent, run.directory.name).discard():
+            print(f"kept, another process works on it: {printable(run.directory.name)}")
+            continue
+        count += 1
+        print(f"{'deleted' if delete else 'failed'}: {printable(f'{run.directory.name}: {run.state.detail}')}")
+    hint = "" if delete or not count else "; nothing is deleted yet: add --yes"
+    print(f"{count:,} failed runs{' deleted' if delete else ''}{hint}")
+
+
+def _ended_by_error(directory: Path) -> bool:
+    """Whether a run's own state says so, and nothing that it finished is there."""
+    if directory.is_symlink() or (directory / RESULT).exists():
+        return False
+    try:
+        return read_state(directory)[0] == "failed"
+    except (DamagedFileError, OSError):
+        return False
 
 
 def print_status(runs: Sequence[Found]) -> None:
@@ -71,15 +114,19 @@ def print_status(runs: Sequence[Found]) -> None:
 
 
 def cost(runs: Sequence[Found]) -> str:
-    """The time that finished runs took, and that the others will if they are like those of their dataset and model."""
+    """Return a line on the time that finished runs took, and that is left if the others are like them.
+
+    A run is like those of its dataset and model; one that was interrupted, or is running, needs what it has not spent
+    yet. Failed runs do not count: launched again, they fail again unless something changes.
+    """
     took: dict[str, list[float]] = {}
     for run in runs:
         if run.state.name == "finished":
             took.setdefault(_kind(run), []).append(run.state.seconds)
     if not took:
         return ""
-    left = [_kind(run) for run in runs if run.state.name != "finished"]
-    known = [mean(took[kind]) for kind in left if kind in took]
+    left = [run for run in runs if run.state.name in ("running", "interrupted", "missing")]
+    known = [max(0.0, mean(took[_kind(run)]) - run.state.seconds) for run in left if _kind(run) in took]
     line = f"device time: {duration(sum(map(sum, took.values())))} used by finished runs"
     if known:
         at_once = max(1, sum(run.state.name == "running" for run in runs))

@@ -33,6 +33,18 @@ CASES = {
         "unknown eraser=laece: did you mean leace? choose from alf_cubic, alf_qleace, control",
     ),
     "choice by another name": (["eraser=none"], "unknown eraser=none: did you mean control?"),
+    "choice in capitals": (["eraser=LEACE"], "unknown eraser=LEACE: did you mean leace?"),
+    "choice as it is printed": (["eraser=ALF-QLEACE"], "unknown eraser=ALF-QLEACE: did you mean alf_qleace?"),
+    "blank after a comma": (
+        ["-m", "eraser=control,", "leace"],
+        "eraser=control,: no blank after the comma: eraser=control,leace",
+    ),
+    "blank before a comma": (["seeds=[0", ",1]"], "seeds=[0: no blank after the comma: seeds=[0,1]"),
+    "experiment without +": (["experiment=table16"], "experiment=table16: add +: +experiment=table16"),
+    "several experiments without +": (
+        ["-m", "experiment=fig3,fig4"],
+        "experiment=fig3: add +: +experiment=fig3; nothing was started",
+    ),
     "preset by another name": (["train=fast"], "unknown train=fast: did you mean quick?"),
     "option without its section": (["lr=0.1"], "unknown key lr: did you mean train.lr?"),
     "section's own key": (["name=x"], "unknown key name: choose from"),
@@ -131,7 +143,7 @@ def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> N
     assert outcome.code == 2
     assert "Traceback" not in outcome.err
     assert outcome.out == ""
-    assert not list(Path.cwd().rglob("result.json"))
+    assert not list(Path.cwd().glob("runs/*-*"))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ def started(theirs: Path, at: Path, *words: str) -> subprocess.CompletedProcess[
 def test_an_eraser_of_theirs_is_listed_run_and_found(theirs: Path) -> None:
     own = [f"--config-dir={theirs}/conf", "eraser=mine"]
     shown = started(theirs, CHECKOUT, "mdl", *own, "--help")
+    assert "*mine" in shown.stdout, shown.stderr
+    shown = started(theirs, CHECKOUT, "mdl", *own, "--help", "eraser")
     assert "* mine              to the mean" in shown.stdout, shown.stderr
     run = [*own, *TINY, f"runs_dir={theirs}/runs", f"cache_dir={theirs}/cache"]
     first = started(theirs, CHECKOUT, "mdl", *run)

@@ -95,6 +95,13 @@ def test_the_error_over_test_examples_is_the_bootstraps() -> None:
     assert bootstrap_error(erased, control) < 0.6 * apart  # pairs are what makes it small
 
 
+def test_what_rounds_to_zero_has_no_sign() -> None:
+    assert f"{paired_difference([1.0], [1.0004])}" == "0.000 (one seed)"
+    assert f"{Difference(-0.0004, 0.001, 1.0)}" == "0.000 ± 0.001"
+    assert f"{Spread(-0.0004, 0.0)}" == "0.000 ± 0.000"
+    assert f"{Spread(-0.4, None):,.0f}" == "0"
+
+
 def test_a_difference_shows_both_errors() -> None:
     assert f"{Difference(-0.5, 0.01, 0.001, 0.02)}" == "-0.500 ± 0.010 ± 0.020 *"
     assert f"{Difference(0.5, 0.01, 0.2)}" == "+0.500 ± 0.010"

@@ -1,4 +1,4 @@
-"""What `python -m mdl` shows of numbers that need a remark: beside them, in the table and in the figure."""
+"""The table and the figure of `python -m mdl`: short, with remarks beside the numbers that need them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +7,11 @@ from statistics import mean
 import pytest
 from matplotlib.figure import Figure
 
+from harness.beside import Beside, beside_controls
+from harness.columns import columns
 from harness.compare import Grid, arrange
 from harness.result import MdlResult, read_result
+from harness.table import caption_of
 from mdl.figure import draw
 from mdl.table import table_of
 from tests.runs import write_run
@@ -22,19 +25,65 @@ def grid(root: Path, seeds: tuple[int, ...] = (0, 1)) -> Grid[MdlResult]:
         result = read_result(run.directory / "result.json")
         assert isinstance(result, MdlResult)
         first, *others, last = result.curve
-        marked = [replace(point, left_plateau=left[: len(seeds)]) for point in (first, last)]
+        marked = [replace(point, left_plateau=[*left, *[True] * len(seeds)][: len(seeds)]) for point in (first, last)]
         found.append(replace(result, curve=[marked[0], *others, marked[1]]))
     return arrange(found)
 
 
+def entries(of: Grid[MdlResult]) -> list[Beside]:
+    return [entry for entry in beside_controls(of).values() if entry.result]
+
+
+@pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 2, 3, 4)])
+def test_the_default_table_is_short_and_explains_only_what_it_shows(seeds, tmp_path: Path, capsys) -> None:
+    table = table_of(grid(tmp_path, seeds), "train=default, mdl=default")
+    assert list(table.headings) == [
+        "dataset · model", "eraser", "bits per label", "Δ to control", "test loss (bits)", "accuracy (%)", "seeds",
+    ]  # fmt: skip
+    assert [row[-1] for row in table.rows] == [f"{len(seeds)}"] * 2
+    table.show("train=default, mdl=default")
+    lines = capsys.readouterr().out.rstrip().splitlines()
+    assert len(lines) <= 16
+    explained = lines[next(i for i, line in enumerate(lines) if line.startswith("bits per label: ")) :]
+    assert len(explained) <= 6
+    assert f"±: standard deviation over {len(seeds)} seeds; of Δ, paired by seed, the standard error." in table.caption
+    for elsewhere in ("calibrated", "gap of", "order 1", "below control", "on the plateau"):
+        assert elsewhere not in table.caption
+    missing = {"calibrated_bits_per_label_mean", "mean_gap", "backfires", "edit_size"} - {*table.records[0]}
+    assert not missing, "table.csv has every number"
+
+
+def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_path: Path) -> None:
+    single = grid(tmp_path, (0,))
+    row = single.rows[0]
+    cells = dict(single.cells[row])
+    control, erased = cells["control"], cells["qleace"]
+    less = [bits - 1e-4 for bits in control.mdl.bits_per_sample]
+    cells["qleace"] = replace(
+        erased, mdl=replace(erased.mdl, bits_per_sample=less), curve=control.curve, final=control.final
+    )
+    alike = Grid(single.rows, single.columns, {row: cells})
+    table = table_of(alike, "")
+    assert table.rows[1][3] == "0.000 (one seed)"
+    assert not {"*", "±"} & set(table.caption + "".join(map("".join, table.rows)))
+    (below,) = columns("below")
+    assert [below.text(entry) for entry in entries(alike)] == ["", ""]
+
+
 def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = table_of(grid(tmp_path), "")
-    assert "1 of 2 coding, 1 of 2 final" in table.markdown()
-    assert "‡: seeds that never left it" in table.caption
+    marked = grid(tmp_path)
+    table = table_of(marked, "")
+    assert [text.partition("‡")[2] for text in (table.rows[1][2], table.rows[1][4])] == ["1 of 2"] * 2
+    assert "‡: trainings that never left the plateau" in table.caption
+    control = Grid(marked.rows, ["control"], {row: {"control": marked.cells[row]["control"]} for row in marked.rows})
+    assert "‡" not in table_of(control, "").caption
+    (plateau,) = columns("plateau")
+    assert [plateau.text(entry) for entry in entries(marked)] == ["", "1 of 2 coding, 1 of 2 final"]
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(grid(tmp_path), tmp_path / "comparison.png")
+    draw(marked, tmp_path / "comparison.png")
     assert drawn[0].axes[0].get_title().endswith("‡ QLEACE: 2 of 4 trainings on the plateau")
+    assert drawn[0].axes[1].get_title() == "cost of erasure ± standard error, 2 seeds"
 
 
 @pytest.mark.parametrize(("seeds", "said"), [((0, 1), " ± "), ((0,), ", one seed")])
@@ -64,20 +113,28 @@ def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
-    table = table_of(grid(tmp_path), "")
-    lines = {row[0]: row[1] for row in table.rows}
-    assert lines["  gap of covariances"] == "0.7"  # as people write it
-    assert lines["  gap of means, test"] == "4e-09"
-    assert "on the training split: no promise goes further" in table.caption
-    assert "it speaks of other seeds, not of other test examples" in table.caption
+    control, _ = entries(grid(tmp_path))
+    gap, test_gap = columns("covariance_gap test_mean_gap")
+    assert gap.text(control) == "0.7"  # as people write it
+    assert test_gap.text(control) == "4e-09"
+    assert "on the training split: no promise goes further" in caption_of(columns("mean_gap"))
+
+
+def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
+    of = grid(tmp_path, (0, 1, 2, 3, 4))
+    assert "*" in table_of(of, "").rows[1][3]
+    assert "it speaks of other seeds, not of other test examples" in table_of(of, "").caption
+    control = Grid(of.rows, ["control"], {row: {"control": of.cells[row]["control"]} for row in of.rows})
+    assert "*" not in table_of(control, "").caption
 
 
 def test_orders_that_are_within_error_of_nothing_are_bounded(tmp_path: Path) -> None:
     plain = grid(tmp_path)
-    assert "order 1 left" not in table_of(plain, "").markdown()  # results of an earlier version
+    orders = columns("order_1 order_2 order_3")
+    assert [column.text(entries(plain)[0]) for column in orders] == ["", "", ""]  # results of an earlier version
     control = plain.cells[plain.rows[0]]["control"]
     left = replace(control.certificate["test"], order_shares=[0.2, 0.01, -0.01], order_errors=[0.01, 0.02, 0.001])
-    found = replace(control, certificate={**control.certificate, "test": left})
-    rows = [row[1] for row in table_of(arrange([found]), "").rows if row[0].startswith("  order ")]
-    assert rows == ["20", "< 5", "< 0.2"]
-    assert table_of(arrange([found]), "").records[0]["test_order_shares_2"] == 0.01
+    found = arrange([replace(control, certificate={**control.certificate, "test": left})])
+    (entry,) = entries(found)
+    assert [column.text(entry) for column in orders] == ["20", "< 5", "< 0.2"]
+    assert table_of(found, "").records[0]["test_order_shares_2"] == 0.01

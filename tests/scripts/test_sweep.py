@@ -11,7 +11,9 @@ from hydra import compose, initialize_config_dir
 
 from conf.cli import checked_job
 from conf.groups import CONF
+from erasure.store.storage import sealed
 from harness.run import Run
+from harness.state import state_of
 from mdl.__main__ import VERB as MDL
 from scripts.sweep.__main__ import main as sweep
 from scripts.sweep.status import wanted
@@ -66,6 +68,68 @@ def test_the_cost_so_far_and_to_the_end(tmp_path: Path, capsys) -> None:
         "device time: 6:40 used by finished runs, about 3:20 left, or 3:20 with 1 at a time; nothing is known of 3 runs"
     )
     assert said in capsys.readouterr().out
+
+
+def test_the_time_left_is_what_runs_have_not_spent_and_failed_runs_need_none(tmp_path: Path, capsys) -> None:
+    runs = {run.id.split("-")[2]: run for run in runs_in(tmp_path) if run.id.split("-")[3] == "linear"}
+    for run in runs.values():
+        run.start("a: 1\n")
+    finished = made_up(runs["control"].id)
+    runs["control"].finish(replace(finished, timing=replace(finished.timing, seconds=600.0)))
+    (runs["leace"].directory / "part-10.json").write_text(
+        sealed({"run": runs["leace"].id, "part": "10", "value": {}, "seconds": 450.0})
+    )
+    runs["leace"].fail(KeyboardInterrupt())
+    runs["qleace"].fail(RuntimeError("the loss is not finite"))
+    sweep(["status", str(tmp_path)])
+    said = "device time: 10:00 used by finished runs, about 2:30 left, or 2:30 with 1 at a time\n"
+    assert said in capsys.readouterr().out
+
+
+def test_a_refused_configuration_leaves_no_directory_and_counts_as_failed(command, capsys) -> None:
+    tiny = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2,500", "seeds=[0]"]
+    tiny += ["logger.mode=disabled", "eraser=control"]
+    refused = command(MDL, "-m", *tiny)
+    assert refused.code == 2
+    assert "mdl.num_chunks=500 chunks of at least min_chunk=27 examples need 13,500" in refused.err
+    (kept,) = Path("runs").glob("mdl-*")
+    assert (kept / "result.json").exists()
+    assert sweep(["status", "runs", "--", *tiny]) == 1
+    out = capsys.readouterr().out
+    assert "2 runs: 1 finished, 1 failed" in out
+    assert "mdl.num_chunks=500 chunks of at least" in out
+    assert " left" not in out
+    assert command(MDL, *[word.replace("2,500", "500") for word in tiny]).code == 2
+    assert [*Path("runs").glob("mdl-*")] == [kept]
+
+
+def test_what_was_computed_is_kept_whatever_ends_the_run(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    with run.claim():
+        run.start("a: 1\n")
+        run.save_part("27", {})
+        run.fail(ValueError("a seed is missing"))
+    assert state_of(run.directory, 0).name == "failed"
+    assert run.part("27") == {}
+
+
+def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, capsys) -> None:
+    first, _, third, *_ = runs = runs_in(half_done)
+    damaged = first.directory / "result.json"
+    damaged.write_text(damaged.read_text().replace("1.0", "2.0", 1))  # a finished run's result: not to be deleted
+    before = {run.id for run in runs if run.directory.exists()}
+    assert sweep(["discard", str(half_done)]) == 0
+    said = capsys.readouterr().out
+    assert f"failed: {third.id}: RuntimeError: the loss is not finite" in said
+    assert "1 failed runs; nothing is deleted yet: add --yes" in said
+    assert {run.id for run in runs if run.directory.exists()} == before
+    with third.claim():
+        sweep(["discard", str(half_done), "--yes"])
+        assert third.directory.exists()  # somebody works on it
+    capsys.readouterr()
+    assert sweep(["discard", str(half_done), "--yes"]) == 0
+    assert f"deleted: {third.id}" in capsys.readouterr().out
+    assert {run.id for run in runs if run.directory.exists()} == before - {third.id}
 
 
 def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, monkeypatch) -> None:

@@ -30,6 +30,7 @@ def test_the_time_left_rests_on_patience_not_on_the_last_epoch_allowed(settings:
     settings = replace(settings, batch_size=128, patience_steps=4000, min_epoch_steps=20, max_epochs=1000)
     work = Work([9976], settings)  # 78 steps an epoch; control on CIFAR-10 at this size ended after 93 to 119 epochs
     assert [round(work.share(0, epoch, 52), 2) for epoch in (15, 40, 100, 200, 900)] == [0.15, 0.39, 0.66, 0.79, 0.95]
+    work = Work([9976], settings)
     assert [round(work.share(0, 200 + waited, 52 - waited), 2) for waited in (1, 26, 51)] == [0.80, 0.90, 1.0]
     assert work.share(0, 1000, 0) == 1
 
@@ -41,6 +42,17 @@ def test_the_largest_size_first_foresees_the_others(settings: TrainSettings) -> 
     shares = [work.share(9, epoch, left) for epoch, left in ((10, 10), (40, 11), (87, 0))]
     work.finish(9, 87)
     assert [round(share, 2) for share in (*shares, work.share(8, 0, 11))] == [0.03, 0.11, 0.24, 0.27]
+
+
+def test_progress_never_goes_backwards(settings: TrainSettings) -> None:
+    """A training that outlasts all before it makes the work left longer: the main job fell from 78 % to 64 %."""
+    settings = replace(settings, batch_size=64, patience_steps=1000, min_epoch_steps=20, max_epochs=1000)
+    work, shares = Work([27, 120, 500, 1295], settings), []
+    for i, epochs in enumerate((60, 150, 90, 400)):
+        shares += [work.share(i, epoch, min(50, epochs - epoch)) for epoch in range(epochs + 1)]
+        work.finish(i, epochs)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
 
 
 def test_seeds_one_after_another_are_expected_to_take_as_long_as_those_before() -> None:

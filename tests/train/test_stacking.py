@@ -1,12 +1,19 @@
-"""The choice between one network and one after another is measured, and can be overruled."""
+"""The choice between one network and one after another: a fixed rule, which can be overruled."""
 
 import dataclasses
+import json
+import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from erasure.source import LabelledImages
+from mdl.__main__ import VERB as MDL
+from models.lenet import LeNet
 from models.linear import LinearClassifier
+from models.mlp import MLP
+from models.resnet import ResNet
 from train import stacking
 from train.data import DeviceImages
 from train.ensemble import Ensemble
@@ -28,29 +35,59 @@ def ensemble(kind: type[LinearClassifier] = LinearClassifier) -> Ensemble:
     return Ensemble(kind((1, 4, 4), 3))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "setting", "stack"),
-    [
-        ({"all": 0.003, "one": 0.004}, "all", 4),
-        ({"all": 0.005, "one": 0.004}, "one", 1),
-    ],
-)
-def test_the_fastest_is_taken_and_the_times_are_told(
-    seconds: dict[str, float], setting: str, stack: int, train, settings: TrainSettings, monkeypatch
-) -> None:
-    monkeypatch.setattr(stacking, "step_seconds", lambda _, __, how, *___: seconds[how])
-    chosen = stacking.choose(ensemble(), 4, train, dataclasses.replace(settings, stack="auto"))
-    assert (chosen.setting, chosen.stack, chosen.step_seconds) == (setting, stack, seconds)
-    assert "4.00 ms one after another" in chosen.why
+@pytest.mark.parametrize("side", [8, 16, 32])
+def test_products_are_those_that_pytorch_counts(side: int) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    shape = (3, side, side)
+    networks = [
+        MLP(shape, 10, width=48, depth=3, activation="relu", parametrization="mup"),
+        LeNet(shape, 10, width=64, depth=2, parametrization="mup"),
+        ResNet(shape, 10, width=8, depth=1, parametrization="mup"),
+    ]
+    for network in networks:
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            network(torch.zeros(1, *shape))
+        counted = stacking.multiply_adds(network, shape)
+        assert counted == pytest.approx(counter.get_total_flops() / 2, rel=0.02)  # biases aside
 
 
-def test_it_measures_and_disturbs_nothing(train, settings: TrainSettings) -> None:
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    chosen = stacking.choose(ensemble(), 3, train, dataclasses.replace(settings, stack="auto"))
-    assert set(chosen.step_seconds) == {"all", "one"}
-    assert all(0 < seconds < 1 for seconds in chosen.step_seconds.values())
-    assert torch.equal(before, torch.get_rng_state())
+def test_small_networks_are_stacked_on_a_cpu_and_all_on_a_gpu(train, settings: TrainSettings, monkeypatch) -> None:
+    auto = dataclasses.replace(settings, stack="auto")
+    assert stacking.choose(ensemble(), 4, train, auto).stack == 4
+    monkeypatch.setattr(stacking, "LARGEST_STACKED", 50)
+    chosen = stacking.choose(ensemble(), 4, train, auto)
+    assert (chosen.stack, chosen.why) == (1, "an example takes 51 multiply-adds, more than 50")
+    train.labels = train.labels.to("meta")
+    assert stacking.choose(ensemble(), 4, train, auto).stack == 4
+
+
+def test_a_sweep_on_a_loaded_machine_is_that_on_an_idle_one_to_the_bit(command, monkeypatch) -> None:
+    """Load that hits stacked steps alone: a choice by timing falls on the other arrangement."""
+    tiny = ["train=quick", "train.max_epochs=4", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled"]
+    assert command(MDL, *tiny, "runs_dir=idle").code == 0
+    gradients = Ensemble.gradients
+
+    def slow(self: Ensemble, weights, x, z, factors=None):
+        time.sleep(0.01 * (len(x) > 1))
+        return gradients(self, weights, x, z, factors)
+
+    with monkeypatch.context() as load:
+        load.setattr(Ensemble, "gradients", slow)
+        assert command(MDL, *tiny, "runs_dir=loaded").code == 0
+    idle, loaded = (_numbers(runs) for runs in ("idle", "loaded"))
+    assert idle == loaded
+    assert command(MDL, *tiny, "runs_dir=forced", "train.stack=one").code == 0
+    assert _numbers("forced")["timing"]["stacking"]["stack"] == 1
+    assert _numbers("forced")["mdl"] != idle["mdl"]  # the negative control: stacking moves last digits
+
+
+def _numbers(runs: str) -> dict:
+    (path,) = Path(runs).glob("*/result.json")
+    result = json.loads(path.read_text())
+    timing = {"stacking": result["timing"]["stacking"]}
+    curves = (path.parent / "curves.csv").read_text()
+    return {name: result[name] for name in ("run_id", "mdl", "curve", "final")} | {"timing": timing, "curves": curves}
 
 
 def test_the_option_overrules_it(train, settings: TrainSettings) -> None:
@@ -63,11 +100,6 @@ def test_what_cannot_be_stacked_is_not(train, settings: TrainSettings) -> None:
     assert stacking.choose(ensemble(Unstackable), 3, train, dataclasses.replace(settings, stack="auto")).stack == 1
     with pytest.raises(ValueError, match="train.stack=all: Unstackable cannot be stacked; choose auto or one"):
         stacking.choose(ensemble(Unstackable), 3, train, settings)
-
-
-def test_a_choice_kept_by_a_version_that_knew_threads_is_one_after_another() -> None:
-    kept = {"stack": 1, "why": "a step of 3 seeds takes ...", "threads": True, "step_seconds": {"threads": 0.1}}
-    assert stacking.Stacking.read(kept).setting == "one"
 
 
 def test_out_of_memory_says_what_to_lower() -> None:
