@@ -177,6 +177,7 @@ def check_target(place: str, section: Options, kind: str) -> Options:
 
     Raises:
         ConfigError: no such class, unknown or missing key, or value of the wrong type.
+        ValueError: an option that the eraser refuses for any data.
     """
     if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
         raise ConfigError(f"{place}.{missing[0]} is missing: every {kind} names itself and its class")
@@ -186,4 +187,6 @@ def check_target(place: str, section: Options, kind: str) -> Options:
     checked = check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(target.schema), **nested})
     for within, held, part in Target(checked).held():
         check_target(f"{place}.{within}", part, held)
+    if kind == "eraser":
+        target.resolve().require_options(**Target(checked).options)  # pyright: ignore[reportAttributeAccessIssue]
     return checked

@@ -52,6 +52,10 @@ class Eraser(ABC):
     def from_moments(cls, moments: ClassMoments) -> Self:
         """Fit from class moments of the data to erase. Options are keyword-only."""
 
+    @classmethod  # noqa: B027 most erasers have no option that could be out of range
+    def require_options(cls, **options: Any) -> None:
+        """Raise ValueError for options of the fit that are out of range for any data; called before data is loaded."""
+
     @classmethod
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
         """Fit on examples `x` with labels `z`, in any of the forms that `ClassMoments.fit` takes."""

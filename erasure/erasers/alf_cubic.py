@@ -41,6 +41,22 @@ class AlfCubicEraser(ProjectionEraser):
         raise ValueError(f"{cls.__name__} needs examples beside their moments: call {cls.__name__}.fit(x, z)")
 
     @classmethod
+    def require_options(
+        cls,
+        *,
+        num_directions: int | None = None,
+        target: float | None = 0.9,
+        starts: int = 4,
+        seed: int = 0,
+        **_: Any,
+    ) -> None:
+        require_limits(None, num_directions, target)
+        if starts < 1:
+            raise ValueError(f"starts={starts}: each class's ascent needs at least 1")
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"seed={seed}: must be at least 0, and less than 2^63")
+
+    @classmethod
     def fit_examples(  # pyright: ignore[reportIncompatibleMethodOverride] its options are these alone
         cls,
         x: Tensor,
@@ -66,9 +82,8 @@ class AlfCubicEraser(ProjectionEraser):
         Raises:
             ValueError: neither limit given, or one out of range, or no start.
         """
+        cls.require_options(num_directions=num_directions, target=target, starts=starts, seed=seed)
         require_limits(moments.dim, num_directions, target)
-        if starts < 1:
-            raise ValueError(f"starts={starts}: each class's ascent needs at least 1")
         second = AlfQleaceEraser.from_moments(moments)
         device, flat = second.mean.device, x.flatten(1)
         y = second(flat).sub_(second.mean.to(flat))

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -30,6 +30,10 @@ class AlfQleaceEraser(ProjectionEraser):
     norms: tuple[float, ...]
     version = 1
     erased_order = 1
+
+    @classmethod
+    def require_options(cls, *, num_directions: int | None = None, target: float | None = 0.9, **_: Any) -> None:
+        require_limits(None, num_directions, target)
 
     @classmethod
     def from_moments(
@@ -62,12 +66,13 @@ class AlfQleaceEraser(ProjectionEraser):
         return cls(mean=leace.mean, num_classes=leace.num_classes, left=left, right=right, norms=tuple(norms))
 
 
-def require_limits(dim: int, num_directions: int | None, target: float | None) -> None:
-    """Raise ValueError unless a search for directions in `dim` dimensions knows when to stop."""
+def require_limits(dim: int | None, num_directions: int | None, target: float | None) -> None:
+    """Raise ValueError unless a search for directions in `dim` dimensions, if they are known, knows when to stop."""
     if num_directions is None and target is None:
         raise ValueError("num_directions=None, target=None: give one of them, for example target=0.9")
-    if num_directions is not None and not 0 <= num_directions <= dim:
-        raise ValueError(f"num_directions={num_directions}: must lie between 0 and {dim}, the dimensions")
+    if num_directions is not None and not 0 <= num_directions <= (math.inf if dim is None else dim):
+        allowed = "be at least 0" if dim is None else f"lie between 0 and {dim}, the dimensions"
+        raise ValueError(f"num_directions={num_directions}: must {allowed}")
     if target is not None and not 0 <= target <= 1:
         raise ValueError(f"target={target}: a fraction between 0 and 1 by which the worst norm is to fall")
 

@@ -1,5 +1,6 @@
 """Gradient-based moment erasure: the images themselves are optimised until their class moments nearly agree."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +49,7 @@ class GradientEraser(Eraser):
         high: upper end of it; None for none.
 
     Raises:
-        ValueError: a negative weight, all zero, an empty range, or one end without the other.
+        ValueError: a negative or infinite weight, all zero, an empty or infinite range, or one end without the other.
     """
 
     weights: tuple[float, float, float]
@@ -68,14 +69,16 @@ class GradientEraser(Eraser):
     transductive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if min(self.weights) < 0 or max(self.weights) == 0:
-            raise ValueError(f"weights={list(self.weights)}: none may be negative, and not all zero")
+        if not all(0 <= weight < math.inf for weight in self.weights) or max(self.weights) == 0:
+            raise ValueError(f"weights={list(self.weights)}: none may be negative or infinite, and not all zero")
         if min(self.max_iterations, self.history) < 1:
             raise ValueError(f"max_iterations={self.max_iterations}, history={self.history}: must be at least 1")
         self.range = None
         if self.low is not None and self.high is not None:
             if not self.low < self.high:
                 raise ValueError(f"low={self.low}, high={self.high}: an empty range")
+            if math.inf in (-self.low, self.high):
+                raise ValueError(f"low={self.low}, high={self.high}: give finite ends, or none")
             self.range = torch.tensor([[self.low], [self.high]], dtype=torch.float64)
         elif self.low is not self.high:
             raise ValueError(f"low={self.low}, high={self.high}: give both, or neither for no range")
@@ -86,6 +89,10 @@ class GradientEraser(Eraser):
 
     def lift_range(self) -> None:
         self.range = None
+
+    @classmethod
+    def require_options(cls, **options: Any) -> None:
+        cls(**options)
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:

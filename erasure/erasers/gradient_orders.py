@@ -63,7 +63,7 @@ class GradientOrdersEraser(GradientEraser):
         super().__post_init__()
         if self.order < 3:
             raise ValueError(f"order={self.order}: must be at least 3; GradientEraser erases orders 1 and 2")
-        if self.directions < 1 or not self.order_weight > 0:
+        if self.directions < 1 or not 0 < self.order_weight < math.inf:
             raise ValueError(f"directions={self.directions}, order_weight={self.order_weight}: must be positive")
 
     def require_orders(self, erased: Tensor, z: Tensor) -> None:

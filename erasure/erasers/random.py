@@ -1,7 +1,7 @@
 """Random projection: how much of an eraser's effect is only the loss of dimensions."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +16,11 @@ class RandomEraser(ProjectionEraser):
     """Orthogonal projection about the mean onto a random subspace (Quirke & Belrose 2025, Figure 1)."""
 
     version = 1
+
+    @classmethod
+    def require_options(cls, *, num_directions: int | None = None, **_: Any) -> None:
+        if num_directions is not None and num_directions < 0:
+            raise ValueError(f"num_directions={num_directions}: must be at least 0")
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, *, num_directions: int | None = None, seed: int = 0) -> Self:

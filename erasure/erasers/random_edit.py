@@ -1,7 +1,7 @@
 """Random projection of the same edit size as another eraser: how much of its effect is only the size of the edit."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -42,6 +42,10 @@ class RandomEditEraser(Eraser):
     version: ClassVar[int] = 1
 
     @classmethod
+    def require_options(cls, *, edit_size: float | None = None, **_: Any) -> None:
+        _require_edit_size(0.0 if edit_size is None else edit_size)
+
+    @classmethod
     def from_moments(
         cls,
         moments: ClassMoments,
@@ -63,11 +67,7 @@ class RandomEditEraser(Eraser):
         """
         if edit_size is None:
             edit_size = expected_edit(_REFERENCES[reference].from_moments(moments), moments)
-        if not 0 <= edit_size <= 1 + 1e-9:
-            raise ValueError(
-                f"edit_size={edit_size:.4g}: a projection edits between 0 and 1 times the variance; choose another "
-                "reference, or give an edit_size"
-            )
+        _require_edit_size(edit_size)
         directions = random_directions(moments, moments.dim, seed)
         total = moments.total
         held = (directions * (total @ directions)).sum(0)  # variance along each direction
@@ -79,6 +79,14 @@ class RandomEditEraser(Eraser):
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
         return x - ((x - self.mean) @ self.directions * self.shares) @ self.directions.T
+
+
+def _require_edit_size(edit_size: float) -> None:
+    if not 0 <= edit_size <= 1 + 1e-9:
+        raise ValueError(
+            f"edit_size={edit_size:.4g}: a projection edits between 0 and 1 times the variance; choose "
+            "another reference, or give an edit_size"
+        )
 
 
 def expected_edit(eraser: Eraser, moments: ClassMoments) -> float:

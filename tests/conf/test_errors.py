@@ -11,6 +11,7 @@ import pytest
 from conf.compose import composed
 from conf.errors import explain
 from conf.target import Target
+from erasure.datasets.digits import Digits
 from erasure.source import MissingDataError, Source
 from mdl.__main__ import VERB as MDL
 from train.__main__ import VERB as TRAIN
@@ -175,6 +176,37 @@ def test_arguments_of_the_library_are_told_as_keys() -> None:
     )
     assert told("low=0.5 is left", "eraser=control,gradient") == "eraser.low=0.5 is left"
     assert told("mdl.order=x", "eraser=gradient_orders") == "mdl.order=x"
+
+
+OPTIONS = {
+    "alf_cubic starts=0": "starts=0: each class's ascent needs at least 1",
+    "alf_cubic target=2": "target=2.0: a fraction between 0 and 1",
+    "alf_cubic num_directions=-1": "num_directions=-1: must be at least 0",
+    "alf_cubic seed=-1": "seed=-1: must be at least 0, and less than 2^63",
+    "alf_qleace target=nan": "target=nan: a fraction between 0 and 1",
+    "gradient_orders order=2": "order=2: must be at least 3",
+    "gradient_orders directions=0": "directions=0, ",
+    "gradient_orders order_weight=inf": "order_weight=inf: must be positive",
+    "gradient_orders weights=[nan,1,1]": "weights=[nan, 1.0, 1.0]: none may be negative or infinite",
+    "gradient_orders max_iterations=0": "max_iterations=0, ",
+    "gradient low=2": "low=2.0, ",
+    "random num_directions=-1": "num_directions=-1: must be at least 0",
+    "random_edit edit_size=2": "edit_size=2: a projection edits between 0 and 1",
+}
+
+
+@pytest.mark.parametrize("sweep", [[], ["-m", "seeds=[0],[1]"]], ids=["run", "sweep"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_options_of_erasers_are_refused_before_data_is_loaded(
+    command, monkeypatch, options: str, sweep: list[str]
+) -> None:
+    monkeypatch.setattr(Digits, "load", lambda _: pytest.fail("loaded"))
+    eraser, option = options.split()
+    outcome = command(MDL, *sweep, f"eraser={eraser}", f"eraser.{option}", "logger.mode=disabled")
+    assert outcome.code == 2
+    (line,) = outcome.err.strip().splitlines()
+    assert OPTIONS[options] in line
+    assert not list(Path.cwd().rglob("config.yaml"))
 
 
 LONG = "x" * 5000
