@@ -81,3 +81,7 @@ def test_orders_that_are_within_error_of_nothing_are_bounded(tmp_path: Path) -> 
     rows = [row[1] for row in table_of(arrange([found]), "").rows if row[0].startswith("  order ")]
     assert rows == ["20", "< 5", "< 0.2"]
     assert table_of(arrange([found]), "").records[0]["test_order_shares_2"] == 0.01
+    left = replace(left, order_z_scores=[9.0, 2.1, -1.0])  # by which they are judged where they were recorded
+    found = replace(control, certificate={**control.certificate, "test": left})
+    rows = [row[1] for row in table_of(arrange([found]), "").rows if row[0].startswith("  order ")]
+    assert rows == ["20", "1", "< 0.2"]
