@@ -185,8 +185,8 @@ class Eraser(ABC):
     def keep_reference(self, erased: Tensor) -> None:  # noqa: B027 most erasers need the class moments only
         """Take the erased training split [n, ...]; called before other splits are erased, which may be moved to it."""
 
-    def require_orders(self, erased: Tensor, z: Tensor) -> None:  # noqa: B027 few erasers promise orders above two
-        """Raise BrokenGuaranteeError where the erased training split [n, ...] breaks a promise on orders above two."""
+    def require_orders(self, erased: Tensor, z: Tensor) -> None:  # noqa: B027 certificates check the others
+        """Raise BrokenGuaranteeError where the erased training split [n, ...] breaks promises beyond `erased_order`."""
 
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
