@@ -33,9 +33,11 @@ class Accumulator:
             raise ValueError(f"precision={precision}: float64, or float32 of pooled moments")
         float64 = {"dtype": torch.float64, "device": device}
         self.dim, self.num_classes, self.pooled, self.precision = dim, num_classes, pooled, precision
-        self._origin: Tensor | None = None  # of pooled products
         self._sizes = [0] * num_classes
-        self._means = torch.zeros(num_classes, dim, **float64)
+        # Far from zero a mean is rounded by more than examples differ: everything is summed about one example of each
+        # class, from which the others differ exactly. 8-bit images have exact sums, and are summed about zero.
+        self._origins = torch.zeros(num_classes, dim, **float64)
+        self._offsets = torch.zeros(num_classes, dim, **float64)  # class means less their origins
         self._scatters = torch.zeros(1 if pooled else num_classes, dim, dim, **float64)
         self._waiting: list[tuple[Tensor, Tensor]] = []  # small batches, until there is work for a matrix product
         self._waiting_rows = 0
@@ -50,7 +52,17 @@ class Accumulator:
     def means(self) -> Tensor:
         """Class means m_j, [k, d] float64; zero for a class without examples."""
         self._settle()
-        return self._means
+        return self._origins + self._offsets
+
+    @property
+    def origin(self) -> Tensor:
+        """An example, or zero for 8-bit images, [d]; differences between class means are computed about it."""
+        return self._origins[next((j for j, size in enumerate(self.sizes) if size), 0)]
+
+    @property
+    def offsets(self) -> Tensor:
+        """Class means less `origin`, [k, d], to their last digits however far from zero the data are."""
+        return (self._origins - self.origin) + self._offsets
 
     @property
     def scatters(self) -> Tensor:
@@ -73,11 +85,12 @@ class Accumulator:
         """
         rows, labels = check_batch(x, z, self.dim, self.num_classes)
         assert labels is not None
-        labels = labels.to(self._means.device)
+        labels = labels.to(self._offsets.device)
         if rows.dtype == torch.uint8:
+            zero = self._offsets.new_zeros(self.dim)
             for j in labels.unique().tolist():
                 members = (labels == j).nonzero().squeeze(1).to(rows.device)
-                self._add(j, len(members), *integer_moments(rows[members].to(self._means.device)))
+                self._add(j, len(members), zero, *integer_moments(rows[members].to(zero.device)))
             return self
         if not rows.sum(dtype=torch.float64).isfinite() and not rows.isfinite().all():
             j = int(labels[~rows.isfinite().all(1).to(labels.device)][0])
@@ -101,38 +114,45 @@ class Accumulator:
         self._waiting, self._waiting_rows = [], 0
         if self.pooled:
             for batch, labels in zip(x.split(_ROWS_AT_ONCE), z.split(_ROWS_AT_ONCE), strict=True):
-                self._add_pooled(batch.to(self._means.device), labels)
+                self._add_pooled(batch.to(self._offsets.device), labels)
             return
         for j in z.unique().tolist():
             members = (z == j).nonzero().squeeze(1).to(x.device)
             for rows in members.split(_ROWS_AT_ONCE):
-                batch = x[rows].to(self._means)
-                mean = batch.mean(0)
-                self._add(j, len(rows), mean, gram(batch - mean))
+                batch = x[rows].to(self._offsets)
+                origin = batch[0].clone()
+                mean = batch.sub_(origin).mean(0)
+                self._add(j, len(rows), origin, mean, gram(batch.sub_(mean)))
 
     def _add_pooled(self, x: Tensor, z: Tensor) -> None:
-        """`_add` for all classes of a batch at once, with one product, about a point near the data."""
-        if self._origin is None:
-            self._origin = x.mean(0, dtype=torch.float64).to(self.precision).double()
-        x = x.to(self.precision).sub(self._origin.to(self.precision))
-        found = z.bincount(minlength=self.num_classes).double()
+        """Add a batch of all classes with one product."""
+        found = z.bincount(minlength=self.num_classes)
+        counts = found.tolist()
+        for j, count in enumerate(counts):
+            if count and not self._sizes[j]:
+                self._origins[j] = x[(z == j).nonzero()[0, 0]].to(self.precision)
+        x = x.to(self.precision).sub(self._origins.to(self.precision)[z])
         hot = torch.nn.functional.one_hot(z, self.num_classes).to(x)
+        found = found.double()
         means = (hot.T @ x).double() / found.clamp(min=1)[:, None]
-        shift = (means + self._origin - self._means) * (found > 0)[:, None]
+        shift = (means - self._offsets) * (found > 0)[:, None]
         before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device)
         share = found / (before + found).clamp(min=1)
         self._scatters[0] += gram(x)
         self._scatters[0].addmm_((shift * (before * share)[:, None]).T, shift)
         self._scatters[0].addmm_((means * found[:, None]).T, means, alpha=-1)
-        self._means += shift * share[:, None]
-        self._sizes = [size + int(new) for size, new in zip(self._sizes, found.tolist(), strict=True)]
+        self._offsets += shift * share[:, None]
+        self._sizes = [size + count for size, count in zip(self._sizes, counts, strict=True)]
 
     def rescale(self, scale: Tensor | float, shift: Tensor | float = 0.0) -> Self:
         """Turn the moments of x into those of scale · x + shift, both [d] or numbers, in place."""
-        scale, shift = (torch.as_tensor(one, dtype=torch.float64).to(self.means.device) for one in (scale, shift))
+        self._settle()
+        scale, shift = (torch.as_tensor(one, dtype=torch.float64).to(self._offsets.device) for one in (scale, shift))
         scale = scale.expand(self.dim)
-        self.means.mul_(scale).add_(shift)
-        self.scatters.mul_(scale).mul_(scale[:, None])
+        at_zero = self._origins == 0  # stays there: the moments of 8-bit images are moved as plain numbers
+        self._origins = torch.where(at_zero, 0.0, self._origins * scale + shift)
+        self._offsets = self._offsets * scale + torch.where(at_zero, shift, 0.0)
+        self._scatters.mul_(scale).mul_(scale[:, None])
         return self
 
     def merge(self, other: Self) -> Self:
@@ -140,26 +160,32 @@ class Accumulator:
         if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
             raise ValueError(f"cannot merge moments of {other._told} into moments of {self._told}")
         if self.pooled:
-            self.scatters.add_(other.scatters.to(self.means))
+            self.scatters.add_(other.scatters.to(self._scatters))
+        self._settle()
         for j, count in enumerate(other.sizes):
-            scatter = None if self.pooled else other.scatters[j].to(self.means)
-            self._add(j, count, other.means[j].to(self.means), scatter)
+            origin, offset = (each[j].to(self._offsets) for each in (other._origins, other._offsets))
+            self._add(j, count, origin, offset, None if self.pooled else other.scatters[j].to(self._scatters))
         return self
 
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
         """Merge the moments of all processes of `torch.distributed`, in place: every process then has those of all."""
-        sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.means.device)
-        total, means = sizes.clone(), self.means * sizes[:, None]
+        sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self._offsets.device)
+        # the largest origin of all processes, coordinate by coordinate: near the data, as each of them is
+        origins = torch.where(sizes[:, None] > 0, self._origins, -torch.inf)
+        dist.all_reduce(origins, dist.ReduceOp.MAX, group=group)
+        origins = torch.where(origins.isfinite(), origins, 0.0)
+        offsets = self._offsets + (self._origins - origins)
+        total, means = sizes.clone(), offsets * sizes[:, None]
         for tensor in (total, means):
             dist.all_reduce(tensor, group=group)
         means /= total.clamp(min=1)[:, None]
-        shift = (self.means - means) * sizes.sqrt()[:, None]
+        shift = (offsets - means) * sizes.sqrt()[:, None]
         if self.pooled:
             self._scatters[0].addmm_(shift.T, shift)
         else:
             self._scatters.baddbmm_(shift[:, :, None], shift[:, None])
         dist.all_reduce(self._scatters, group=group)
-        self._means, self._sizes = means, [int(size) for size in total.tolist()]
+        self._origins, self._offsets, self._sizes = origins, means, [int(size) for size in total.tolist()]
         return self
 
     @property
@@ -174,16 +200,18 @@ class Accumulator:
     def _told(self) -> str:
         return f"{self.num_classes} classes in {self.dim} dimensions{' (pooled)' if self.pooled else ''}"
 
-    def _add(self, j: int, count: int, mean: Tensor, scatter: Tensor | None) -> None:
-        """Pairwise update of mean and scatter (Chan, Golub & LeVeque 1983)."""
+    def _add(self, j: int, count: int, origin: Tensor, mean: Tensor, scatter: Tensor | None) -> None:
+        """Pairwise update of mean, given less an `origin` near it, and scatter (Chan, Golub & LeVeque 1983)."""
         if count == 0:
             return
         before = self._sizes[j]
         after = before + count
-        shift = mean - self._means[j]
+        if not before:
+            self._origins[j] = origin
+        shift = mean + (origin - self._origins[j]) - self._offsets[j]
         own = self._scatters[0 if self.pooled else j]
         if scatter is not None:
             own += scatter
         own.addr_(shift, shift, alpha=before * count / after)
-        self._means[j] += shift * (count / after)
+        self._offsets[j] += shift * (count / after)
         self._sizes[j] = after

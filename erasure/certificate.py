@@ -42,6 +42,7 @@ class Certificate:
         order_shares: of the energy of orders 1 to 4, what lies between classes (`erasure.spectrum`), in the directions
             of largest variance of the erased training split, of 5,000 examples at most.
         order_errors: their standard errors over examples.
+        order_z_scores: shares in standard deviations under shuffled labels.
         order_directions: how many.
         order_variance: share of the variance that they hold.
 
@@ -62,6 +63,7 @@ class Certificate:
     quadratic_directions: int | None = None
     order_shares: list[float] | None = None
     order_errors: list[float] | None = None
+    order_z_scores: list[float] | None = None
     order_directions: int | None = None
     order_variance: float | None = None
 
@@ -108,7 +110,7 @@ def certify(
         raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
     if after is None:
         after = ClassMoments.fit(erased, z, num_classes=reference.num_classes, device=total.device)
-    shifts = (after.means - after.mean).norm(dim=1) / variance.sqrt()
+    shifts = after.shifts.norm(dim=1) / variance.sqrt()
     mean_gap = torch.where(after.counts > 0, shifts, 0.0).max()  # a small held-out split may lack a class
     seen = [j for j, count in enumerate(after.sizes) if count]
     average = after.within
@@ -165,6 +167,7 @@ def _orders(erased: Tensor, z: Tensor, whitening: Whitening | None) -> dict[str,
     return {
         "order_shares": found.shares.tolist(),
         "order_errors": found.errors.tolist(),
+        "order_z_scores": found.z_scores.tolist(),
         "order_directions": found.directions,
         "order_variance": found.variance,
     }

@@ -215,8 +215,8 @@ class Eraser(ABC):
     def lift_range(self) -> None:  # noqa: B027 most erasers have no range
         """Take every value to be admissible: what is erased are no images."""
 
-    def require_orders(self, erased: Tensor, z: Tensor) -> None:  # noqa: B027 few erasers promise orders above two
-        """Raise BrokenGuaranteeError where examples [n, ...], erased together, break a promise on orders above two."""
+    def require_orders(self, erased: Tensor, z: Tensor) -> None:  # noqa: B027 certificates check the others
+        """Raise BrokenGuaranteeError where examples [n, ...], erased together, break promises beyond `erased_order`."""
 
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:

@@ -39,11 +39,13 @@ class Sums:
     Attributes:
         rows: [n, k], of each example with those of each class.
         own: [n], k(a, a).
+        squares: sum of k(a, b)².
         shuffled: [permutations, k], over pairs within the same class, under each permutation of the labels.
     """
 
     rows: Tensor
     own: Tensor
+    squares: Tensor
     shuffled: Tensor
 
 
@@ -51,7 +53,7 @@ def sums_of(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> li
     """In tiles of the upper triangle: no n x n matrix is ever held."""
     n, k = len(x), int(z.max()) + 1
     hot = torch.cat([torch.nn.functional.one_hot(labels, k) for labels in (z, *shuffled)], 1).to(x)
-    rows, within = x.new_zeros(orders, n, k), x.new_zeros(orders, hot.shape[1])
+    rows, within, squares = x.new_zeros(orders, n, k), x.new_zeros(orders, hot.shape[1]), x.new_zeros(orders)
     for i in range(0, n, _TILE):
         for j in range(i, n, _TILE):
             a, b = slice(i, i + _TILE), slice(j, j + _TILE)
@@ -62,10 +64,12 @@ def sums_of(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> li
                     rows[p, b] += kernel.T @ hot[a, :k]
                 reached = kernel @ hot[b]
                 rows[p, a] += reached[:, :k]
-                within[p] += (reached * hot[a]).sum(0) * (1 if i == j else 2)
-    squares = x.square().sum(1)
-    own = list(_recurrence(squares, 2 * squares, x.shape[1], orders))
-    return [Sums(rows[p], own[p], within[p, k:].view(-1, k)) for p in range(orders)]
+                times = 1 if i == j else 2
+                within[p] += (reached * hot[a]).sum(0) * times
+                squares[p] += kernel.norm().square() * times
+    lengths = x.square().sum(1)
+    own = list(_recurrence(lengths, 2 * lengths, x.shape[1], orders))
+    return [Sums(rows[p], own[p], squares[p], within[p, k:].view(-1, k)) for p in range(orders)]
 
 
 def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:

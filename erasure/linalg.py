@@ -22,13 +22,17 @@ class CovarianceFactor:
     Args:
         covariance: Σ, [d, d] float64.
         mean: the coordinates' means, [d]; a standard deviation at their rounding level counts as none.
+        examples: how many Σ was computed from.
 
     Attributes:
         rank: number r of columns of F, the rank of Σ.
         full_rank: whether Σ is of full rank on the coordinates that vary.
+
+    Raises:
+        ValueError: a rank that so few `examples` cannot have, because rounding passes for variance.
     """
 
-    def __init__(self, covariance: Tensor, mean: Tensor | None = None) -> None:
+    def __init__(self, covariance: Tensor, mean: Tensor | None = None, examples: int | None = None) -> None:
         std = covariance.diagonal().clamp(min=0).sqrt()
         # A constant pixel c comes out of float64 sums with a deviation of about c · 2e-16, never exactly 0.
         self._live = (std > (0.0 if mean is None else 32 * _EPS * mean.abs())).nonzero().squeeze(1)
@@ -50,6 +54,11 @@ class CovarianceFactor:
             kept = values > 10 * tolerance * values[-1:].clamp(min=0)
             self._root, self._vectors = values[kept].sqrt()[:, None], vectors[:, kept]
             self.rank = len(self._root)
+        if examples is not None and self.rank >= examples:
+            raise ValueError(
+                f"the covariance of {examples} examples has rank {self.rank}, above the possible {examples - 1}: "
+                "rounding passes for variance; subtract the mean from the data, and compute moments in float64"
+            )
 
     @property
     def matrix(self) -> Tensor:

@@ -60,9 +60,9 @@ class ClassMoments(Accumulator):
         return cls(dim, num_classes, device=device or values.device, pooled=pooled).update(values, labels)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that there is, by name."""
-        origin = {} if self._origin is None else {"origin": self._origin}
-        return {"sizes": torch.tensor(self.sizes), "means": self.means, "scatters": self.scatters} | origin
+        """Return all tensors by name, batches that wait included: class means are `origins` + `offsets`."""
+        sizes = torch.tensor(self.sizes)  # takes in batches that wait
+        return {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
 
     def save(self, path: Path | str) -> None:
         """Write them to a safetensors file, with a checksum."""
@@ -77,12 +77,13 @@ class ClassMoments(Accumulator):
             raise ValueError(
                 f"{path} holds {metadata.get('eraser', 'no class moments')}: give a file of ClassMoments.save"
             )
-        options, (k, d) = metadata["moments"], tensors["means"].shape
+        if "means" in tensors:  # written by version 0.2.0
+            tensors |= {"origins": torch.zeros_like(tensors["means"]), "offsets": tensors["means"]}
+        options, (k, d) = metadata["moments"], tensors["offsets"].shape
         moments = cls(d, k, device=device, pooled=options["pooled"], precision=getattr(torch, options["precision"]))
-        if "origin" in tensors:
-            moments._origin = tensors["origin"].to(device)
         moments._sizes = tensors["sizes"].tolist()
-        moments._means, moments._scatters = tensors["means"].to(device), tensors["scatters"].to(device)
+        moments._origins, moments._offsets = tensors["origins"].to(device), tensors["offsets"].to(device)
+        moments._scatters = tensors["scatters"].to(device)
         return moments
 
     def require_examples(self, at_least: int = 2) -> None:
@@ -97,7 +98,7 @@ class ClassMoments(Accumulator):
     @property
     def counts(self) -> Tensor:
         """Class counts n_j, [k] int64."""
-        return torch.tensor(self.sizes).to(self.means.device, non_blocking=True)
+        return torch.tensor(self.sizes).to(self._offsets.device, non_blocking=True)
 
     @property
     def weights(self) -> Tensor:
@@ -107,7 +108,13 @@ class ClassMoments(Accumulator):
     @property
     def mean(self) -> Tensor:
         """Global mean m̄ = Σ λ_j m_j, [d]."""
-        return (self.weights[None] @ self.means)[0]
+        return self.origin + (self.weights[None] @ self.offsets)[0]
+
+    @property
+    def shifts(self) -> Tensor:
+        """Class means less the global mean, m_j - m̄, [k, d]; precise where `means - mean` is rounding."""
+        offsets = self.offsets
+        return offsets - (self.weights[None] @ offsets)[0]
 
     @property
     def covariances(self) -> Tensor:
@@ -136,7 +143,7 @@ class ClassMoments(Accumulator):
     @property
     def between(self) -> Tensor:
         """Between-class covariance Σ λ_j (m_j - m̄)(m_j - m̄)ᵀ, [d, d]."""
-        return self.cross @ (self.means - self.mean)
+        return self.cross @ self.shifts
 
     @property
     def total(self) -> Tensor:
@@ -146,4 +153,4 @@ class ClassMoments(Accumulator):
     @property
     def cross(self) -> Tensor:
         """Cross-covariance Σ_xz with one-hot labels, [d, k]: column j is λ_j (m_j - m̄)."""
-        return (self.weights[:, None] * (self.means - self.mean)).T
+        return (self.weights[:, None] * self.shifts).T

@@ -32,10 +32,8 @@ class Scaling:
         `images` are [n, C, H, W], `moments` theirs on the scale 0..1.
         """
         shape = images.shape[1:]
-        varies = (images.amax(0) != images.amin(0)).to(moments.means.device)  # moments are rounded: never quite 0
-        std = torch.where(varies.flatten(), moments.total.diagonal().clamp(min=0).sqrt(), 1.0)
-        # a float pixel may vary by less than squares in float64 can tell
-        std = torch.where(std > 0, std, 1.0)
+        std = moments.total.diagonal().clamp(min=0).sqrt()
+        std = torch.where(std > 0, std, 1.0)  # constant, or varies by less than squares in float64 can tell
         return cls((1 / std).view(shape).cpu(), (-moments.mean / std).view(shape).cpu())
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Erasers that project: x' = x - (x - m̄) Bᵀ Aᵀ with thin factors, the same for every class."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
@@ -16,12 +16,15 @@ class ProjectionEraser(Eraser):
     Attributes:
         left: A, [d, r].
         right: B, [r, d], with B A = I.
+        constant: coordinates that are removed altogether. They are set to their means: probes that rescale every
+            coordinate would learn from what rounding leaves of it.
     """
 
     mean: Tensor
     num_classes: int
     left: Annotated[Tensor, "d r"]
     right: Annotated[Tensor, "r d"]
+    constant: tuple[int, ...] = field(default=(), kw_only=True)
 
     @property
     def removed(self) -> int:
@@ -33,4 +36,27 @@ class ProjectionEraser(Eraser):
         return torch.cat([self.left, v], 1), torch.cat([self.right, v.T - (v.T @ self.left) @ self.right])
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002
-        return x - (x - self.mean) @ self.right.T @ self.left.T
+        return made_constant(x - (x - self.mean) @ self.right.T @ self.left.T, self.constant, self.mean)
+
+
+def removed_columns(covariance: Tensor, left: Tensor, right: Tensor) -> tuple[int, ...]:
+    """Return the coordinates without variance after x - (x - m̄) Bᵀ Aᵀ, of data of this covariance [d, d]."""
+    product = covariance @ right.T
+    before = covariance.diagonal()
+    after = before - 2 * (left * product).sum(1) + (left @ (right @ product) * left).sum(1)
+    return constant_columns(before, after)
+
+
+def constant_columns(before: Tensor, after: Tensor) -> tuple[int, ...]:
+    """Return the coordinates that vary `before`, and `after` by rounding only, given their variances [d]."""
+    rounding = 10 * len(before) * torch.finfo(before.dtype).eps * before  # as `CovarianceFactor` has it
+    gone = ((before > 0) & (after <= rounding)).tolist()
+    return tuple(i for i, constant in enumerate(gone) if constant)
+
+
+def made_constant(x: Tensor, columns: tuple[int, ...], mean: Tensor) -> Tensor:
+    """Set some columns of `x` [n, d] to their means, in place."""
+    if columns:
+        at = torch.tensor(columns).to(x.device, non_blocking=True)
+        x[:, at] = mean[at]
+    return x

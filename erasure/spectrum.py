@@ -28,8 +28,9 @@ class OrderSpectrum:
         n: examples.
         shares: [orders], of the energy of order p, E‖He_p(x) - E He_p(x)‖², what lies between classes. Unbiased for
             each of the two energies (U-statistics): 0 on average where classes do not differ, and so also below 0.
-        errors: [orders], their standard errors over examples (jackknife).
-        z_scores: [orders], distance from the mean under permuted labels, in standard deviations.
+        errors: [orders], their standard errors over examples (jackknife). Conservative: where classes do not differ,
+            1.4 times the spread over samples (Efron & Stein 1981), so that `z_scores` say whether they do.
+        z_scores: [orders], shares in standard deviations over all permutations of the labels, whose mean is 0.
         p_values: [orders], of the permutation test; at least 1 / (permutations + 1).
         gaps: [orders], Σ_j λ_j ‖μ_j - μ‖² / E‖He_p(x)‖² of this very sample, nothing subtracted: about (k - 1)/n where
             labels tell nothing, 0 where an eraser has made its class means equal.
@@ -120,7 +121,7 @@ def order_spectrum(
         whitening: the same, found before.
         directions: of largest variance; more than the rank are cut down to it.
         orders: highest order.
-        permutations: of labels, for `z_scores` and `p_values`; 0 for none, which are NaN and 1 then.
+        permutations: of labels, for `p_values`, which are 1 without any.
         most: examples; of more, a seeded sample. The cost is quadratic in it.
         seed: of permutations and the sample.
 
@@ -170,8 +171,32 @@ def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     to_means = rows / (counts - hot)
     by_example = ((to_means * hot).sum(1) - to_means @ (counts / n).to(rows)) / total
     by_class = (hot.T @ by_example) / n
-    z_score = (share - null.mean()) / null.std() if len(null) > 1 else torch.full_like(share, torch.nan)
+    z_score = share / (_permuted_std(sums, counts) / total)
     return share, error, z_score, p_value, gap, by_class, by_example
+
+
+def _permuted_std(sums: Sums, counts: Tensor) -> Tensor:
+    """Standard deviation of a share's numerator over all permutations of the labels (Mantel 1967).
+
+    That is Σ_ab k(a, b) c(a, b) over pairs a ≠ b, c being a constant for pairs of different classes, and more than that
+    for pairs of one class.
+    """
+    n = counts.sum()
+    weights = (counts / n - (counts / n) ** 2) / (counts * (counts - 1)) + 1 / n**2
+    in_row = weights * (counts - 1)
+    pairs, rows = _centred(sums.rows.sum(), sums.squares, sums.rows.sum(1).square().sum(), n)
+    class_pairs, class_rows = _centred(
+        (counts * in_row).sum(), (counts * in_row * weights).sum(), (counts * in_row**2).sum(), n
+    )
+    # of pairs that share no example, one, or both
+    apart = (2 * pairs - 4 * rows) * (2 * class_pairs - 4 * class_rows) / ((n - 2) * (n - 3))
+    one = 4 * (rows - pairs) * (class_rows - class_pairs) / (n - 2)
+    return ((apart + one + 2 * pairs * class_pairs) / (n * (n - 1))).sqrt()
+
+
+def _centred(total: Tensor, squares: Tensor, of_rows: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+    """Take the mean off a symmetric matrix's off-diagonal entries: sums of squares of them, and of their rows' sums."""
+    return squares - total**2 / (n * (n - 1)), of_rows - total**2 / n
 
 
 def _share(within: Tensor, pairs: Tensor, diagonal: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

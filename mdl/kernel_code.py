@@ -96,7 +96,7 @@ class KernelCode:
 
     def members(self, mean: Tensor, deviation: Tensor) -> Tensor:
         """Log-probabilities of each member of one λ, [members, n, k]."""
-        powers, sharpness = (torch.tensor(grid).to(mean) for grid in (POWERS, SHARPNESS))
+        powers, sharpness = (mean.new_tensor(grid) for grid in (POWERS, SHARPNESS))
         scores = mean / deviation[:, None] ** powers[:, None, None]
         return (scores[:, None] * sharpness[:, None, None]).flatten(0, 1).log_softmax(2)
 

@@ -8,7 +8,7 @@ import argparse
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,7 +28,8 @@ ERASERS = ("control", "leace", "alf_qleace", "qleace", "random")
 Spectra = Mapping[tuple[str, str], Sequence[OrderSpectrum]]  # by eraser and split
 _CAPTION = (
     "Share of the energy of each order (Hermite tensors of the leading directions, whitened on the training split) "
-    "that lies between classes, in percent, ± standard error over examples (jackknife); z: against shuffled labels. "
+    "that lies between classes, in percent, ± standard error over examples (jackknife); z: in standard deviations "
+    "under shuffled labels. "
     "An order that an eraser has made equal on the training split stands there below zero, at about -(k - 1)/n: the "
     "test split says what is left of it for new examples."
 )
@@ -47,7 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance")
     own.add_argument("--orders", type=int, default=4, help="highest order")
     own.add_argument("--gaps", action="store_true", help="a table of gaps in place of unbiased shares")
-    own.add_argument("--permutations", type=int, default=20, help="of labels, for z")
     own.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits")
     own.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.png and OUT.md")
     options = own.parse_args(arguments)
@@ -55,13 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    how = {name: getattr(options, name) for name in ("directions", "orders", "permutations", "most")}
+    how: dict[str, Any] = {name: getattr(options, name) for name in ("directions", "orders", "most")}
     spectra: dict[tuple[str, str], Sequence[OrderSpectrum]] = {}
     for name in options.erasers:
         splits = erased_by(name, options.overrides).splits
         for split in options.splits:
             own = splits[split]
-            spectra[name, split] = order_spectrum(own.images, own.labels, reference=splits["train"].images, **how)
+            spectra[name, split] = order_spectrum(
+                own.images, own.labels, reference=splits["train"].images, permutations=0, **how
+            )
     table = tabulated(spectra, options.orders, gaps=options.gaps)
     table.show()
     figure, page = options.out.with_suffix(".png"), options.out.with_suffix(".md")
@@ -92,7 +94,7 @@ def _gaps(spectrum: OrderSpectrum) -> list[str]:
 
 
 def draw(spectra: Spectra, path: Path) -> None:
-    """A panel for each split and number of directions; shares within two errors of zero as hollow upper bounds."""
+    """A panel for each split and number of directions; what shuffled labels may give, too, as hollow upper bounds."""
     erasers = list(dict.fromkeys(eraser for eraser, _ in spectra))
     splits = list(dict.fromkeys(split for _, split in spectra))
     wide = max(len(found) for found in spectra.values())
@@ -115,7 +117,7 @@ def draw(spectra: Spectra, path: Path) -> None:
 def _curve(ax: "Axes", spectrum: OrderSpectrum, label: str, line: str, shift: float) -> None:
     shares, errors = 100 * spectrum.shares, 100 * spectrum.errors
     places = torch.arange(1, len(shares) + 1) + shift
-    seen = shares > 2 * errors
+    seen = spectrum.z_scores > 2
     look = {"fmt": "o-", "color": line, "markersize": 5, "capsize": 2, "label": label}
     ax.errorbar(places[seen], shares[seen], 2 * errors[seen], **look)
     bounds = (shares + 2 * errors)[~seen].clamp(min=float(errors[~seen].min()) if (~seen).any() else 0)

@@ -54,8 +54,8 @@ VERSIONS = {
     "CNN": 1,
     "ConvNeXtV2": 2,  # float32 numbers are those of version 1
     "CubicClassifier": 1,
-    "EmpiricalNtk": 1,
-    "Kernel": 1,
+    "EmpiricalNtk": 2,
+    "Kernel": 2,
     "LeNet": 1,
     "LinearClassifier": 1,
     "MLP": 1,

@@ -10,7 +10,7 @@ from torch import Tensor
 from erasure.erasers.alf_qleace import AlfQleaceEraser, require_limits
 from erasure.moments import ClassMoments
 from erasure.progress import Display
-from erasure.projection import ProjectionEraser
+from erasure.projection import ProjectionEraser, removed_columns
 from erasure.third_moments import ThirdMoments, climb
 
 _ROUNDING = 1e-14  # of a third moment, relative to that of the data's size
@@ -91,7 +91,8 @@ class AlfCubicEraser(ProjectionEraser):
         norms = [search.worst()]
         left = moments.dim - second.removed
         limit = left if num_directions is None else min(left, num_directions)
-        rounding = _ROUNDING * float(moments.total.trace()) ** 1.5
+        total = moments.total
+        rounding = _ROUNDING * float(total.trace()) ** 1.5
         end = max(rounding, 0.0 if target is None else (1 - target) * norms[0])
         with Display("ALF-cubic") as display:
             while len(norms) <= limit and norms[-1] > end:
@@ -102,7 +103,8 @@ class AlfCubicEraser(ProjectionEraser):
                 left_of_it = f"{norms[-1] / norms[0]:.2g} of the worst norm"
                 display.update(max(fallen, len(norms) / (limit + 1)), f"{len(norms) - 1} directions: {left_of_it}")
         left, right = second.without(search.removed)
-        return cls(mean=second.mean, num_classes=second.num_classes, left=left, right=right, norms3=tuple(norms))
+        constant = removed_columns(total, left, right)
+        return cls(second.mean, second.num_classes, left, right, norms3=tuple(norms), constant=constant)
 
 
 class _Search:

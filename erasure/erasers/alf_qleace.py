@@ -12,7 +12,7 @@ from torch import Tensor
 from erasure.erasers.leace import LeaceEraser
 from erasure.linalg import largest_eigenpairs
 from erasure.moments import ClassMoments
-from erasure.projection import ProjectionEraser
+from erasure.projection import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,8 +62,12 @@ class AlfQleaceEraser(ProjectionEraser):
         while len(norms) <= min(limit, moments.dim - leace.removed) and norms[-1] > goal:
             search.remove_worst()
             norms.append(min(search.worst(), norms[-1]))  # equal but for rounding where nothing was gained
+        total = moments.total
+        # constant coordinates stay so: rounding left some of the search's random start there
+        search.removed.masked_fill_((total.diagonal() == 0)[:, None], 0.0)
         left, right = leace.without(search.removed)
-        return cls(mean=leace.mean, num_classes=leace.num_classes, left=left, right=right, norms=tuple(norms))
+        constant = removed_columns(total, left, right)
+        return cls(leace.mean, leace.num_classes, left, right, norms=tuple(norms), constant=constant)
 
 
 def require_limits(dim: int | None, num_directions: int | None, target: float | None) -> None:

@@ -70,11 +70,12 @@ class GradientOrdersEraser(GradientEraser):
         x, r = erased.to(self.mean.device), [self.directions]
         (found,) = order_spectrum(x, z, directions=r, orders=self.order, permutations=0, most=len(z))
         for order, gap in enumerate(found.gaps.tolist(), start=1):
-            if order > 2 and not gap <= _LARGEST_GAP:
+            if not gap <= _LARGEST_GAP:
+                remedy = f"lower directions={self.directions}" if order > 2 else f"raise weights={list(self.weights)}"
                 raise BrokenGuaranteeError(
-                    f"{type(self).__name__} promises equal class moments of order {order}, but the gap on its training "
-                    f"split is {gap:.1e} of the energy in {found.directions} directions, above {_LARGEST_GAP:.0e}: "
-                    f"raise max_iterations={self.max_iterations} or lower directions={self.directions}"
+                    f"{type(self).__name__} promises equal class moments of order {order}, but the gap on the erased "
+                    f"examples is {gap:.1e} of the energy in {found.directions} directions, above {_LARGEST_GAP:.0e}: "
+                    f"raise max_iterations={self.max_iterations} or {remedy}"
                 )
 
     def _aim_at(self, moments: ClassMoments) -> Self:

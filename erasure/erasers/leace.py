@@ -7,7 +7,7 @@ import torch
 
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
-from erasure.projection import ProjectionEraser
+from erasure.projection import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,19 +36,17 @@ class LeaceEraser(ProjectionEraser):
                 class information in low-contrast data.
 
         Raises:
-            ValueError: a class with fewer than two examples.
+            ValueError: a class with fewer than two examples, or moments that are rounding (`CovarianceFactor`).
         """
         moments.require_examples()
-        cross = moments.cross
-        factor = CovarianceFactor(moments.total, moments.mean)
+        cross, total = moments.cross, moments.total
+        factor = CovarianceFactor(total, moments.mean, moments.n)
         directions, sizes, _ = torch.linalg.svd(factor.solve(cross), full_matrices=False)
         kept = sizes > rank_tolerance * sizes[:1]
         kept[moments.num_classes - 1 :] = False  # the columns of Σ_xz sum to zero: rank k - 1 at most
         directions = directions[:, kept]
-        hidden_left, hidden_right = factor.null_projection((moments.means - moments.mean).T)
-        return cls(
-            mean=moments.mean,
-            num_classes=moments.num_classes,
-            left=torch.cat([factor.multiply(directions), hidden_left], 1),
-            right=torch.cat([factor.solve_transposed(directions).T, hidden_right]),
-        )
+        hidden_left, hidden_right = factor.null_projection(moments.shifts.T)
+        left = torch.cat([factor.multiply(directions), hidden_left], 1)
+        right = torch.cat([factor.solve_transposed(directions).T, hidden_right])
+        constant = removed_columns(total, left, right)
+        return cls(moments.mean, moments.num_classes, left, right, constant=constant)

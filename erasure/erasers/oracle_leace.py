@@ -1,12 +1,13 @@
 """Oracle LEACE: equal class means, by moving each class as a whole."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Self
 
 from torch import Tensor
 
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
+from erasure.projection import constant_columns, made_constant
 
 
 @dataclass(frozen=True, repr=False)
@@ -17,11 +18,13 @@ class OracleLeaceEraser(Eraser):
 
     Attributes:
         means: class means m_j, [k, d].
+        constant: coordinates that vary between classes only, and are constant afterwards (`ProjectionEraser`).
     """
 
     mean: Tensor
     num_classes: int
     means: Annotated[Tensor, "k d"]
+    constant: tuple[int, ...] = field(default=(), kw_only=True)
     version = 1
     uses_labels = True
     erased_order = 1
@@ -30,8 +33,9 @@ class OracleLeaceEraser(Eraser):
     def from_moments(cls, moments: ClassMoments) -> Self:
         """Fit from class moments; raises ValueError for a class with fewer than two examples."""
         moments.require_examples()
-        return cls(moments.mean, moments.num_classes, moments.means.clone())
+        constant = constant_columns(moments.total.diagonal(), moments.within.diagonal())
+        return cls(moments.mean, moments.num_classes, moments.means, constant=constant)
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         assert z is not None
-        return x - self.means[z] + self.mean
+        return made_constant(x - self.means[z] + self.mean, self.constant, self.mean)

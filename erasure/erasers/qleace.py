@@ -66,10 +66,14 @@ class QleaceEraser(ClassMapsEraser):
                 certificate's edit size. The equality of the covariances does not depend on it.
 
         Raises:
-            ValueError: a class with fewer than two examples, or whose examples are all alike.
+            ValueError: a class with fewer than two examples, or whose examples are all alike, or moments that are
+                rounding (`CovarianceFactor`).
         """
         moments.require_examples()
-        factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
+        factors = [
+            CovarianceFactor(moments.covariance(j), moments.means[j], moments.sizes[j])
+            for j in range(moments.num_classes)
+        ]
         rank = _common_rank(factors)
         # Of limited rank the least edit is no convex problem: the search can crawl past saddle points.
         varying = int((moments.within.diagonal() > 0).sum())
@@ -92,7 +96,7 @@ class QleaceEraser(ClassMapsEraser):
         return cls(
             mean=moments.mean,
             num_classes=moments.num_classes,
-            means=moments.means.clone(),
+            means=moments.means,
             maps=alignment.maps(factors),
             excess=alignment.excess[-1],
         )

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -33,8 +33,8 @@ class TruncatedQleaceEraser(ClassMapsEraser):
 
     mean: Tensor
     num_classes: int
-    means: Tensor
-    maps: Tensor
+    means: Annotated[Tensor, "k d"]
+    maps: Annotated[Tensor, "k d d"]
     ranks: tuple[int, ...]
     version: ClassVar[int] = 1
     erased_order: ClassVar[int] = 1

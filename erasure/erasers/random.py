@@ -8,7 +8,7 @@ from torch import Tensor
 
 from erasure.erasers.alf_qleace import AlfQleaceEraser
 from erasure.moments import ClassMoments
-from erasure.projection import ProjectionEraser
+from erasure.projection import ProjectionEraser, removed_columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,7 +24,7 @@ class RandomEraser(ProjectionEraser):
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, *, num_directions: int | None = None, seed: int = 0) -> Self:
-        """Draw the directions to remove; of the moments only mean and dimension are used.
+        """Draw the directions to remove, whatever the classes.
 
         Args:
             moments: of the data to erase.
@@ -38,8 +38,10 @@ class RandomEraser(ProjectionEraser):
             num_directions = AlfQleaceEraser.from_moments(moments).removed
         if not 0 <= num_directions <= moments.dim:
             raise ValueError(f"num_directions={num_directions}: must lie between 0 and {moments.dim}, the dimensions")
-        directions = random_directions(moments, num_directions, seed)
-        return cls(moments.mean, moments.num_classes, directions, directions.T.contiguous())
+        left = random_directions(moments, num_directions, seed)
+        right = left.T.contiguous()
+        constant = removed_columns(moments.total, left, right)
+        return cls(moments.mean, moments.num_classes, left, right, constant=constant)
 
 
 def random_directions(moments: ClassMoments, count: int, seed: int) -> Tensor:

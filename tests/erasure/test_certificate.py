@@ -135,6 +135,7 @@ def test_it_says_what_each_order_has_left_as_the_spectrum_does(digits) -> None:
     found = certify(x, erased, z, ClassMoments.fit(x, z))
     assert found.order_shares == pytest.approx(expected.shares.tolist())
     assert found.order_errors == pytest.approx(expected.errors.tolist())
+    assert found.order_z_scores == pytest.approx(expected.z_scores.tolist())
     assert found.order_directions == 30
     assert found.numbers()["order_shares_2"] > 0.03 > found.numbers()["order_shares_1"]
     few = certify(x[:12], erased[:12], z[:12], ClassMoments.fit(x, z))  # fewer than three of a class

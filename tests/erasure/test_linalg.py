@@ -95,3 +95,10 @@ def test_the_search_for_an_eigenpair_stops_where_it_is_told_to() -> None:
     assert counts[0] == counts[2] == 40
     assert counts[1] > 40
     assert counts[3] == 80
+
+
+def test_a_rank_that_so_few_examples_cannot_have_is_refused() -> None:
+    sigma = covariance(7)
+    assert CovarianceFactor(sigma, examples=8).rank == 7
+    with pytest.raises(ValueError, match="7 examples has rank 7, above the possible 6: rounding passes for variance"):
+        CovarianceFactor(sigma, examples=7)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.multiprocessing.spawn import spawn
 
 from erasure import ClassMoments, LeaceEraser
+from erasure.store.storage import save_tensors
 
 
 def random_data(seed: int, n: int = 60, d: int = 5, k: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -213,3 +214,42 @@ def test_every_process_gets_the_moments_of_all(tmp_path) -> None:
     spawn(reduced, (str(tmp_path),), nprocs=2)
     for kept in ("0-False", "1-False", "0-True", "1-True"):
         equal(ClassMoments.load(tmp_path / kept), ClassMoments.fit(*random_data(4)))
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_moments_far_from_zero_are_those_near_zero(pooled: bool) -> None:
+    """In whatever parts they come; these numbers are exact in float64 at both places."""
+    x, z = random_data(6)
+    x = (x * 2**18).round() / 2**18
+    near = ClassMoments(5, 3, pooled=pooled).update(x, z)
+    parts = [ClassMoments(5, 3, pooled=pooled).update(x[rows] + 2.0**33, z[rows]) for rows in torch.arange(60).split(7)]
+    far = ClassMoments(5, 3, pooled=pooled).update(x + 2.0**33, z)
+    merged, rescaled = parts[0], ClassMoments(5, 3, pooled=pooled).update(2 * x, z).rescale(0.5, 2.0**33)
+    for part in parts[1:]:
+        merged.merge(part)
+    for moments in (far, merged, rescaled):
+        torch.testing.assert_close(moments.shifts, near.shifts, rtol=0, atol=1e-13)
+        torch.testing.assert_close(moments.scatters, near.scatters, rtol=1e-13, atol=1e-12)
+        torch.testing.assert_close(moments.total, near.total, rtol=1e-13, atol=1e-12)
+    torch.testing.assert_close(far.means, near.means + 2.0**33, rtol=1e-15, atol=0)
+    assert torch.linalg.matrix_rank(ClassMoments.fit(x[:4] + 2.0**33, z[:4]).total, hermitian=True) == 3
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_moments_saved_while_batches_wait_go_on_as_they_would_have(pooled: bool, tmp_path) -> None:
+    x, z = random_data(7)
+    moments = ClassMoments(5, 3, pooled=pooled).update(x[:30], z[:30])
+    moments.save(tmp_path / "moments")
+    resumed = ClassMoments.load(tmp_path / "moments").update(x[30:], z[30:])
+    moments.update(x[30:], z[30:])
+    assert resumed.sizes == moments.sizes
+    for name, tensor in moments.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], tensor), name
+
+
+def test_moments_that_version_0_2_0_saved_are_read(tmp_path) -> None:
+    x, z = random_data(8)
+    expected = ClassMoments.fit(x, z)
+    kept = {"sizes": torch.tensor(expected.sizes), "means": expected.means, "scatters": expected.scatters}
+    save_tensors(tmp_path / "old", kept, {"moments": {"pooled": False, "precision": "float64"}})
+    equal(ClassMoments.load(tmp_path / "old").update(x, z), ClassMoments.fit(x, z).update(x, z))

@@ -1,5 +1,7 @@
 """The order spectrum against explicit Hermite tensors, planted orders, and chance."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -58,6 +60,38 @@ def test_p_values_of_equal_gaussian_classes_are_uniform() -> None:
         p_values.append(spectrum(normal(60, 3, seed=seed), z, permutations=49, seed=seed).p_values)
     for p, values in enumerate(torch.stack(p_values, 1), start=1):
         assert kstest((values - 0.01).numpy(), "uniform").pvalue > 0.01, p
+
+
+NULLS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {  # classes that do not differ
+    "two classes": lambda seed: (normal(60, 3, seed=seed), torch.arange(60) % 2),
+    "ten classes": lambda seed: (normal(200, 10, seed=seed), torch.arange(200) % 10),
+    "unequal classes": lambda seed: (normal(150, 5, seed=seed), (torch.arange(150) % 10 - 5).clamp(min=0)),
+    "heavy tails": lambda seed: (
+        normal(150, 5, seed=seed) / (0.3 + normal(150, 1, seed=1000 + seed).abs()), torch.arange(150) % 3
+    ),
+    "not white": lambda seed: (3 * normal(100, 4, seed=seed).square(), torch.arange(100) % 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("design", NULLS)
+def test_two_standard_deviations_are_what_chance_seldom_gives(design: str) -> None:
+    """One draw in forty, if shares were normal; the jackknife's errors are exceeded twice by one in a thousand."""
+    found = [spectrum(*NULLS[design](seed), permutations=0) for seed in range(200)]
+    z_scores, twice = torch.stack([s.z_scores for s in found]), torch.stack([s.shares > 2 * s.errors for s in found])
+    assert (z_scores.std(0) - 1).abs().max() < 0.2
+    assert (z_scores > 2).double().mean() > 0.015
+    assert ((z_scores > 2).double().mean(0) < 0.075).all()
+    assert twice.double().mean() < 0.01
+
+
+@pytest.mark.parametrize("moved", [0.0, 2.0])  # far from white, kernels have a mean
+def test_z_scores_are_those_of_all_permutations(moved: float) -> None:
+    x, z = normal(12, 2) + moved, torch.tensor([0] * 3 + [1] * 4 + [2] * 5)
+    options = {"reference": normal(50, 2, seed=1), "orders": 3}
+    found = spectrum(x, z, **options, permutations=0)
+    shares = torch.stack([spectrum(x, z[torch.randperm(12)], **options, permutations=0).shares for _ in range(2000)])
+    # whose energies move a little with the labels
+    torch.testing.assert_close(shares.std(0), found.shares / found.z_scores, rtol=0.1, atol=0)
 
 
 def test_jackknife_error_is_the_spread_over_samples() -> None:

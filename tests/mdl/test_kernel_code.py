@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mdl.kernel_code import RIDGES, KernelCode, mixture_bits
+from mdl.kernel_code import POWERS, RIDGES, SHARPNESS, KernelCode, mixture_bits
 from models.kernel import Kernel
 
 N, K = 300, 10
@@ -123,3 +123,12 @@ def test_labels_that_say_nothing_cost_little_more_than_the_uniform_code(some: tu
     bits, _ = KernelCode(KERNEL(x, x), z, K).code(ORDER)
     members = len(RIDGES) * 75
     assert float(bits.sum()) < N * math.log2(K) + math.log2(members)
+
+
+def test_members_are_those_of_the_documented_formula_to_float64s_last_digits() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mean = torch.randn(6, K, generator=generator, dtype=torch.float64)
+    deviation = 0.1 + torch.rand(6, generator=generator, dtype=torch.float64)
+    found = KernelCode(torch.eye(6, dtype=torch.float64), torch.zeros(6, dtype=torch.int64), K).members(mean, deviation)
+    expected = [(b * mean / deviation[:, None] ** p).log_softmax(1) for p in POWERS for b in SHARPNESS]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-13, atol=1e-13)

@@ -11,6 +11,7 @@ from conf.compose import composed
 from mdl.__main__ import VERB
 from mdl.published import Examples, PublishedTraining, initialise, mean_bits, published_order
 from models.convnextv2 import ConvNeXtV2
+from models.layers import Conv2d
 from models.lenet import PublishedLeNet
 from models.mlp import MLP
 from train.settings import TrainSettings
@@ -136,6 +137,7 @@ def test_layers_start_as_pytorchs_do_and_the_readout_at_zero() -> None:
     assert sum(p.numel() for p in model.parameters()) == 411_122
     initialise(model, torch.Generator().manual_seed(0))
     first = model.convolutions[0]
+    assert isinstance(first, Conv2d)
     bound = 75**-0.5
     assert first.weight.abs().max() <= bound
     assert float(first.weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.02)

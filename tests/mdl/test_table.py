@@ -138,3 +138,6 @@ def test_orders_that_are_within_error_of_nothing_are_bounded(tmp_path: Path) -> 
     (entry,) = entries(found)
     assert [column.text(entry) for column in orders] == ["20", "< 5", "< 0.2"]
     assert table_of(found, "").records[0]["test_order_shares_2"] == 0.01
+    left = replace(left, order_z_scores=[9.0, 2.1, -1.0])  # by which they are judged where they were recorded
+    (entry,) = entries(arrange([replace(control, certificate={**control.certificate, "test": left})]))
+    assert [column.text(entry) for column in orders] == ["20", "1", "< 0.2"]
