@@ -1,6 +1,7 @@
 """What went wrong, in one line: the value, what is allowed, the remedy."""
 
 import errno
+import io
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,12 @@ _REMEDIES = {
 }
 _HELP_AT = r" See https?://\S+.*"
 _NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|storage size calculation overflowed"
+
+
+def print_anywhere() -> None:
+    """Print a question mark for each character that the terminal's encoding lacks, such as ±, instead of failing."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def exit_code(command: Callable[[], int], verb: str, overrides: Sequence[str] | None = None) -> int:
