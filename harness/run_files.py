@@ -22,6 +22,7 @@ from harness.run import CONFIG, RESULT, STATE
 RUN_FILES = {CONFIG, STATE, RESULT}  # any of them makes a folder a run's
 RUN_ID = re.compile(r"[a-z_]+(-[A-Za-z0-9._]+){3}(-[0-9a-f]{8,16}){1,2}")  # as `harness.job.run_id` makes them
 
+_LONGEST_LINE = 600  # characters of a remark
 _LARGEST_CONFIG = 2**18  # bytes; ours have some 3,000
 _LONGEST_NAME, _LONGEST_TEXT = 200, 4096  # characters; a path may have as many
 _DEEPEST, _MOST_IN_CONFIG, _MOST = 30, 10_000, 5_000_000  # sections within sections, values in all
@@ -33,6 +34,12 @@ Note = Callable[[str], object]  # takes a line on what is left out
 def printable(text: str) -> str:
     """Return somebody else's words without what would steer the terminal, or cannot be encoded."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def one_line(remark: str) -> str:
+    """Return a remark, which may quote anybody's words, as a line to print, without its middle where it is long."""
+    half = _LONGEST_LINE // 2
+    return printable(remark if len(remark) <= _LONGEST_LINE else f"{remark[:half]} … {remark[-half:]}")
 
 
 def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:

@@ -28,6 +28,7 @@ from harness.columns import ROW, columns
 from harness.compare import Grid, by_setting
 from harness.labels import spelled
 from harness.result import MdlResult
+from harness.run_files import one_line
 from harness.table import Table
 from scripts.options import parser
 from scripts.report.read import read_runs
@@ -47,9 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = own.parse_args(arguments)
     if not options.entity and not options.dry_run:
         own.error("--entity is missing: the W&B user or team that the project belongs to")
+    reading = read_runs([options.runs])
+    for problem in map(one_line, reading.problems):
+        print(problem, file=sys.stderr)
     results = [
         replace(result, config=result.config | {"runs_dir": str(run.directory.parent)})  # where it is now
-        for run in read_runs([options.runs]).finished
+        for run in reading.finished
         if isinstance(result := run.result, MdlResult)
     ]
     if not results:

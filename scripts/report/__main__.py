@@ -15,7 +15,7 @@ from conf.errors import explain
 from conf.schema import unknown_key
 from erasure.progress import Display, duration
 from harness.columns import BY_NAME
-from harness.run_files import printable
+from harness.run_files import one_line
 from harness.style import colour
 from scripts.options import parser
 from scripts.report.examples import draw_examples, example_tables, read_costs
@@ -28,7 +28,6 @@ from scripts.report.read import Reading, read_runs
 from scripts.report.tables import tables_of, write_tables
 
 NOTHING_BUILT = 1
-_LONGEST_LINE = 600  # characters of a remark
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,12 +111,6 @@ def build(
     if cache_dir is None:
         print("images under each eraser: add --grids, where the datasets are")
     return 0
-
-
-def one_line(remark: str) -> str:
-    """Return a remark, which may quote anybody's words, as a line to print, without its middle where it is long."""
-    half = _LONGEST_LINE // 2
-    return printable(remark if len(remark) <= _LONGEST_LINE else f"{remark[:half]} … {remark[-half:]}")
 
 
 def _tell(reading: Reading) -> None:

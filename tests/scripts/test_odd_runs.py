@@ -18,6 +18,7 @@ import yaml
 
 from erasure.store.storage import read_json, save_tensors, write_json
 from harness.run import Run
+from scripts.dashboard import main as dashboard
 from scripts.report.__main__ import main as report
 from scripts.sweep.__main__ import main as sweep
 from tests.runs import write_information_run, write_run
@@ -299,7 +300,7 @@ def test_the_rest_is_shown_and_an_odd_run_is_named(case: str, tmp_path: Path, mo
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_figures_are_drawn_of_all_of_them_at_once(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_figures_and_a_dashboard_are_drawn_of_all_of_them_at_once(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)  # laid out, not rendered
     write_run(tmp_path / "runs", dataset="digits", eraser="control", seeds=(0, 1))
     for case in CASES:
@@ -311,4 +312,7 @@ def test_figures_are_drawn_of_all_of_them_at_once(tmp_path: Path, monkeypatch, c
     assert "cannot be drawn" not in shown.out
     assert [said for _, said in CASES.values() if said not in shown.out + shown.err] == []
     assert len(list((tmp_path / "report" / "figures").glob("*.png"))) > 5
+    with limited():
+        assert dashboard([str(tmp_path / "runs"), "--dry-run", str(tmp_path / "report" / "dashboard.json")]) == 0
+    assert "is no run's name" in capsys.readouterr().err
     require_contained(tmp_path, before)
