@@ -68,7 +68,8 @@ class Verb:
 def main(verb: Verb) -> None:
     """Run a verb from the command line; never returns.
 
-    Exit codes: 0 finished, 1 a run failed, 2 a configuration that cannot be run, 130 interrupted.
+    Exit codes: 0 finished, 1 a run failed or its tables cannot be written, 2 a configuration that cannot be run, 130
+    interrupted.
     """
     gc.disable()  # until all is imported: what that makes stays, and looking through it takes a tenth of the time
     Sweep.forget()

@@ -176,6 +176,7 @@ CASES: dict[str, tuple[Callable[[Odd], object], str]] = {
     "a folder linked to itself": (lambda o: (o.run().directory.parent / "again").symlink_to(o.root), ""),
     "folders linked to each other": (linked_twice, ""),
     "a link to a folder outside": (lambda o: (o.root / "more").symlink_to(elsewhere(o).parent), "not followed"),
+    "a link to a name that is too long": (lambda o: (o.run().directory.parent / "to").symlink_to("x" * 300), ""),
     "a run that is a link out": (lambda o: (o.root / elsewhere(o).name).symlink_to(elsewhere(o)), "not followed"),
     "450 folders within each other": (deep, "cannot be searched (File name too long)"),
     "an absolute run id": (lambda o: o.edited(o.scored(), run_id=f"{o.outside}/planted"), "is of the run"),
