@@ -1,5 +1,6 @@
 """The command line of every verb: compose, check, run or sweep, say plainly what went wrong."""
 
+import errno
 import functools
 import gc
 import logging
@@ -21,7 +22,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError
 from conf.compose import plain
-from conf.errors import BAD_CONFIG, FAILED, exit_code, explain, is_shortage, require_current_folder
+from conf.errors import (
+    BAD_CONFIG,
+    FAILED,
+    exit_code,
+    explain,
+    is_shortage,
+    print_anywhere,
+    require_current_folder,
+)
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import Config, Section, validate
@@ -68,7 +77,8 @@ class Verb:
 def main(verb: Verb) -> None:
     """Run a verb from the command line; never returns.
 
-    Exit codes: 0 finished, 1 a run failed, 2 a configuration that cannot be run, 130 interrupted.
+    Exit codes: 0 finished, 1 a run failed or its tables cannot be written, 2 a configuration that cannot be run, 130
+    interrupted.
     """
     require_current_folder()
     gc.disable()  # until all is imported: what that makes stays, and looking through it takes a tenth of the time
@@ -77,6 +87,7 @@ def main(verb: Verb) -> None:
     look_in(sys.argv[1:])
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("hydra").setLevel(logging.WARNING)
+    print_anywhere()
     # Hydra's parser wants its flags before the overrides; people type -m anywhere.
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
     if {"--help", "-h"} & set(sys.argv[1:]):
@@ -136,6 +147,7 @@ def _work(verb: Verb, config: Config) -> Work:
 
 def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
     """One run. Errors are recorded and shown, and end this job alone: a sweep goes on past them."""
+    print_anywhere()  # in a sweep's other processes, too
     hydra_config = HydraConfig.get()
     sweep = Sweep(Path(hydra_config.sweep.dir)) if hydra_config.mode == RunMode.MULTIRUN else None
     outcome: dict[str, Any] = {"overrides": list(hydra_config.overrides.task), "exit_code": 0}
@@ -164,7 +176,7 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
         }
         print(f"{result.run_id}: {verb.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if not sweep:
-            _summarise(verb, [result], Path(checked["runs_dir"]) / result.run_id)
+            outcome["exit_code"] = _summarise(verb, [result], Path(checked["runs_dir"]) / result.run_id)
     except Exception as error:
         bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
         outcome |= {
@@ -196,21 +208,25 @@ def _end_sweep(verb: Verb, sweep: Sweep) -> int:
                 finished.append(read_result(Path(outcome["result"])))
             except ValueError as error:
                 outcome |= {"error": str(error), "exit_code": FAILED}
-    if finished:
-        _summarise(verb, finished, sweep.directory)
+    shown = _summarise(verb, finished, sweep.directory) if finished else 0
     failed = [o for o in outcomes if "error" in o]
     for outcome in failed:
         _complain(f"failed: {' '.join(outcome['overrides'])}: {outcome['error']}")
     print(f"{len(finished)} of {len(outcomes)} runs finished" + (f", {len(failed)} failed" if failed else ""))
-    return max((o["exit_code"] for o in outcomes), default=0)
+    return max([shown, *(o["exit_code"] for o in outcomes)])
 
 
-def _summarise(verb: Verb, results: Sequence[Any], directory: Path) -> None:
-    """Tables and figures; where `directory` is somebody else's, what is printed has to do."""
+def _summarise(verb: Verb, results: Sequence[Any], directory: Path) -> int:
+    """Print and write tables and figures; return the exit code.
+
+    That is 0 where `directory` is somebody else's and may only be read: what is printed has to do.
+    """
     try:
         verb.summarise(results, directory)
     except OSError as error:
-        _complain(f"not all tables and figures are kept: {explain(error, verb.name)}")
+        _complain(f"results are saved, but not all tables and figures are kept: {explain(error, verb.name)}")
+        return 0 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else FAILED
+    return 0
 
 
 def _complain(line: str) -> None:

@@ -1,6 +1,7 @@
 """Errors as one line: the value, what is allowed, the remedy."""
 
 import errno
+import io
 import os
 import re
 import shlex
@@ -38,6 +39,12 @@ def require_current_folder() -> None:
     except FileNotFoundError:
         print("the current folder was deleted: go to one that exists, with cd", file=sys.stderr)
         sys.exit(BAD_CONFIG)
+
+
+def print_anywhere() -> None:
+    """Print a question mark for each character that the terminal's encoding lacks, such as ±, instead of failing."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def exit_code(command: Callable[[], int], verb: str, overrides: Sequence[str] | None = None) -> int:

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 from conf import Options
-from erasure.store.storage import DamagedFileError
 from harness.compare import Array
 from harness.example_bits import CodedBits, read_coded_bits, read_test_bits
 from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
@@ -55,7 +54,7 @@ class Cell:
     runs: list[Found] = field(default_factory=list)
     unfinished: list[Found] = field(default_factory=list)
     note: Callable[[str], object] = log.warning
-    _damaged: bool = False
+    _damaged: set[str] = field(default_factory=set)
 
     @property
     def every(self) -> list[Found]:
@@ -86,29 +85,31 @@ class Cell:
         for run in self.runs:
             try:
                 path = whole_curves(run.directory, run.result)
-                for seed, curve in ({} if path is None else read_loss_curves(path)).items():
-                    found.setdefault(seed, curve)
+                curves = {} if path is None else read_loss_curves(path)
+                if not curves.keys() <= {*run.seeds}:
+                    raise ValueError(f"{path} is of other seeds")
+                found |= {seed: curve for seed, curve in curves.items() if seed not in found}
             except (OSError, ValueError) as error:
                 self.note(f"{run.directory}: no loss curves: {error}")
         return found
 
     def test_bits(self) -> dict[int, Array]:
-        """Losses of the test examples by seed, read again each time; nothing where a file is damaged."""
-        try:
-            return read_test_bits(run.directory for run in self.runs)
-        except DamagedFileError as error:
-            if not self._damaged:
-                self.note(f"{error}: no error over test examples")
-            self._damaged = True
-            return {}
+        """Losses of the test examples by seed, read again each time; none of a run whose file is damaged."""
+        return read_test_bits((run.directory for run in self.runs), self._noted("no error over test examples"))
 
     def coded_bits(self) -> CodedBits | None:
-        """What single labels cost; None where it is not known, or a file is damaged."""
-        try:
-            return read_coded_bits(run.directory for run in self.runs)
-        except DamagedFileError as error:
-            self.note(f"{error}: nothing on single labels")
-            return None
+        """What single labels cost, in runs whose files are whole; None where it is not known."""
+        return read_coded_bits((run.directory for run in self.runs), self._noted("nothing on single labels"))
+
+    def _noted(self, lacking: str) -> Callable[[str], None]:
+        """Take lines on damaged files, each once."""
+
+        def note(line: str) -> None:
+            if line not in self._damaged:
+                self.note(f"{line}: {lacking}")
+            self._damaged.add(line)
+
+        return note
 
     def lacks(self, seeds: Collection[int]) -> str:
         """What makes it incomplete beside a row of these seeds; empty where nothing does."""

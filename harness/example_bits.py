@@ -1,7 +1,7 @@
 """What single examples cost: files beside result.json, and what they say of differences between runs."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -11,12 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from erasure.store.regular import DamagedFileError, regular
 from erasure.store.storage import load_tensors, save_tensors
 from harness.compare import Array, bootstrap_error
 from harness.run import Run
 
 TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
 CODED_BITS = "bits.safetensors"
+Note = Callable[[str], object]
+_LARGEST_BYTES = 2**30
+_WHOLE = (torch.int32, torch.int64)
+_NUMBERS = (*_WHOLE, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,10 @@ class CodedBits:
         """From numbers [S, N] in each seed's order of coding, `orders` [S, N]."""
         placed = [torch.empty_like(values).scatter_(1, orders, values) for values in (bits, trained_on.contiguous())]
         return cls(seeds, index, labels, *placed)
+
+    def same_examples(self, other: "CodedBits") -> bool:
+        """Whether another code is of the same examples with the same labels."""
+        return torch.equal(self.index, other.index) and torch.equal(self.labels, other.labels)
 
     @cached_property
     def by_network(self) -> Tensor:
@@ -91,24 +100,87 @@ def save_coded_bits(run: Run, coded: CodedBits) -> None:
     save_tensors(run.directory / CODED_BITS, tensors, {"seeds": list(coded.seeds)})
 
 
-def read_coded_bits(directories: Iterable[Path]) -> CodedBits | None:
-    """Of runs that differ by their seeds alone; None for those of earlier versions, which kept none.
+def read_coded_bits(directories: Iterable[Path], note: Note | None = None) -> CodedBits | None:
+    """Read what labels cost in runs that differ by their seeds alone; None where all are of versions that kept nothing.
+
+    Args:
+        directories: of the runs.
+        note: takes a line on each file that is damaged, which is left out then.
 
     Raises:
-        DamagedFileError: names the file.
+        DamagedFileError: names the file, without `note`.
     """
     found: dict[int, list[Tensor]] = {}
-    about_examples: tuple[Tensor, Tensor] | None = None
-    for path in (directory / CODED_BITS for directory in directories):
-        if path.exists():
-            tensors, about = load_tensors(path)
-            about_examples = tensors["index"], tensors["labels"]
-            for seed, *own in zip(about["seeds"], tensors["bits"], tensors["trained_on"], strict=True):
+    examples: list[Tensor] = []
+    for path, kept in _kept(directories, CODED_BITS, ("index", "labels"), ("bits", "trained_on"), note):
+        index, labels, bits, trained_on = (kept.tensors[name] for name in ("index", "labels", "bits", "trained_on"))
+        if bool(((labels < 0) | (labels >= len(labels))).any()):
+            _refuse(f"{path} has labels that are no classes'", note)
+        elif examples and not all(map(torch.equal, (index, labels), examples)):
+            _refuse(f"{path} is of other examples than the other runs'", note)
+        else:
+            examples = [index, labels]
+            for seed, *own in zip(kept.seeds, bits, trained_on, strict=True):
                 found.setdefault(seed, own)
-    if about_examples is None:
+    if not found:
         return None
-    bits, trained_on = map(torch.stack, zip(*found.values(), strict=True))
-    return CodedBits(list(found), *about_examples, bits, trained_on)
+    return CodedBits(list(found), examples[0], examples[1], *map(torch.stack, zip(*found.values(), strict=True)))
+
+
+def _refuse(line: str, note: Note | None) -> None:
+    if note is None:
+        raise DamagedFileError(line)
+    note(line)
+
+
+def _kept(
+    directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note | None
+) -> Iterator[tuple[Path, "Stored"]]:
+    """Yield the files of a name that runs have kept, and what they hold."""
+    for path in (directory / name for directory in directories):
+        try:
+            if (kept := read_stored(path, whole, by_seed)) is not None:
+                yield path, kept
+        except DamagedFileError as error:
+            _refuse(str(error), note)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a run has stored of single examples, and for which seeds."""
+
+    tensors: Mapping[str, Tensor]
+    seeds: Sequence[int]
+
+
+def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Stored | None:
+    """Read numbers of n examples from a file in a run's directory; None where there is none.
+
+    Args:
+        path: of the file.
+        whole: names of whole numbers, [n].
+        by_seed: names of what there is a row for each seed of, [S, n].
+
+    Raises:
+        DamagedFileError: it is not what a run writes; names the file.
+    """
+    try:
+        tensors, about = load_tensors(regular(path, _LARGEST_BYTES))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedFileError(f"{path} cannot be read ({error.strerror})") from error
+    seeds = about.get("seeds")
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise DamagedFileError(f"{path} does not say of which seeds it is")
+    first = tensors.get((*whole, *by_seed)[0], torch.zeros(()))
+    count = first.shape[-1] if first.ndim else 0
+    for name in (*whole, *by_seed):
+        shape, kinds = ((count,), _WHOLE) if name in whole else ((len(seeds), count), _NUMBERS)
+        tensor = tensors.get(name)
+        if tensor is None or tensor.shape != shape or tensor.dtype not in kinds or not bool(tensor.isfinite().all()):
+            raise DamagedFileError(f"{path} lacks {name}, finite numbers of shape {list(shape)}")
+    return Stored(tensors, seeds)
 
 
 def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
@@ -117,25 +189,28 @@ def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
     save_tensors(run.directory / TEST_BITS, {"test_bits": bits.float()}, {"seeds": list(seeds)})
 
 
-def read_test_bits(directories: Iterable[Path]) -> dict[int, Array]:
-    """Seed -> losses [n]; of earlier versions' runs, which kept none, nothing.
+def read_test_bits(directories: Iterable[Path], note: Note | None = None) -> dict[int, Array]:
+    """Read losses [n] by seed; nothing of runs of earlier versions, which kept none.
+
+    Args:
+        directories: of the runs.
+        note: takes a line on each file that is damaged, which is left out then.
 
     Raises:
-        DamagedFileError: names the file.
+        DamagedFileError: names the file, without `note`.
     """
     found: dict[int, Array] = {}
-    for path in (directory / TEST_BITS for directory in directories):
-        if path.exists():
-            tensors, about = load_tensors(path)
-            found |= dict(zip(about["seeds"], tensors["test_bits"].numpy(), strict=True))
+    for _, kept in _kept(directories, TEST_BITS, (), ("test_bits",), note):
+        found |= dict(zip(kept.seeds, kept.tensors["test_bits"].numpy(), strict=True))
     return found
 
 
 def error_over_examples(
     erased: Mapping[int, Array], control: Mapping[int, Array], seeds: Sequence[int]
 ) -> float | None:
-    """`bootstrap_error` of the seeds' losses by seed; None where one of them is not known."""
-    if any(seed not in known for known in (erased, control) for seed in seeds):
+    """Return the `bootstrap_error` of losses by seed; None where one is not known, or of another number of examples."""
+    lengths = {len(known.get(seed, ())) for known in (erased, control) for seed in seeds}
+    if 0 in lengths or len(lengths) > 1:
         return None
     return bootstrap_error(*(np.stack([known[seed] for seed in seeds]) for known in (erased, control)))
 

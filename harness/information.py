@@ -119,6 +119,25 @@ class SummaryCurves(Part):
     classes_left: dict[str, list[list[int]]]
     random_draws: list[list[list[float]]] | None = None
 
+    def require_consistent(self, seeds: int) -> None:
+        """Check that every order has `seeds` curves with a number for each fraction.
+
+        Raises:
+            ValueError: names what does not.
+        """
+        fractions = len(self.removed)
+        if {*self.accuracy} != {*self.classes_left}:
+            raise ValueError("summaries: accuracy and classes_left are of different orders")
+        for name in ("accuracy", "classes_left"):
+            for order, curves in getattr(self, name).items():
+                if [len(curve) for curve in curves] != [fractions] * seeds:
+                    raise ValueError(f"summaries.{name}.{order}: needs {fractions} numbers for each of {seeds} seeds")
+        if self.random_draws is None:
+            return
+        draws = [draw for each in self.random_draws for draw in each]
+        if "random" not in self.accuracy or not draws or any(len(draw) != fractions for draw in draws):
+            raise ValueError(f"summaries.random_draws: needs the order random, and {fractions} numbers for each draw")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Information(Part):

@@ -51,18 +51,18 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
 
     Unsaid is, of sample_info's many options, what most members have.
     """
-    seen = {key: Counter(repr(m.get(key)) for m in members) for key in dict.fromkeys(k for m in members for k in m)}
-    varying = [key for key, values in seen.items() if len(values) > 1]
-
-    def kinds(chosen: Sequence[str]) -> int:
-        return len({tuple(repr(m.get(key)) for key in chosen) for m in members})
-
-    kept = list(varying)
-    for key in reversed(varying):
-        fewer = [other for other in kept if other != key]
-        kept = fewer if kinds(fewer) == kinds(varying) else kept
-    usual = {key: seen[key].most_common(1)[0] for key in kept if key.startswith("sample_info.")}
-    return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in kept}
+    keys = dict.fromkeys(key for member in members for key in member)
+    values = {key: [repr(member.get(key)) for member in members] for key in keys}
+    seen = {key: Counter(own) for key, own in values.items()}
+    codes = {key: [hash((key, value)) for value in values[key]] for key in keys if len(seen[key]) > 1}
+    sums = [sum(own) for own in zip(*codes.values(), strict=True)]  # differ where members do
+    for key in reversed(list(codes)):
+        without = [one - code for one, code in zip(sums, codes[key], strict=True)]
+        if len({*without}) == len({*sums}):
+            sums = without
+            del codes[key]
+    usual = {key: seen[key].most_common(1)[0] for key in codes if key.startswith("sample_info.")}
+    return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in codes}
 
 
 def setting(config: Options) -> Options:

@@ -10,10 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from erasure.store.regular import regular
 from erasure.store.storage import write_text
 from harness.trained import SharpDrops
 
 DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
+
+_LARGEST_BITS = 1e100
 
 Array = NDArray[np.float64]
 
@@ -102,12 +105,12 @@ def write_curves(path: Path, rows: Iterable[CurveRow]) -> None:
 
 
 def read_loss_curves(path: Path) -> dict[int, LossCurve]:
-    """Seed -> loss curve of the largest training size in a run's curves.csv.
+    """Return the loss curves of the largest training size in a run's curves.csv, by seed.
 
     Raises:
         ValueError: the file is not what `write_curves` writes.
     """
-    lines = path.read_text(encoding="utf-8").rstrip().split("\n")
+    lines = _lines(path)
     n = lines[-1].split(",", 1)[0] + ","
     first = len(lines) - 1
     while first and lines[first - 1].startswith(n):  # sizes are written one after another, the largest last
@@ -116,19 +119,27 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
 
 
 def read_every_curve(path: Path) -> dict[tuple[int, int], LossCurve]:
-    """The same of all training sizes n, by (n, seed)."""
-    return _curves(path, path.read_text(encoding="utf-8").rstrip().split("\n")[1:])
+    """Return the same of all training sizes n, by (n, seed)."""
+    return _curves(path, _lines(path)[1:])
+
+
+def _lines(path: Path) -> list[str]:
+    return regular(path).read_text(encoding="utf-8").rstrip().split("\n")
 
 
 def _curves(path: Path, lines: Sequence[str]) -> dict[tuple[int, int], LossCurve]:
+    curves = {}
     try:
         table = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines])
-        curves = {}
-        for n, seed in dict.fromkeys(map(tuple, table[:, :2].tolist())):
-            rows = table[(table[:, :2] == (n, seed)).all(1)]
-            curves[int(n), int(seed)] = LossCurve(*rows[:, 2:5].T)
-    except (ValueError, IndexError, TypeError) as error:
-        raise ValueError(f"{path} is not a table of losses: {error}") from error
-    if any(not np.isfinite(curve.validation_bits).all() for curve in curves.values()):
-        raise ValueError(f"{path} is not a table of losses: a validation loss is missing")
+        table = table[np.lexsort((table[:, 1], table[:, 0]))]  # by size and seed, evaluations in their order
+        changes = np.flatnonzero((np.diff(table[:, :2], axis=0) != 0).any(1)) + 1
+        for rows in np.split(table, changes):
+            curves[int(rows[0, 0]), int(rows[0, 1])] = LossCurve(*rows[:, 2:5].T)
+    except (ValueError, IndexError, TypeError, OverflowError) as error:
+        raise ValueError(f"{path} is not a table of losses: {str(error)[:160]}") from error
+    for curve in curves.values():
+        if not (np.abs(curve.validation_bits) < _LARGEST_BITS).all():
+            raise ValueError(f"{path} is not a table of losses: a validation loss is missing")
+        if not ((curve.epochs >= 0).all() and (np.diff(curve.epochs) > 0).all() and curve.epochs[-1] < np.inf):
+            raise ValueError(f"{path} is not a table of losses: epochs are not in order")
     return curves

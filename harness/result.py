@@ -6,6 +6,7 @@ Keys are stable. One that came later has the default None: older runs lack it, a
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -56,15 +57,40 @@ class Result(Part):
         """The name of the dataset, eraser or model."""
         return str(self.config[part]["name"])
 
+    def require_consistent(self) -> None:
+        """Check what the parts of a whole result say of each other, on which tables and figures rely.
+
+        Raises:
+            ValueError: names what is missing or contradicts the rest.
+        """
+        if not self.seeds or len({*self.seeds}) < len(self.seeds):
+            raise ValueError(f"seeds={self.seeds}: needs at least one, all different")
+        if self.num_classes < 2 or self.train_size < 1:
+            raise ValueError(f"has {self.num_classes} classes and {self.train_size} training examples: too few")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedResult(Result, Trained):
     """Of a verb that trains."""
 
+    def require_consistent(self) -> None:
+        super().require_consistent()
+        for split in ("train", "test"):
+            if split not in self.certificate:
+                raise ValueError(f"lacks certificate.{split}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MdlResult(TrainedResult, Coded):
     """Of `python -m mdl`."""
+
+    def require_consistent(self) -> None:
+        super().require_consistent()
+        sizes = [point.n for point in self.curve]
+        if len(sizes) < 2 or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)) or sizes[-1] > self.train_size:
+            raise ValueError(f"curve has the sizes {sizes}: needs two or more, each larger than the one before")
+        if [point.n for point in self.curve if point.ce_next_bits is None] != sizes[-1:]:
+            raise ValueError("curve: every size but the last, and no other, has ce_next_bits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +104,13 @@ class InformationResult(Result, Information):
 
     held_out_size: int
     eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})
+
+    def require_consistent(self) -> None:
+        super().require_consistent()
+        if "f_si_nats" not in self.information:
+            raise ValueError("lacks information.f_si_nats")
+        if self.summaries is not None:
+            self.summaries.require_consistent(len(self.seeds))
 
 
 VERBS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sample_info": InformationResult}
@@ -166,7 +199,7 @@ def parsed(kind: type[T], values: Any) -> T:
 
 
 def result_of(values: Options) -> Result:
-    """A result from the content of result.json, as the verb's own type; unknown keys are left out (`unknown_keys`).
+    """Return a result from the content of result.json, as the verb's own type, without `unknown_keys`.
 
     Raises:
         ValueError: says in one line what is missing or wrong.
@@ -206,7 +239,8 @@ def read_result(path: Path) -> Result:
         ValueError: it is missing or cannot be opened.
     """
     try:
-        return result_of(read_json(path))
+        result = result_of(read_json(path))
+        result.require_consistent()
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; delete it and launch the run again") from error
     except ValueError as error:
@@ -217,3 +251,4 @@ def read_result(path: Path) -> Result:
         raise ValueError(
             f"{path} cannot be read ({error.strerror}): make it readable, or choose another runs_dir"
         ) from error
+    return result

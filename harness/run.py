@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from erasure.store.lease import Lease, LeaseLostError
+from erasure.store.regular import regular
 from erasure.store.storage import (
     DamagedFileError,
     file_checksum,
@@ -25,6 +26,7 @@ from harness.result import Result, as_json, read_result
 log = logging.getLogger(__name__)
 
 LOCK = "run.lock"
+CONFIG = "config.yaml"
 CURVES = "curves.csv"
 STATE = "state.json"
 RESULT = "result.json"
@@ -114,7 +116,7 @@ class Run:
             aside = path.with_name(f"result.damaged-{time.time_ns()}.json")
             path.replace(aside)
             log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
-        write_text(self.directory / "config.yaml", config_yaml)
+        write_text(self.directory / CONFIG, config_yaml)
         self._save_state("running")
         self._since = time.monotonic()
 
@@ -208,13 +210,14 @@ class Run:
 
 
 def whole_curves(directory: Path, result: Result | None) -> Path | None:
-    """Where a run's curves.csv is; None where there is none.
+    """Return where a run's curves.csv is; None where there is none.
 
     Raises:
-        DamagedFileError: it is not what the finished run wrote.
+        DamagedFileError: it is no regular file, or not what the finished run wrote.
     """
-    path = directory / CURVES
-    if not path.exists():
+    try:
+        path = regular(directory / CURVES)
+    except FileNotFoundError:
         return None
     if result is not None and result.curves_checksum not in (None, file_checksum(path)):
         raise DamagedFileError(f"{path} was edited or damaged after the run had finished: its curves are left out")

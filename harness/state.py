@@ -10,10 +10,12 @@ from erasure.store.heartbeat import heartbeat
 from erasure.store.lease import DEFAULT_STALE_AFTER_S
 from erasure.store.storage import DamagedFileError, read_json
 from harness.result import read_result
-from harness.run import LOCK, RESULT, STATE, seconds_spent
+from harness.run import CONFIG, LOCK, RESULT, STATE, seconds_spent
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
 UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
+_NOTED = ("running", "finished", "failed", "interrupted")  # what a run notes of itself
+_LONGEST_ERROR = 2000  # characters
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,14 @@ class State:
 
 
 def state_of(directory: Path, now: float) -> State:
-    """The state of the run in `directory`.
+    """Return the state of the run in `directory`, which anybody may have written.
 
     Args:
         directory: the run's.
         now: `erasure.store.heartbeat.file_system_time` of the folder it is in.
     """
+    if directory.is_symlink():
+        return State("failed", "a link, which is not followed: ask for the folder that it leads to")
     try:
         names = os.listdir(directory)  # noqa: PTH208 (a third of the time)
     except FileNotFoundError:
@@ -56,7 +60,7 @@ def state_of(directory: Path, now: float) -> State:
         detail = f"{holders}, heartbeat {max(0, now - max(b.at for b in alive)):.0f} s ago{sizes}"
         return State("running", detail, seconds_spent(directory))
     if STATE not in names:
-        return State("missing") if "config.yaml" not in names else State("interrupted", "killed")
+        return State("missing") if CONFIG not in names else State("interrupted", "killed")
     try:
         name, error = read_state(directory)
     except (DamagedFileError, OSError) as damage:
@@ -71,18 +75,20 @@ def _finished(path: Path) -> State:
     try:
         result = read_result(path)
     except ValueError as error:
-        return State("failed", str(error))
+        return State("failed", str(error)[:_LONGEST_ERROR])
+    if result.run_id != path.parent.name:
+        return State("failed", f"its {RESULT} is of the run {result.run_id[:200]}")
     return State("finished", seconds=result.timing.seconds or 0.0)
 
 
 def read_state(directory: Path) -> tuple[str, str]:
-    """What a run noted of itself: "running", "finished", "failed" or "interrupted", and the error that ended it.
+    """Return what a run noted of itself (`_NOTED`), and the error that ended it.
 
     Raises:
         DamagedFileError: it was edited or damaged, or is another run's.
         OSError: it cannot be read.
     """
     written = read_json(directory / STATE)
-    if written.get("run") != directory.name or "state" not in written:
+    if written.get("run") != directory.name or written.get("state") not in _NOTED:
         raise DamagedFileError(f"{directory / STATE} is another run's")
-    return str(written["state"]), str(written.get("error", ""))
+    return written["state"], str(written.get("error", ""))[:_LONGEST_ERROR]

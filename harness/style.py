@@ -1,6 +1,7 @@
 """How figures look: one colour per eraser everywhere, safe for colour-blind readers."""
 
 import contextlib
+import io
 import logging
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from erasure.store.storage import replacing
 from harness.labels import spelled
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
@@ -41,6 +43,7 @@ STYLE: Any = {  # matplotlib rc parameters
 }
 
 _PAD_INCHES = 0.1  # around all that is drawn
+_LONGEST_LABEL = 200  # characters
 
 
 @contextlib.contextmanager
@@ -52,20 +55,29 @@ def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
-        path.parent.mkdir(parents=True, exist_ok=True)
         save(figure, path)
 
 
-def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200) -> Path:
-    """Write it to `path` and, to print, to a PDF beside it."""
+def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200, *, crop: bool = True) -> Path:
+    """Write a figure to `path` and, to print, to a PDF beside it.
+
+    Args:
+        figure: as it was drawn.
+        path: of the file; its ending says which kind.
+        dpi: dots per inch.
+        crop: whether the margins are cut to what is drawn.
+    """
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # which lists every glyph that it keeps
     if dpi != "figure":
         figure.set_dpi(dpi)
     figure.draw_without_rendering()  # arranges it, once for both files
     figure.set_layout_engine(None)
-    margins = figure.get_tightbbox().padded(_PAD_INCHES)
+    margins = figure.get_tightbbox().padded(_PAD_INCHES) if crop else None
     for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
-        figure.savefig(each, dpi=dpi, bbox_inches=margins)
+        drawn = io.BytesIO()  # on a full disk, matplotlib's own files end in other errors
+        figure.savefig(drawn, format=each.suffix[1:], dpi=dpi, bbox_inches=margins)
+        with replacing(each) as temporary:
+            temporary.write_bytes(drawn.getbuffer())
     return path
 
 
@@ -79,7 +91,7 @@ def name_row(ax: "Axes", name: str, **options: Any) -> None:
     """Write the name of a row of images to the left of its first."""
     ax.yaxis.set_visible(True)
     ax.set_yticks([])
-    ax.set_ylabel(name, fontsize=9, **options)
+    ax.set_ylabel(literal(name), fontsize=9, **options)
 
 
 def colour(column: str, columns: Sequence[str]) -> str:
@@ -108,8 +120,22 @@ def chance_line(ax: "Axes", bits: float, label: str) -> None:
 
 
 def wrapped(text: str, inches: float) -> str:
-    """A label as it is spelled, broken into lines that fit at the fonts' usual size."""
-    return textwrap.fill(spelled(text), max(12, int(11 * inches)), break_on_hyphens=False)
+    """Return a label as it is spelled, broken into lines that fit at the fonts' usual size."""
+    return _plain(textwrap.fill(_short(spelled(text)), max(12, int(11 * inches)), break_on_hyphens=False))
+
+
+def literal(text: str) -> str:
+    """Return anybody's words as a figure shows them: without their middle where they are long, and no mathematics."""
+    return _plain(_short(text))
+
+
+def _short(text: str) -> str:
+    half = _LONGEST_LABEL // 2
+    return text if len(text) <= _LONGEST_LABEL else f"{text[:half]} … {text[-half:]}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("$", r"\$")
 
 
 def epoch_axis(ax: "Axes", last: float) -> None:
@@ -129,7 +155,9 @@ def shared_legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(wrapped(label, 0.8 * figure.get_figwidth()), handle)
-    entry_inches = 0.6 + 0.09 * max((len(line) for label in handles for line in label.split("\n")), default=0)
+    if not handles:
+        return
+    entry_inches = 0.6 + 0.09 * max(len(line) for label in handles for line in label.split("\n"))
     rows = -(-len(handles) // max(1, min(6, int(figure.get_figwidth() / entry_inches))))
     columns = -(-len(handles) // rows)
     names = list(handles)

@@ -1,6 +1,7 @@
 """One table for all that is shown: a column is defined once, and printed for the terminal, Markdown, LaTeX and CSV."""
 
 import csv
+import html
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -157,9 +158,9 @@ class Table:
         output.print(self.caption, style="dim", highlight=False)
 
     def markdown(self) -> str:
-        """Without its caption."""
+        """Return it without its caption."""
         lines = [self.headings, ["---"] * len(self.headings), *self.rows]
-        return "\n".join(f"| {' | '.join(cell.strip().replace('|', '∣') for cell in line)} |" for line in lines)
+        return "\n".join(f"| {' | '.join(markdown(cell).replace('|', '∣') for cell in line)} |" for line in lines)
 
     def latex(self) -> str:
         """Needs booktabs and graphicx, which shrinks what is wider than the text; longtable where the table is long."""
@@ -193,11 +194,19 @@ def records_of(columns: Sequence[Column[T]], entries: Sequence[T]) -> list[Recor
 
 
 def csv_of(records: Sequence[Record]) -> str:
+    """Return records as CSV, with the columns of all of them; a cell is empty where a record lacks the column."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
+    names = list(dict.fromkeys(name for record in records for name in record))
+    if names:
+        writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
     return text.getvalue()
+
+
+def markdown(text: str) -> str:
+    """Return text as one line that Markdown shows as it is: names may hold HTML."""
+    return html.escape(" ".join(text.split()), quote=False)
 
 
 def tex(text: str) -> str:

@@ -11,7 +11,7 @@ from harness.compare import Grid, paired_difference, seeds_text, signed
 from harness.labels import spelled
 from harness.panels import panel_size, panels
 from harness.result import MdlResult, of_common_seeds
-from harness.style import chance_line, colour, figure_at, line_width, shared_legend, wrapped
+from harness.style import chance_line, colour, figure_at, line_width, literal, shared_legend, wrapped
 from harness.trained import stuck
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
@@ -64,7 +64,8 @@ def _learning_curves(ax: "Axes", runs: Mapping[str, MdlResult], columns: Sequenc
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
-    marks = [f"‡ {spelled(c)}: {count} trainings on the plateau" for c, r in runs.items() if (count := stuck(r.curve))]
+    counts = {literal(spelled(column)): count for column, run in runs.items() if (count := stuck(run.curve))}
+    marks = [f"‡ {eraser}: {count} trainings on the plateau" for eraser, count in counts.items()]
     ax.set(
         title="\n".join([wrapped(title, 4.0), *marks]),
         xlabel="training examples",

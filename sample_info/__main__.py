@@ -57,6 +57,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from erasure.store.storage import write_text
     from harness.compare import arrange
+    from harness.table import markdown
     from sample_info.report.comparison import agreement_matrix, agreements, few_enough, movements, read_scores
     from sample_info.report.summaries import summaries_tables
     from sample_info.report.table import tables_of
@@ -74,7 +75,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
         table.show()
     for line in [*problems, *left_out]:
         print(line)
-    parts = [part for table in tables for part in (table.title, table.markdown(), table.caption) if part]
+    parts = [p for t in tables for p in (markdown(t.title), t.markdown(), markdown(t.caption)) if p]
     write_text(directory / "table.md", "\n\n".join(parts) + "\n")
     print(f"table: {directory / 'table.md'}")
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from harness.compare import Grid, by_setting
 from harness.labels import spelled
 from harness.logger import ignore_local_settings
 from harness.result import MdlResult
+from harness.run_files import one_line
 from harness.table import Table
 from scripts.options import parser
 from scripts.report.read import read_runs
@@ -47,7 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = own.parse_args(arguments)
     if not options.entity and not options.dry_run:
         own.error("--entity is missing: the W&B user or team that the project belongs to")
-    results = [r for run in read_runs([options.runs]).finished if isinstance(r := run.result, MdlResult)]
+    reading = read_runs([options.runs])
+    for problem in map(one_line, reading.problems):
+        print(problem, file=sys.stderr)
+    results = [
+        replace(result, config=result.config | {"runs_dir": str(run.directory.parent)})  # where it is now
+        for run in reading.finished
+        if isinstance(result := run.result, MdlResult)
+    ]
     if not results:
         print(f"{options.runs}: no finished run of python -m mdl", file=sys.stderr)
         return 2
@@ -69,7 +78,7 @@ def build(results: Sequence[MdlResult], entity: str, project: str, group: str | 
     models = list(dict.fromkeys(result.named("model") for result in results))
     tables = {title: table for place in by_setting(results).items() for title, table in differences(*place)}
     written: dict[str, list[Any]] = {title: [wr.MarkdownPanel(table)] for title, table in tables.items()}
-    wanted = [expr.Metric("Group") == group] if group else []
+    wanted = [expr.Metric("Group") == _literal(group)] if group else []
     workspace = ws.Workspace(
         entity=entity,
         project=project,
@@ -84,13 +93,18 @@ def build(results: Sequence[MdlResult], entity: str, project: str, group: str | 
     )
     blocks: list[Any] = [wr.TableOfContents()]
     for model in models:
-        of_model = expr.And(*wanted, expr.Config(MODEL) == model)
+        of_model = expr.And(*wanted, expr.Config(MODEL) == _literal(model))
         runs = wr.Runset(name=model, filters=of_model, groupby=[f"config.{ERASER}"])
         every = [panel for own in panels.values() for panel in own]
         blocks += [wr.H1(spelled(model)), wr.PanelGrid(runsets=[runs], panels=every)]
     for title, table in tables.items():
         blocks += [wr.H1(title), wr.MarkdownBlock(table)]
     return workspace, wr.Report(entity=entity, project=project, title=workspace.name, width="fluid", blocks=blocks)
+
+
+def _literal(text: str) -> str:
+    """Return text as it may stand in quotes: filters are written as Python, and parsed again."""
+    return "".join(c if (c.isascii() and c.isalnum()) or c in " _.-" else f"\\U{ord(c):08x}" for c in text)
 
 
 def _panels(orders: range) -> dict[str, list[Any]]:

@@ -3,6 +3,8 @@
 import argparse
 from typing import NoReturn
 
+from conf.errors import print_anywhere
+
 
 class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
     """The module's text as it stands, and behind every option its default, where there is one."""
@@ -20,7 +22,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
-    """Of `python -m scripts.NAME`, described by its module's `doc`: an option of the type of every default."""
+    """Make the parser of `python -m scripts.NAME`, which may print anything then.
+
+    Args:
+        name: of the module below scripts.
+        doc: the module's, which describes it.
+        defaults: by option, which is of the default's type.
+    """
+    print_anywhere()
     made = _Parser(f"python -m scripts.{name}", description=doc, formatter_class=_Help)
     for key, value in defaults.items():
         made.add_argument(f"--{key.replace('_', '-')}", type=type(value), default=value, help="default: %(default)s")

@@ -18,7 +18,7 @@ from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
 from harness.labels import spelled
-from harness.style import hide_axes, name_row, save
+from harness.style import hide_axes, literal, name_row, save
 from mdl.__main__ import VERB
 from scripts.options import parser
 
@@ -98,7 +98,7 @@ def draw_rows(rows: Mapping[str, Shown], path: Path) -> None:
     for own, (name, row) in zip(axes, rows.items(), strict=True):
         for ax, image, title in zip(own, row.pixels, row.titles or [""] * len(row.pixels), strict=True):
             ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            ax.set_title(title, fontsize=9)
+            ax.set_title(literal(title), fontsize=9)
             hide_axes(ax)
         name_row(own[0], name, rotation=0, ha="right", va="center")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -188,7 +188,8 @@ def _scores(place: Path) -> tuple[str, Any]:
 
 def _write_scores(place: Path) -> None:
     index, values = torch.arange(20), torch.linspace(0, 1, 40).reshape(2, 20)
-    save_tensors(place / "scores.safetensors", {"index": index, "given_label": index % 3, "f_si_nats": values})
+    tensors = {"index": index, "given_label": index % 3, "f_si_nats": values}
+    save_tensors(place / "scores.safetensors", tensors, {"seeds": [0, 1]})
 
 
 def _write_sweep(place: Path) -> None:

@@ -19,7 +19,7 @@ def made_up(run_id: str = "x", **changes: Any) -> Result:
         "num_classes": 10,
         "train_size": 100,
         "parameters": 8,
-        "certificate": {"train": CERTIFICATE},
+        "certificate": {"train": CERTIFICATE, "test": CERTIFICATE},
         "timing": {},
         "versions": {},
         "final": {"loss_bits": per_seed, "accuracy": per_seed},

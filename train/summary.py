@@ -9,7 +9,7 @@ from harness.compare import Grid
 from harness.labels import spelled
 from harness.panels import loss_lines, panel_size, panels
 from harness.result import TrainResult
-from harness.style import chance_line, colour, epoch_axis, figure_at, line_width, shared_legend, wrapped
+from harness.style import chance_line, colour, epoch_axis, figure_at, line_width, literal, shared_legend, wrapped
 from harness.table import Table
 from harness.trained import stuck
 
@@ -34,7 +34,8 @@ def draw(grid: Grid[TrainResult], path: Path) -> Path:
                 loss_lines(ax, curves, "validation_bits", line, width, f"{column}, validation", "-")
                 loss_lines(ax, curves, "train_bits", line, width, f"{column}, {_training(result)}", ":")
             chance_line(ax, next(iter(runs.values())).label_entropy_bits, "label entropy")
-            marks = [f"‡ {spelled(c)}: {count} seeds on the plateau" for c, r in runs.items() if (count := stuck([r]))]
+            counts = {literal(spelled(column)): count for column, run in runs.items() if (count := stuck([run]))}
+            marks = [f"‡ {eraser}: {count} seeds on the plateau" for eraser, count in counts.items()]
             ax.set(title="\n".join([wrapped(row, 4.0), *marks]), xlabel="epoch", ylabel="loss (bits per label)")
             epoch_axis(ax, max(max(result.epochs) for result in runs.values()))
         shared_legend(figure, axes)

@@ -13,7 +13,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from erasure.store.regular import DamagedFileError, regular
+
 NOBODY = "nobody known"
+_LARGEST_BYTES = 2**16  # of a lock file, which has some 300
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,11 @@ class Heartbeat:
 def heartbeat(path: Path) -> Heartbeat | None:
     """The heartbeat of the lease at `path`; None if nobody holds it."""
     try:
-        content = path.read_text(errors="replace")
-    except OSError:
+        content = regular(path, _LARGEST_BYTES).read_text(errors="replace")
+    except (OSError, DamagedFileError):
         content = ""
     try:
-        return Heartbeat(parsed(content), path.stat().st_mtime)
+        return Heartbeat(parsed(content), path.lstat().st_mtime)
     except OSError:
         return None
 
@@ -80,7 +83,7 @@ def parsed(content: str) -> dict:
     """What a lock file says of its holder; empty if it is not what a lease writes."""
     try:
         holder = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     expected = {"token": str, "host": str, "pid": int}
     whole = isinstance(holder, dict) and all(isinstance(holder.get(key), kind) for key, kind in expected.items())

@@ -18,16 +18,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from erasure.store.regular import DamagedFileError, regular
+
 _DIGEST = "digest:"  # prefix of the metadata keys that hold each tensor's checksum
 _METADATA_DIGEST = "metadata-digest"  # key of the checksum of all other metadata
 _SETTLED_NS = 2 * 10**9  # after its last change a file may change again within the same tick of its clock
 _JSON_DIGEST = "digest"  # key of the checksum of a JSON file's other values
 
 Values = dict[str, Any]  # JSON-like
-
-
-class DamagedFileError(ValueError):
-    """A file that cannot be what was written: truncated, overwritten or altered."""
 
 
 class NoDigestError(DamagedFileError):
@@ -105,13 +103,15 @@ def read_json(path: Path) -> Values:
 
     Raises:
         NoDigestError: the file has no checksum: something else wrote it.
-        DamagedFileError: it is no JSON, or not what was written.
+        DamagedFileError: it is no regular file, no JSON, or not what was written.
         OSError: it cannot be opened.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(regular(path).read_text(encoding="utf-8"))
         stated = values.pop(_JSON_DIGEST, None)
         matches = stated == fingerprint(values)
+    except DamagedFileError:
+        raise
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DamagedFileError(f"{path} is damaged ({str(error)[:160]})") from error
     if stated is None:

@@ -13,8 +13,10 @@ from statistics import mean
 import torch
 from torch import Tensor
 
-from erasure.store.storage import DamagedFileError, digest, fingerprint, load_tensors
+from erasure.store.regular import DamagedFileError
+from erasure.store.storage import digest, fingerprint
 from harness.compare import Grid
+from harness.example_bits import read_stored
 from harness.labels import spelled
 from harness.result import InformationResult
 from harness.table import Column, Table, number, word
@@ -39,17 +41,23 @@ class RunScores:
 Stored = Mapping[str, RunScores | None]  # by run id; None for a run that cannot be compared
 
 
-def read_scores(directory: Path, problems: list[str]) -> RunScores | None:
-    """What the run in a directory has stored; None where that is nothing, or damaged: a line more in `problems`."""
-    path = directory / "scores.safetensors"
-    if not path.exists():
-        return None
+def read_scores(directory: Path, problems: list[str], seeds: Sequence[int] | None = None) -> RunScores | None:
+    """Read what the run in a directory has stored; None where that is nothing, or damaged.
+
+    Args:
+        directory: the run's.
+        problems: gets a line on a file that is damaged.
+        seeds: the run's, where they are known.
+    """
+    names = "index", "given_label", "f_si_nats"
     try:
-        stored, _ = load_tensors(path)
-        return RunScores(*(stored[name] for name in ("index", "given_label", "f_si_nats")))
+        kept = read_stored(directory / "scores.safetensors", names[:2], names[2:])
+        if kept is not None and seeds is not None and list(kept.seeds) != list(seeds):
+            raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {kept.seeds}, not the run's")
     except DamagedFileError as error:
         problems.append(f"{error}: left out of how scores move and agree")
         return None
+    return kept and RunScores(*(kept.tensors[name] for name in names))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from harness import style
 from harness.information import SummaryCurves
 from harness.labels import spelled
 from harness.panels import panels
-from harness.style import STYLE, hide_axes, name_row, shared_legend
+from harness.style import STYLE, hide_axes, literal, name_row, shared_legend
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement
 from sample_info.report.summaries import eraser_note, spreads, whose
@@ -26,6 +26,7 @@ from sample_info.settings import ORDERS
 
 _COLOURS = (("#56B4E9", "o"), ("#0072B2", "s"), ("#D55E00", "^"), ("#4d4d4d", "x"))  # with markers
 _LINES: Mapping[str, tuple[str, str]] = dict(zip(ORDERS, _COLOURS, strict=True))
+_OTHER = ("#999999", ".")  # of an order that this version does not know
 _PALETTE = [
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#4d4d4d", "#17BECF", "#6A3D9A",
 ]  # fmt: skip
@@ -56,7 +57,7 @@ def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
 def title_of(examples: Examples) -> str:
     """What a run's figures are about."""
     names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-    return spelled(" · ".join([*names, f"{len(examples.x):,} examples"]))
+    return literal(spelled(" · ".join([*names, f"{len(examples.x):,} examples"])))
 
 
 def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
@@ -68,7 +69,7 @@ def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
     low, high = float(positive.min()), float(positive.max())
     edges = np.geomspace(low, max(high, low * 1.001), 41).tolist()
     clipped = values.clamp(min=low)
-    shown = {f"{name} ({int(mask.sum())})": clipped[mask].numpy() for name, mask in parts.items()}
+    shown = {f"{literal(name)} ({int(mask.sum())})": clipped[mask].numpy() for name, mask in parts.items()}
     if len(shown) > len(_PALETTE):
         shown = {"all": clipped.numpy()}
     ax.hist([*shown.values()], bins=edges, stacked=True, color=_PALETTE[: len(shown)], label=[*shown])
@@ -87,9 +88,9 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
             if names is None:
                 _draw_image(ax, examples, position)
             else:
-                ax.text(0.5, 0.5, names[position], ha="center", va="center", wrap=True, fontsize=8)
+                ax.text(0.5, 0.5, literal(names[position]), ha="center", va="center", wrap=True, fontsize=8)
             given, true = (class_names[int(labels[position])] for labels in (examples.given, examples.labels))
-            label = true if given == true else f"{given} ({true})"
+            label = literal(true if given == true else f"{given} ({true})")
             group = examples.groups.names[int(examples.groups.of[position])]
             shown = filter(None, [label, group, f"{float(scores[position]):.1e}"])
             ax.set_title("\n".join(shown), fontsize=8)
@@ -126,15 +127,15 @@ def summaries_figure(found: Sequence[Panel]) -> Figure:
 def _draw_summaries(ax: Axes, panel: Panel) -> None:
     removed = [100 * fraction for fraction in panel.summaries.removed]
     for order, found in spreads(panel.summaries).items():
-        line, marker = _LINES[order]
+        line, marker = _LINES.get(order, _OTHER)
         means = torch.tensor([100 * spread.mean for spread in found])
         stds = torch.tensor([100 * (spread.std or 0.0) for spread in found])
         ax.plot(removed, means, label=order.replace("_", " "), color=line, marker=marker, markersize=4)
         ax.fill_between(removed, means - stds, means + stds, color=line, alpha=0.15, linewidth=0)
     ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-    ax.set_title("\n".join([spelled(panel.title), *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
+    ax.set_title("\n".join([literal(spelled(panel.title)), *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
     ax.set_xlabel("training examples removed (%)")
-    ax.set_ylabel(f"test accuracy (%)\n{whose(panel.summaries, panel.config)}", fontsize=10)
+    ax.set_ylabel(f"test accuracy (%)\n{literal(whose(panel.summaries, panel.config))}", fontsize=10)
 
 
 def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) -> Figure:
@@ -149,8 +150,8 @@ def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) 
         ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
         ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
         rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
-        before, after = spelled(movement.before), spelled(movement.after)
-        ax.set(title=spelled(movement.row) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
+        before, after = literal(spelled(movement.before)), literal(spelled(movement.after))
+        ax.set(title=literal(spelled(movement.row)) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
         ax.set(xscale="log", yscale="log")
     return figure
 
@@ -165,13 +166,13 @@ def _panels(count: int, each: tuple[float, float], beside: tuple[float, float]) 
 def agreement_figure(found: Sequence[Agreement]) -> Figure:
     """A matrix of correlations for each, every number written into its cell."""
     sizes = [len(one.names) for one in found]
-    longest = max(len(name) for one in found for name in one.names)
+    longest = max(len(literal(name)) for one in found for name in one.names)
     width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(sizes))  # inches; names stand beside the matrix, in full
     figure = Figure(figsize=(width, 0.5 + 0.7 * len(found) + 0.6 * sum(sizes)), layout="constrained")
     axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=sizes)[:, 0]
     for ax, one in zip(axes, found, strict=True):
         _draw_matrix(ax, one)
-        ax.set_title(spelled(one.eraser), fontsize=10)
+        ax.set_title(literal(spelled(one.eraser)), fontsize=10)
     figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
     return figure
 
@@ -185,5 +186,5 @@ def _draw_matrix(ax: Axes, found: Agreement) -> None:
             colour = "white" if abs(value) > 0.6 else "black"
             ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
     ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
-    ax.set_yticks(range(n), [f"{spelled(name)}  {i + 1}" for i, name in enumerate(found.names)])
+    ax.set_yticks(range(n), [f"{literal(spelled(name))}  {i + 1}" for i, name in enumerate(found.names)])
     ax.grid(visible=False)

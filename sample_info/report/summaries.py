@@ -99,9 +99,9 @@ def whose(found: SummaryCurves, config: Options) -> str:
     if found.network == "linearized":
         return "of the linearised network"
     options = config["sample_info"]
-    grouped = isinstance(options["summaries"], Mapping)  # as they are now
-    model = options["summaries"]["model"] if grouped else options["summary_model"]
-    changed = ", ".join(f"{key}={value}" for key, value in (model or {}).items())
+    group = options.get("summaries")
+    model = group.get("model") if isinstance(group, Mapping) else options.get("summary_model")  # of earlier versions
+    changed = ", ".join(f"{key}={value}" for key, value in model.items()) if isinstance(model, Mapping) else ""
     return f"of the network trained again{f' ({changed})' if changed else ''}"
 
 

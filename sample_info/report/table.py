@@ -64,17 +64,17 @@ def _accuracy(heading: str, name: str, meaning: str) -> Column[Entry[Any]]:
 
 
 def _classes(entry: Entry[Any]) -> str:
-    classes = entry.result.config["sample_info"]["classes"]
-    if classes == "all":
-        return f"all {entry.result.num_classes}"
+    classes = entry.result.config["sample_info"].get("classes", "all")
+    if not isinstance(classes, list):
+        return f"{classes} {entry.result.num_classes}"
     return ", ".join("+".join(map(str, c)) if isinstance(c, list) else str(c) for c in classes)
 
 
 def _notes(entry: Entry[Any]) -> str:
     """What the eraser was fitted on, how alike seeds are, the score with SGD's noise."""
     notes = [*eraser_note(entry.result.eraser_fit)]
-    if entry.result.between_seeds is not None:
-        notes.append(f"between seeds: r = {entry.result.between_seeds['pearson']:.2f}")
+    if (between := (entry.result.between_seeds or {}).get("pearson")) is not None:
+        notes.append(f"between seeds: r = {between:.2f}")
     if sgd := _scores("si_sgd_nats")(entry):
         notes.append(f"SI with SGD's noise {mean(sgd):.2e}")
     return "; ".join(notes)
@@ -165,7 +165,7 @@ ATTRIBUTION: Sequence[Column[Entry[list[Attribution]]]] = (
     _each("AUROC, wrong labels", "auroc", "auroc"),
 )
 ESTIMATES: Sequence[Column[Entry[list[ErrorEstimate]]]] = (
-    word("score", "score", lambda entry: SCORES[entry.name]),
+    word("score", "score", lambda entry: SCORES.get(entry.name, entry.name)),
     _share("within a factor of 2, by the estimate", "believable", lambda one, n: (one.believable, n)),
     _each("rank correlation", "spearman", "spearman"),
     _share("believed, and truly within", "rightly_believed", lambda one, _: (one.rightly_believed, one.believed)),

@@ -15,6 +15,7 @@ from conf.errors import explain
 from conf.schema import unknown_key
 from erasure.progress import Display, duration
 from harness.columns import BY_NAME
+from harness.run_files import one_line
 from harness.style import colour
 from scripts.options import parser
 from scripts.report.examples import draw_examples, example_tables, read_costs
@@ -78,7 +79,7 @@ def build(
         reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4), unchecked=unchecked)
         blocks, information = arrange(reading), read_information(reading)
         if not reading.finished:
-            print(*reading.problems, sep="\n", file=sys.stderr)
+            print(*map(one_line, reading.problems), sep="\n", file=sys.stderr)
             print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
             return NOTHING_BUILT
         colours = eraser_colours(blocks, information.grid.columns)
@@ -86,8 +87,6 @@ def build(
         costs = read_costs(blocks, information)
         further = [*example_tables(costs), *sheets(information)]
         tables = write_tables([*(t for block in blocks for t in tables_of(block, chosen)), *further], out)
-        for line in reading.problems:
-            print(line, file=sys.stderr)
         left_out: list[str] = []
         note = left_out.append
         drawings = [*block_drawings(blocks, colours, note), *information_drawings(information, colours, note)]
@@ -98,9 +97,12 @@ def build(
             figures += draw_grids(configs, cache_dir, out, note, _shown(display, "grid", 0.9, 0.05))
             figures += draw_examples(costs, cache_dir, out, note)
         display.update(0.95, "page")
-        remarks = [*reading.problems, *left_out]
+        problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
+        remarks = [*problems, *left_out]
         drawn = [figure for figure in figures if figure.suffix == ".png"]
         page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies, drawn, chosen)
+    for line in problems:
+        print(line, file=sys.stderr)
     for line in left_out:
         print(line)
     _tell(reading)

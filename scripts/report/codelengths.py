@@ -84,9 +84,9 @@ def scaling_panels(block: Block, option: str) -> dict[str, list[Row]]:
     """Rows that differ in one number of the model only, at least two of them; by title, the base sizes first."""
     panels: dict[str, list[Row]] = {}
     for row in block.rows:
-        if isinstance(row.model.get(option), int):
+        if isinstance(row.model.get(option), int) and row.model[option] > 0:
             panels.setdefault(json.dumps(_without(row, option), sort_keys=True), []).append(row)
-    several = (rows for rows in panels.values() if len(rows) > 1)
+    several = (rows for rows in panels.values() if len(rows) > 1 and any(row.run for row in rows))
     kept = sorted(several, key=lambda rows: (len(unlike_base(rows[0]) - {option, "activation"}), -len(rows)))
     titles = [_title(rows[0].model, option) for rows in kept]
     if len(set(titles)) < len(titles):  # they differ in something else
@@ -107,13 +107,13 @@ def infinite_width(block: Block, rows: Sequence[Row]) -> list[Row]:
     first = rows[0].model
     if first["name"] != "mlp" or first.get("activation") != "relu":
         return []
-    found = (row for row in block.rows if row.model.get("kernel") in _LIMITS)
-    return [row for row in found if row.model["depth"] == first["depth"]]
+    found = (row for row in block.rows if str(row.model.get("kernel")) in _LIMITS)
+    return [row for row in found if row.model.get("depth") == first.get("depth")]
 
 
 def _title(model: Options, option: str) -> str:
     fixed = [f"{k}={model[k]}" for k in ("width", "depth") if k in model and k != option]
-    return ", ".join([model["name"], *([model["activation"]] if "activation" in model else []), *fixed])
+    return ", ".join([model["name"], *([f"{model['activation']}"] if "activation" in model else []), *fixed])
 
 
 def _without(row: Row, option: str) -> Options:

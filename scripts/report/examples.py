@@ -15,6 +15,7 @@ from harness.table import Column, Table, number, word
 from sample_info.changes import spearman
 from sample_info.report.comparison import RunScores
 from scripts.report.figures import Note
+from scripts.report.files import file_in, file_name
 from scripts.report.grids import images_of
 from scripts.report.groups import Block
 from scripts.report.information import Information
@@ -65,8 +66,8 @@ def _costs(block: Block, information: Information) -> list[Costs]:
         known = [(entry, coded) for entry in row.run if (coded := entry.cell.coded_bits()) is not None]
         control = next((coded for entry, coded in known if entry.is_control), None)
         for entry, coded in known:
-            scores = _scores(information, entry, coded)
-            found.append(Costs(entry, coded, None if entry.is_control else control, scores))
+            same = control is not None and not entry.is_control and coded.same_examples(control)
+            found.append(Costs(entry, coded, control if same else None, _scores(information, entry, coded)))
     return found
 
 
@@ -142,16 +143,17 @@ def draw_examples(found: Mapping[str, Sequence[Costs]], cache_dir: str, director
     for name, own in found.items():
         try:
             dataset = images_of(own[0].entry.cell.config, cache_dir)
-        except (ValueError, KeyError, OSError) as error:
+            rows = {
+                f"{c.entry.row}, {c.entry.eraser}\n{end} (bits)": _extremes(dataset, c.coded, largest=end == "dearest")
+                for c in own
+                for end in ("dearest", "cheapest")
+            }
+        except (ValueError, OSError, IndexError) as error:  # bits of other examples than the dataset's
             note(f"no images beside what labels cost in {name}: {error}")
             continue
-        rows = {
-            f"{c.entry.row}, {c.entry.eraser}\n{end} (bits)": _extremes(dataset, c.coded, largest=end == "dearest")
-            for c in own
-            for end in ("dearest", "cheapest")
-        }
-        files += [directory / "figures" / f"{name}-examples.{kind}" for kind in ("png", "pdf")]
-        draw_rows(rows, files[-2])
+        path = file_in(directory, "figures", f"{file_name(f'{name}-examples')}.png")
+        draw_rows(rows, path)
+        files += [path, path.with_suffix(".pdf")]
     return files
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from erasure.store.storage import replacing
 from harness.compare import Grid
 from harness.panels import loss_lines, panel_size, panels
 from harness.result import MdlResult
-from harness.style import STYLE, chance_line, epoch_axis, line_width, shared_legend, wrapped
+from harness.style import STYLE, chance_line, epoch_axis, line_width, save, shared_legend, wrapped
 from mdl.figure import draw_in
 from scripts.report.codelengths import Colours, overview, scaling, scaling_panels, unlike_base
+from scripts.report.files import file_in, file_name
 from scripts.report.groups import Block, Row
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
@@ -44,26 +44,30 @@ def at_most(most: int, drawings: Sequence[Drawing], note: Note) -> Sequence[Draw
 def draw_figures(
     drawings: Sequence[Drawing], directory: Path, note: Note, progress: Callable[[int, int], None] = lambda *_: None
 ) -> list[Path]:
-    """Draw to `figures/<name>.png` and `.pdf`; notes what a figure lacks."""
+    """Draw to `figures/<name>.png` and `.pdf`; notes what a figure lacks, and a figure that cannot be drawn."""
     paths = []
     for i, drawing in enumerate(drawings):
         progress(i, len(drawings))
         if drawing.hidden:
             lacking = f"without {len(drawing.hidden)} of its panels or rows; report on fewer runs for these"
             note(f"figure {drawing.name}: {lacking}")
-        with mpl.rc_context(STYLE):
-            figure = drawing.draw()
-            for kind in ("png", "pdf"):
-                paths.append(directory / "figures" / f"{drawing.name}.{kind}")
-                with replacing(paths[-1]) as temporary:
-                    figure.savefig(temporary, format=kind, dpi=150)
-                figure.set_layout_engine("none")  # keep the layout found: finding it takes a third of the time
+        path = file_in(directory, "figures", f"{file_name(drawing.name)}.png")
+        path = path if path not in paths else path.with_stem(f"{path.stem}-{i}")
+        try:
+            with mpl.rc_context(STYLE):
+                save(drawing.draw(), path, dpi=150, crop=False)
+        except OSError:
+            raise
+        except Exception as error:  # a run may be anybody's: the rest is shown all the same
+            note(f"figure {drawing.name}: cannot be drawn ({type(error).__name__}: {error})")
+        else:
+            paths += [path, path.with_suffix(".pdf")]
     return paths
 
 
 def block_drawings(blocks: Sequence[Block], colours: Colours, note: Note) -> list[Drawing]:
     """What the runs allow; notes what is left out."""
-    coded = [block for block in blocks if block.verb == "mdl"]
+    coded = [block for block in blocks if block.verb == "mdl" and any(row.run for row in block.rows)]
     overviews = [_drawing(f"{b.name}-codelengths", b.rows, MAX_ROWS, overview, b.erasers, colours) for b in coded]
     curves = [
         _drawing(f"{b.name}-learning-curves", rows, MAX_PANELS - 1, _learning_curves)

@@ -1,14 +1,18 @@
 """The same images under each eraser that a report's runs used: the paper's figures 1 and 2."""
 
+import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from conf import Options
-from conf.schema import ConfigError
+from conf.groups import choices, keys
+from conf.schema import TARGETS, ConfigError
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
 from scripts.report.figures import Note
+from scripts.report.files import file_in, file_name
 from scripts.report.groups import eraser_order
 from scripts.show_erasers import draw, require_images
 
@@ -43,32 +47,51 @@ def draw_grids(
         for name in sorted(erasers, key=eraser_order):
             try:
                 images[name] = images_of(erasers[name], cache_dir)
-            except (ValueError, KeyError, OSError) as error:
+            except (ValueError, OSError) as error:
                 note(f"no images of {erasers[name]['dataset']['name']} under {name}: {error}")
         if images:
-            files += _draw(images, next(iter(erasers.values()))["dataset"], directory / "figures", files)
+            files += _draw(images, next(iter(erasers.values()))["dataset"], directory, files)
     return files
 
 
 def images_of(config: Options, cache_dir: str) -> ErasedDataset:
-    """The dataset of a run, from a cache, or computed into it.
+    """Return the dataset of a run, from a cache, or computed into it.
 
     Raises:
-        ValueError: it cannot be had here, or is none of images.
+        ValueError: it cannot be had here, is none of images, or names a class that this project does not have:
+            a report imports nothing that a run's directory names.
     """
+    for part in ("dataset", "eraser"):
+        if foreign := set(_targets(config[part])) - _ours():
+            shown = ", ".join(sorted(foreign))
+            raise ConfigError(f"{part}._target_={shown}: not one of this project's: draw it with scripts.show_erasers")
     try:
         found = erased(Job.from_config("", {**config, "cache_dir": cache_dir}))
-    except TypeError as error:  # options of another version
-        raise ConfigError(str(error)) from error
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # options of another version, or anybody's
+        raise ConfigError(f"{type(error).__name__}: {error}") from error
     require_images(found)
     return found
 
 
+def _targets(section: Any) -> Iterator[str]:
+    """Yield the classes that a section and those within it name."""
+    for key, value in section.items() if isinstance(section, Mapping) else ():
+        yield from [str(value)] if key == "_target_" else _targets(value)
+
+
+@functools.cache
+def _ours() -> frozenset[str]:
+    """Return the classes that this project's own choices name."""
+    return frozenset(target for part in TARGETS for choice in choices(part) for target in _targets(keys(part, choice)))
+
+
 def _draw(images: dict[str, ErasedDataset], dataset: Options, directory: Path, others: Sequence[Path]) -> list[Path]:
-    stem = f"{dataset['name']}-erasers"
-    if dataset.get("normalize", "none") != "none":
-        stem = f"{dataset['name']}-{dataset['normalize']}-erasers"
-    while directory / f"{stem}.png" in others:  # another split or size of the same dataset
-        stem += "-more"
-    draw(images, "train", _IMAGES, directory / f"{stem}.png")
-    return [directory / f"{stem}.{kind}" for kind in ("png", "pdf")]
+    normalize = dataset.get("normalize", "none")
+    stem = file_name("-".join([dataset["name"], *([] if normalize == "none" else [str(normalize)]), "erasers"]))
+    path = file_in(directory, "figures", f"{stem}.png")
+    while path in others:  # another split or size of the same dataset
+        path = path.with_stem(f"{path.stem}-more")
+    draw(images, "train", _IMAGES, path)
+    return [path, path.with_suffix(".pdf")]

@@ -1,7 +1,8 @@
 """Finished runs arranged for comparison: a block per dataset and setting, rows of models, erasers, pairs by seed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from conf import Options
@@ -11,6 +12,8 @@ from harness.cell import Cell, Found
 from harness.compare import CODES, Configured, Grid, told_apart
 from harness.labels import labels, setting, written_setting
 from harness.style import ERASER_COLOURS
+from harness.trained import Coded
+from scripts.report.files import file_name
 from scripts.report.read import INFORMATION, Reading
 
 _ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that make no other row, nor do a part's
@@ -75,9 +78,13 @@ def arrange(reading: Reading) -> list[Block]:
     by_block: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         by_block.setdefault(name, []).append(i)
-    return [
+    blocks = [
         _block(name, datasets[own[0]], [runs[i] for i in own], reading.problems)
         for name, own in sorted(by_block.items())
+    ]
+    counts = Counter(block.name for block in blocks)
+    return [
+        block if counts[block.name] == 1 else replace(block, name=f"{block.name}-{i}") for i, block in enumerate(blocks)
     ]
 
 
@@ -97,7 +104,7 @@ def _block(name: str, dataset: str, runs: Sequence[Found], problems: list[str]) 
     ]
     name, dataset = (_with_normalisation(label, runs[0].config["dataset"]) for label in (name, dataset))
     return Block(
-        "-".join("".join(c if c.isalnum() or c in "_." else " " for c in name.replace("dataset.", "")).split()),
+        file_name(name.replace("dataset.", "")),
         runs[0].verb,
         dataset.replace("dataset.", ""),
         _setting(runs),
@@ -107,18 +114,32 @@ def _block(name: str, dataset: str, runs: Sequence[Found], problems: list[str]) 
 
 
 def _grid(runs: Sequence[Found], problems: list[str]) -> Grid[Cell]:
-    """Runs by model and eraser, those with the most seeds first; all that have finished have a place of their own."""
+    """Arrange runs by model and eraser, those with the most seeds first; each that has finished in its own place."""
     models = labels([{"model": _model(run)} for run in runs], ("model",))
     erasers = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     placed = sorted(zip(runs, models, erasers, strict=True), key=lambda found: -len(found[0].seeds))
     finished = [(run.result, *place) for run, *place in placed if run.result is not None]
     told = zip(*told_apart(*zip(*finished, strict=True)), strict=True) if finished else iter(())
+    apart = [(run, *(next(told) if run.result is not None else (model, eraser))) for run, model, eraser in placed]
     cells: dict[str, dict[str, Cell]] = {}
-    for run, *place in placed:
-        model, eraser = place if run.result is None else next(told)
+    for run, model, eraser in _of_one_curve(apart, problems):
         cell = cells.setdefault(model, {}).setdefault(eraser, Cell(note=problems.append))
         (cell.unfinished if run.result is None else cell.runs).append(run)
     return Grid(list(cells), sorted({e for row in cells.values() for e in row}, key=eraser_order), cells)
+
+
+def _of_one_curve(placed: Sequence[tuple[Found, str, str]], problems: list[str]) -> Iterator[tuple[Found, str, str]]:
+    """Leave out runs whose training sizes are not those of most runs of their row: they cannot be compared."""
+    sizes = [tuple(p.n for p in run.result.curve) if isinstance(run.result, Coded) else () for run, *_ in placed]
+    counts = Counter((row, own) for (_, row, _), own in zip(placed, sizes, strict=True) if own)
+    usual = {row: own for (row, own), _ in reversed(counts.most_common())}
+    for found, own in zip(placed, sizes, strict=True):
+        run, row, _ = found
+        if own in ((), usual.get(row)):
+            yield found
+        else:
+            ours, others = (", ".join(map(str, each[:20])) for each in (own, usual[row]))
+            problems.append(f"{run.directory}: left out: trained on {ours} examples, others of {row} on {others}")
 
 
 def _model(run: Configured) -> Options:
@@ -142,9 +163,13 @@ def _datasets(runs: Sequence[Found]) -> list[Options]:
         if run.result is not None:
             of_place[place] = run.result.train_size
             of_name.setdefault(name, set()).add(run.result.train_size)
+    sizes = [
+        of_place.get(place) if run.result is None else run.result.train_size
+        for run, place in zip(runs, places, strict=True)
+    ]
     return [
-        one | {"train_size": of_place[place]} if place in of_place and len(of_name[name]) > 1 else one
-        for one, name, place in zip(plain, names, places, strict=True)
+        one if size is None or len(of_name[name]) == 1 else one | {"train_size": size}
+        for one, name, size in zip(plain, names, sizes, strict=True)
     ]
 
 

@@ -1,7 +1,7 @@
 """Runs that score examples, in the report: their tables, how scores move and agree, each run's own figures."""
 
 import functools
-import shutil
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from erasure.store.regular import DamagedFileError, regular
 from erasure.store.storage import replacing
 from harness.compare import Grid, arrange
 from harness.labels import spelled
@@ -29,11 +30,13 @@ from sample_info.report.summaries import accuracy_of, percent, spreads, summaris
 from sample_info.report.table import tables_of
 from scripts.report.codelengths import Colours
 from scripts.report.figures import MAX_PANELS, Drawing, Note, at_most
+from scripts.report.files import file_in
 from scripts.report.groups import comparable
 from scripts.report.read import INFORMATION, Found, Reading
 
 MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each
+_PNG = b"\x89PNG\r\n"  # how such a file begins
 _SUMMARIES = (
     "Test accuracy (%) once a share of the examples is removed in the order of their F-SI (mean over seeds ± standard "
     "deviation over seeds and, for the random order, draws)."
@@ -64,7 +67,7 @@ def read_information(reading: Reading) -> Information:
     runs = {run.id: run for run in reading.finished if run.verb == INFORMATION}
     found = [run.result for run in runs.values()]
     grid = arrange([replace(r, config=comparable(r.config)) for r in found if isinstance(r, InformationResult)])
-    stored = {run_id: read_scores(run.directory, reading.problems) for run_id, run in runs.items()}
+    stored = {run_id: read_scores(run.directory, reading.problems, run.seeds) for run_id, run in runs.items()}
     alike, left_out = few_enough(agreements(grid, stored))
     reading.problems += left_out
     return Information(grid, movements(grid, stored), alike, runs, stored)
@@ -98,19 +101,26 @@ def _summary_figure(row: str, eraser: str, result: InformationResult) -> Figure:
 
 
 def bring_figures(information: Information, directory: Path, note: Note) -> dict[str, Path]:
-    """Copy runs' scores.png into the report, which then shows them wherever it is taken; notes if there are too many.
+    """Copy runs' scores.png into the report, which then shows them wherever it is taken; notes what is left out.
 
     Returns:
         Run id -> the copy, below `directory`.
     """
     own = {result.run_id: information.runs[result.run_id].directory for *_, result in information.grid.runs()}
-    found = [(run_id, path) for run_id, place in own.items() if (path := place / "scores.png").exists()]
+    found = {run_id: path for run_id, place in own.items() if os.path.lexists(path := place / "scores.png")}
     copies = {}
-    for run_id, path in found[:MAX_COPIES]:
-        copies[run_id] = directory / "figures" / "scores" / f"{run_id}.png"
+    for run_id, path in list(found.items())[:MAX_COPIES]:
+        try:
+            content = regular(path).read_bytes()
+            if not content.startswith(_PNG):
+                raise DamagedFileError(f"{path} is no PNG")
+        except (OSError, DamagedFileError) as error:
+            note(f"{error}: left out")
+            continue
+        copies[run_id] = file_in(directory, "figures/scores", f"{run_id}.png")
         with replacing(copies[run_id]) as temporary:
-            shutil.copyfile(path, temporary)
-    if more := len(found) - len(copies):
+            temporary.write_bytes(content)
+    if (more := len(found) - MAX_COPIES) > 0:
         note(f"scores.png of {more:,} runs: left out; report on fewer runs for these")
     return copies
 

@@ -17,6 +17,7 @@ from harness.compare import Spread
 from harness.labels import spelled
 from harness.panels import mean_curve
 from harness.result import TrainedResult, as_json
+from harness.run_files import printable
 from harness.table import Column, Table, caption_of
 from harness.trained import Coded
 from scripts.report.groups import Block, Row
@@ -66,7 +67,7 @@ def write_page(
     links = {run: str(figure.relative_to(path.parent)) for run, figure in (figures or {}).items()}
     data = {
         "built": time.strftime("%Y-%m-%d %H:%M"),
-        "roots": [str(root) for root in roots],
+        "roots": [printable(str(root)) for root in roots],
         "colours": {spelled(eraser): colour for eraser, colour in colours.items()},
         "problems": list(problems),
         "pool": [json.loads(section) for section in pool],

@@ -79,7 +79,7 @@ def paper_number(config: Options, result: Result | None = None) -> PaperNumber |
 
 def _is_cifar10(dataset: Options) -> bool:
     """Also as a folder of images that is called so; the note then names what differs."""
-    return dataset["name"] == "cifar10" or Path(dataset.get("root") or "").name == "cifar10"
+    return dataset["name"] == "cifar10" or Path(str(dataset.get("root") or "")).name == "cifar10"
 
 
 def beside_paper(entry: Beside) -> PaperNumber | None:
@@ -87,9 +87,10 @@ def beside_paper(entry: Beside) -> PaperNumber | None:
     return paper_number(entry.cell.config, entry.result) if entry.cell.every else None
 
 
-def _record(entry: Beside) -> dict[str, float | str]:
+def _record(entry: Beside) -> dict[str, float | str | None]:
     number = beside_paper(entry)
-    return {} if number is None else {"table_16": number.mean, "table_16_std": number.std, "table_16_note": number.note}
+    mean, std, note = (number.mean, number.std, number.note) if number else (None, None, None)
+    return {"table_16": mean, "table_16_std": std, "table_16_note": note}
 
 
 TABLE_16 = Column[Beside]("paper's Table 16", lambda entry: f"{beside_paper(entry) or ''}", _record)

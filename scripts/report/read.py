@@ -1,23 +1,20 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from conf.groups import choices, keys
-from erasure.store.storage import DamagedFileError, NoDigestError, read_json
+from erasure.store.regular import DamagedFileError, IrregularFileError
+from erasure.store.storage import NoDigestError, read_json
 from harness.cell import Found
 from harness.excess import blocks_of, sizes_of
-from harness.result import MdlResult, result_of, unknown_keys
-from harness.run import RESULT, STATE
+from harness.result import MdlResult, unknown_keys
+from harness.run import RESULT
+from harness.run_files import believed_result, read_config, require_run_id, run_directories, verb_of
 from harness.state import read_state
 from harness.trained import published_units
-
-RUN_FILES = {"config.yaml", STATE, RESULT}  # any of them makes a folder a run's
 
 INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
@@ -51,7 +48,7 @@ def read_runs(
         unchecked: take results without a checksum, as earlier versions wrote them, too.
     """
     reading = Reading()
-    directories = [directory for root in roots for directory in run_directories(root)]
+    directories = [directory for root in roots for directory in run_directories(root, reading.problems.append)]
     by_id: dict[str, Found] = {}
     for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
         progress(i, len(directories))
@@ -69,15 +66,6 @@ def read_runs(
         reading.problems += [f"{run.directory}: {line}" for line in [*run.remarks, *_unknown_parts(run)]]
     reading.problems += _version_problems(reading.finished)
     return reading
-
-
-def run_directories(root: Path) -> Iterator[Path]:
-    """Folders below `root`, itself included, that hold a run; in the order of their names."""
-    for folder, inner, files in os.walk(root, followlinks=True):
-        if RUN_FILES & set(files):
-            inner.clear()
-            yield Path(folder)
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
 
 
 def read_run(directory: Path, *, unchecked: bool = False) -> Found:
@@ -98,11 +86,13 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
             raise UnusableError(f"{RESULT} {reason}") from error
         result = error.values
         remarks.append(f"{RESULT} has no checksum: shown unchecked")
+    except IrregularFileError as error:
+        raise UnusableError(f"{RESULT} is {error.reason}") from error
     except (OSError, DamagedFileError) as error:
         reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
         raise UnusableError(f"{RESULT} cannot be used ({reason}): delete it, and run it again") from error
     try:
-        found = result_of(result)
+        found = believed_result(result, directory)
     except ValueError as error:
         raise UnusableError(f"{RESULT} {error}") from error
     if isinstance(found, MdlResult):
@@ -143,22 +133,19 @@ def _check(result: MdlResult) -> None:
 def _unfinished(directory: Path) -> Found:
     """A run without result.json: its configuration says where it belongs."""
     try:
-        # not libyaml's loader, which a file of 100,000 brackets kills
-        config = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
-        names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
-        seeds = list(config["seeds"])
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
+        require_run_id(directory.name)
+        config = read_config(directory)
+    except (OSError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise UnusableError(f"no result.json, and no configuration ({reason})") from error
-    assert all(names)
     try:
         state = read_state(directory)[0]
     except (OSError, DamagedFileError):
         state = "unfinished"
-    verb = next((verb for verb in ("mdl", INFORMATION) if verb in config), "train")
+    verb = verb_of(config)
     shown = "not shown" if verb == INFORMATION else "shown as incomplete"
     remarks = [f"no result.json: {state}, {shown}"]
-    return Found(directory.name, directory, config, verb, seeds, None, state, remarks)
+    return Found(directory.name, directory, config, verb, config["seeds"], None, state, remarks)
 
 
 def _better(first: Found, second: Found, problems: list[str]) -> Found:

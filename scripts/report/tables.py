@@ -8,7 +8,8 @@ from erasure.store.storage import write_text
 from harness.columns import CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS, notes
 from harness.labels import spelled
 from harness.result import MdlResult
-from harness.table import Table
+from harness.table import Table, markdown
+from scripts.report.files import file_in, file_name
 from scripts.report.groups import Block
 from scripts.report.paper import CHANCE, TABLE_16, UNIT, beside_paper, chance
 
@@ -21,11 +22,12 @@ _USUAL = ("bits", "difference", "calibrated", "excess_bits", "loss", "accuracy",
 
 
 def write_tables(tables: Sequence[Table], directory: Path) -> list[Path]:
-    """tables.md with all tables; a .tex and a .csv for each."""
+    """Write tables.md with all tables, and a .tex and a .csv for each."""
     paths = [directory / "tables.md"]
-    write_text(paths[0], "# Tables\n\n" + "\n".join(f"## {t.name}\n\n{t.caption}\n\n{t.markdown()}\n" for t in tables))
+    parts = (f"## {markdown(t.name)}\n\n{markdown(t.caption)}\n\n{t.markdown()}\n" for t in tables)
+    write_text(paths[0], "\n".join(["# Tables\n", *parts]))
     for table in tables:
-        paths += [directory / "tables" / f"{table.name}.{kind}" for kind in ("tex", "csv")]
+        paths += [file_in(directory, "tables", f"{file_name(table.name)}.{kind}") for kind in ("tex", "csv")]
         write_text(paths[-2], table.latex())
         write_text(paths[-1], table.csv())
     return paths
@@ -65,7 +67,7 @@ def tables_of(block: Block, chosen: Sequence[str] | None = None) -> Iterator[Tab
 def _at_chance(block: Block) -> str:
     results = (entry.result for entry in block.entries)
     ours = dict.fromkeys(f"{chance(r):.3f} at N = {r.train_size:,}" for r in results if isinstance(r, MdlResult))
-    return f"At chance: {', '.join(ours)}; in the paper {CHANCE} (QLEACE, MLP)."
+    return f"At chance: {', '.join(ours)}; in the paper {CHANCE} (QLEACE, MLP)." if ours else ""
 
 
 def _paper_options(block: Block) -> Table | None:

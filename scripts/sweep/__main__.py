@@ -22,9 +22,10 @@ from conf.errors import exit_code
 from conf.groups import look_in, own_folders
 from conf.verbs import verb_named, verbs
 from harness.device import pick_device
+from harness.run_files import printable
 from scripts.options import parser
 from scripts.sweep.relaunch import command, launch
-from scripts.sweep.status import Found, discard, of_sweep, on_disk, print_status, printable, unfinished
+from scripts.sweep.status import Found, discard, of_sweep, on_disk, print_status, unfinished
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

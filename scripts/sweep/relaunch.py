@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,6 +20,7 @@ from conf.groups import choices, own_folders
 from conf.schema import TARGETS, ConfigError, validate
 from conf.target import require_listed
 from conf.verbs import verb_named
+from harness.run_files import read_config
 from scripts.sweep.status import Found
 
 
@@ -59,7 +59,7 @@ def _overrides(verb: Verb, directory: Path) -> list[str]:
         ValueError: its configuration cannot be read, or is none of this verb.
     """
     try:
-        read = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
+        read = read_config(directory)
         require_listed(read)
         config = validate(read, verb.sections)
         names = [f"{part}={_choice(part, config[part])}" for part in TARGETS]
@@ -67,7 +67,7 @@ def _overrides(verb: Verb, directory: Path) -> list[str]:
         overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(defaults, config))]
         if composed(verb.name, overrides, verb.sections) != config:
             raise ConfigError("no command line gives it")
-    except (OSError, yaml.YAMLError, AttributeError, TypeError, RecursionError, ValueError) as error:
+    except (OSError, AttributeError, TypeError, RecursionError, ValueError) as error:
         raise ValueError(f"its config.yaml cannot be used ({' '.join(str(error).split())})") from error
     return overrides
 

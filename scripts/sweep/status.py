@@ -18,8 +18,9 @@ from conf.compose import jobs_of
 from conf.sweep import Sweep
 from erasure.progress import console, duration
 from erasure.store.heartbeat import file_system_time
-from erasure.store.storage import DamagedFileError
+from erasure.store.regular import DamagedFileError
 from harness.run import RESULT, Run
+from harness.run_files import RUN_ID, printable
 from harness.state import UNFINISHED, Name, State, read_state, state_of
 
 _SHOWN = 50  # lines per state
@@ -37,9 +38,14 @@ class Found:
 def on_disk(root: Path) -> list[Found]:
     """Every run below `root`, by name."""
     now = file_system_time(root)
-    names = sorted(path.name for path in root.iterdir() if path.is_dir())
+    names = sorted(path.name for path in root.iterdir() if _may_be_run(path))
     found = (Found(root / name, state_of(root / name, now)) for name in names if not name.startswith("."))
     return [run for run in found if run.state.name != "missing"]  # folders of sweeps, reports and others
+
+
+def _may_be_run(path: Path) -> bool:
+    """Whether it is a folder; links are followed nowhere, and are runs where they are called so."""
+    return RUN_ID.fullmatch(path.name) is not None if path.is_symlink() else path.is_dir()
 
 
 def of_sweep(verb: Verb, overrides: Sequence[str], root: Path) -> list[Found]:
@@ -139,11 +145,6 @@ def cost(runs: Sequence[Found]) -> str:
 def _kind(run: Found) -> str:
     verb, dataset, _, model, *_ = [*run.directory.name.split("-"), "", "", "", ""]
     return f"{verb} {dataset} {model}"
-
-
-def printable(text: str) -> str:
-    """Somebody else's words, without what would steer the terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _lines(runs: Sequence[Found]) -> Iterator[tuple[str, str, str]]:

@@ -2,8 +2,10 @@
 
 import builtins
 import errno
+import io
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -122,13 +124,45 @@ def test_finished_runs_of_somebody_else_are_shown_all_the_same(command, tmp_path
     assert re.fullmatch(r"no report: runs/report.*: Permission denied; .* another folder for it with --out", told)
 
 
+def test_a_disk_that_fills_up_while_a_figure_is_drawn_is_one_line(command) -> None:
+    """The result is there; that the rest is not has an exit code."""
+    assert command(MDL, *TINY).code == 0
+    (run,) = Path("runs").glob("mdl-*")
+    (run / "comparison.png").unlink()
+    shutil.rmtree("runs/.figures")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # less than a figure takes
+    try:
+        outcome = command(MDL, *TINY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert outcome.code == 1
+    assert "results are saved, but not all tables and figures are kept: " in last_line(outcome.err)
+    assert "File too large" in last_line(outcome.err)
+    assert not (run / "comparison.png").exists()
+    assert command(MDL, *TINY).code == 0
+
+
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_terminal_without_a_character_shows_another(command, monkeypatch, sweeps: list[str]) -> None:
+    """As with PYTHONIOENCODING=ascii, where "±" ended the command after the training, without a table."""
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", terminal)
+    outcome = command(MDL, *sweeps, *TINY[:-2], "seeds=[0,1]", TINY[-1])
+    assert outcome.code == 0, outcome.err
+    terminal.flush()
+    shown = terminal.buffer.getvalue().decode("ascii")
+    assert re.search(r"bits per label +\d\.\d+ \? \d\.\d+|\d\.\d+ \? \d\.\d+ bits per label", shown)
+    assert "tables: " in shown
+
+
 def test_a_renamed_run_is_not_taken_for_another(command, capsys) -> None:
     assert command(MDL, *TINY, "eraser=control").code == 0
     (run,) = Path("runs").glob("mdl-*")
     run.rename("runs/this")
-    assert sweep(["status", "runs", "--retry-failed"]) == 0
+    assert sweep(["status", "runs"]) == 1
+    assert f"its result.json is of the run {run.name}" in " ".join(capsys.readouterr().out.split())
     Path("runs/this/result.json").unlink()
-    capsys.readouterr()
     assert sweep(["status", "runs", "--retry-failed"]) == 1
     assert last_line(capsys.readouterr().err) == (
         "runs/this: not launched: 'this' is no verb: choose from mdl, sample_info, train"

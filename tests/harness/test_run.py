@@ -1,12 +1,15 @@
 """A run's identity and its files."""
 
 import csv
+import functools
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from erasure.store.storage import DamagedFileError, sealed
+from harness import drawn
 from harness.cell import Cell, Found
 from harness.job import run_id
 from harness.loss_curves import CurveRow
@@ -179,3 +182,53 @@ def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> 
     assert run.part("100") is None
     path.write_text(whole)
     assert run.part("100") == {"loss": [5.441]}
+
+
+def test_a_figure_is_drawn_again_once_code_that_draws_it_has_changed(tmp_path: Path, monkeypatch) -> None:
+    """The key left out what panels, comparisons and labels are made of."""
+    root = Path(drawn.__file__).parents[1]
+    code = drawn.drawing_code("mdl.figure")
+    for name in (
+        "harness/panels.py",
+        "harness/compare.py",
+        "harness/style.py",
+        "mdl/figure.py",
+        "conf/train/quick.yaml",
+    ):
+        assert (root / name).read_text() in code
+    calls: list[Path] = []
+
+    def draw(path: Path) -> None:
+        calls.append(path)
+        path.write_text("png")
+        path.with_suffix(".pdf").write_text("pdf")
+
+    path = tmp_path / "run" / "figure.png"
+    path.parent.mkdir()
+    for _ in range(2):
+        drawn.drawn_once(functools.partial(draw), path, [made_up()])
+    assert len(calls) == 1
+    monkeypatch.setattr(drawn, "drawing_code", lambda module: [*code, module])
+    drawn.drawn_once(functools.partial(draw), path, [made_up()])
+    assert len(calls) == 2
+
+
+def test_the_state_of_a_run_that_is_no_folder_of_files(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    run.start("a: 1\n")
+    (tmp_path / "link").symlink_to(run.directory)
+    assert state_of(tmp_path / "link", 0).detail.startswith("a link, which is not followed")
+    for name in ("run.lock", "part-10.lock", "state.json"):
+        (run.directory / name).unlink(missing_ok=True)
+        os.mkfifo(run.directory / name)
+    assert "a named pipe" in state_of(run.directory, 1e12).detail
+    os.mkfifo(run.directory / "result.json")
+    assert "a named pipe" in state_of(run.directory, 0).detail
+
+
+def test_the_result_of_another_run_finishes_none(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    run.finish(made_up("x"))
+    run.directory.rename(tmp_path / "y")
+    state = state_of(tmp_path / "y", 0)
+    assert (state.name, state.detail) == ("failed", "its result.json is of the run x")

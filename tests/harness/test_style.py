@@ -1,11 +1,14 @@
 """Axes that figures share."""
 
+import resource
+from pathlib import Path
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from conf.groups import choices
-from harness.style import colour, epoch_axis
+from harness.style import colour, epoch_axis, literal, save, shared_legend, wrapped
 
 
 @pytest.mark.parametrize("columns", [choices("eraser"), ["linear", "quadratic", "cubic", "mlp", "lenet"]])
@@ -26,3 +29,34 @@ def test_the_axis_of_epochs_has_no_kink(last: int) -> None:
     assert ticks[0] == 0
     assert len(ticks) == {0: 1, 4: 3, 60: 7, 1000: 8}[last]
     assert not any(label.get_text() == "" for label in ax.get_xticklabels())
+
+
+def test_a_legend_of_nothing_is_none() -> None:
+    """Where no run of a group had finished, this was a division by zero, and no report."""
+    figure = Figure()
+    shared_legend(figure, [figure.add_subplot()])
+    assert figure.legends == []
+
+
+def test_names_are_no_mathematics(tmp_path: Path) -> None:
+    figure = Figure()
+    ax = figure.add_subplot(title=wrapped(r"$\frac{$ costs $", 4.0))
+    ax.plot([0, 1], label=r"$\frac{$")
+    ax.set_yticks([0], [literal(r"$\frac{$" + 500 * "x")])
+    shared_legend(figure, [ax])
+    save(figure, tmp_path / "figure.png")
+    assert len(ax.get_yticklabels()[0].get_text()) < 250
+
+
+def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path) -> None:
+    """A PDF cut short was an AttributeError of matplotlib's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    figure = Figure()
+    figure.add_subplot().plot(np.arange(5000) % 7)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save(figure, tmp_path / "figure.pdf")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from erasure.store.storage import read_json, write_json
 from scripts.dashboard import main
 from tests.runs import write_run
 
@@ -49,6 +50,23 @@ def test_workspace_and_report_have_every_panel_that_is_asked_for(runs: Path, mon
         block["children"][0]["text"] for block in written["report"]["spec"]["blocks"] if block["type"] == "heading"
     ]
     assert headings == ["ConvNeXt V2", "MLP", f"Differences to control, {SETTING}", f"Backfiring, {SETTING}"]
+
+
+def test_any_name_of_a_model_is_filtered_by_as_it_is(tmp_path: Path) -> None:
+    """Filters are written as Python: a quote was a SyntaxError, or another filter."""
+    names = ["it's mine", "x' or Metric('State') == 'finished", 'a<b=c>d"', "数字"]
+    for name in names:
+        run = write_run(tmp_path / "runs", "mdl", "digits", "control")
+        path = run.directory / "result.json"
+        result = read_json(path)
+        result["config"]["model"]["name"] = name
+        renamed = run.directory.with_name(f"mdl-digits-control-mlp-{len(name):010}")
+        run.directory.rename(renamed)
+        write_json(renamed / "result.json", result | {"run_id": renamed.name})
+    blocks = dashboard(tmp_path / "runs", "--group", "o'clock")["report"]["spec"]["blocks"]
+    filters = [one["filters"]["filters"] for block in blocks for one in block.get("metadata", {}).get("runSets", [])]
+    assert sorted(own[1]["value"] for own in filters) == sorted(names)
+    assert {own[0]["value"] for own in filters} == {"o'clock"}
 
 
 def test_differences_to_control_are_in_the_tables(runs: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,12 @@ from harness.example_bits import save_test_bits
 from harness.result import MdlResult, of_seeds, read_result
 from harness.run import Run
 from harness.table import tex
+from harness.trained import published_units
 from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main
 from scripts.report.codelengths import infinite_width, scaling_panels
 from scripts.report.figures import block_drawings
+from scripts.report.files import file_in, file_name
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
@@ -121,6 +124,77 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
     assert "mixed units?" in page
 
 
+def test_a_setting_of_which_every_run_failed_has_tables_and_no_figure(runs, tmp_path, capsys) -> None:
+    """It was a division by zero, and no page at all."""
+    small(runs, "control")
+    failed = [small(runs, "leace", preset="quick", verb=verb) for verb in ("mdl", "train")]
+    for run in failed:
+        (run.directory / "result.json").unlink()
+        write_json(run.directory / "state.json", {"run": run.id, "state": "failed", "error": "no such dataset"})
+    out = tmp_path / "out"
+    assert main([str(runs), "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    for run in failed:
+        assert f"{run.id}: no result.json: failed, shown as incomplete" in shown.err
+    assert "†failed" in (out / "tables.md").read_text()
+    assert "cannot be drawn" not in shown.out
+    assert not [*(out / "figures").glob("*quick*")]
+    assert [*(out / "figures").glob("mdl-digits-train-paper-codelengths.png")]
+
+
+def test_csv_beside_the_paper_has_the_same_columns_whichever_run_comes_first(runs, tmp_path) -> None:
+    """The first row had no entry in Table 16: ValueError."""
+    for model in ("linear", "mlp"):
+        write_run(runs, model=model)
+    out = tmp_path / "out"
+    assert main([str(runs), "--out", str(out)]) == 0
+    linear, mlp = table(out, "paper-unit")
+    assert mlp["table_16"] == "8.49"
+    assert linear["table_16"] == linear["table_16_note"] == ""
+
+
+def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> None:
+    for eraser in ("control", "leace", "qleace"):
+        small(runs, eraser)
+    odd = small(runs, "alf_qleace")
+    found = _result(odd)
+    edit(odd, curve=[point | {"n": 1000} if i == 0 else point for i, point in enumerate(found["curve"])])
+    reading = read_runs([runs])
+    assert odd.id not in {run.id for run in reading.finished}  # its codelength is another
+    bits = [1000 * math.log2(10) + sum(own) for own in zip(*_blocks(_result(odd)), strict=True)]
+    sizes = [point["n"] for point in _result(odd)["curve"]]
+    unit = [published_units(sizes, [p["ce_test_bits"][s] for p in found["curve"][:-1]]) for s in (0, 1)]
+    edit(odd, mdl={"total_bits": bits, "bits_per_sample": [one / sizes[-1] for one in bits], "published": unit})
+    reading = read_runs([runs])
+    assert odd.id in {run.id for run in reading.finished}
+    (block,) = arrange(reading)
+    assert "alf_qleace" not in block.erasers
+    (problem,) = reading.problems
+    assert f"{odd.id}: left out: trained on 1000, 4096, 15000, 48976 examples, others of mlp on 1024, 4096" in problem
+
+
+def _blocks(result: dict) -> list[list[float]]:
+    """What every block after the first costs each seed."""
+    points = result["curve"]
+    return [
+        [(after["n"] - before["n"]) * bits for bits in before["ce_next_bits"]] for before, after in pairwise(points)
+    ]
+
+
+def test_files_stay_in_the_reports_folder(tmp_path: Path) -> None:
+    for text in ("../../x", "/etc/passwd", "..", "", "a b/c", "数字", "x" * 5000, ".hidden"):
+        name = file_name(text)
+        assert re.fullmatch(r"[A-Za-z0-9_.-]{1,170}", name)
+        assert (tmp_path / name).resolve().parent == tmp_path
+        assert name not in (".", "..")
+    assert file_name("mdl · digits (train=quick, x=1)") == "mdl-digits-train-quick-x-1"
+    assert len({file_name("数字"), file_name("数"), file_name("x" * 200), file_name("x" * 201)}) == 4
+    assert file_in(tmp_path / "out", "figures/scores", "a.png").parent.is_dir()
+    (tmp_path / "out" / "tables").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="which is not written through"):
+        file_in(tmp_path / "out", "tables", "a.csv")
+
+
 def test_what_labels_up_to_the_first_size_cost_is_a_codes_own_affair(runs) -> None:
     """Anything from nothing to the uniform code's price and the few bits that learning costs; no more, no less."""
     cheap, dear, free = (small(runs, eraser) for eraser in ("control", "leace", "qleace"))
@@ -216,6 +290,7 @@ def test_runs_of_different_code_have_rows_and_controls_of_their_own(runs) -> Non
             values = _result(run)
             final = values["final"] | {"loss_bits": [1 + shift + seed for seed in (0, 1)]}
             edit(run, run_id=f"{run.id}{version}", final=final)
+            run.directory.rename(run.directory.with_name(f"{run.id}{version}"))
     (block,) = arrange(read_runs([runs]))
     assert [row.label for row in block.rows] == ["mlp (code.train=1)", "mlp (code.train=2)"]
     gaps = [row.entries["leace"].loss for row in block.rows]

@@ -33,3 +33,17 @@ def test_a_grid_for_each_dataset_and_a_line_for_what_is_not_there(tmp_path: Path
     )
     assert line.startswith("no images of image_folder under leace: ")
     assert str(tmp_path / "nowhere") in line
+
+
+def test_a_class_that_only_a_run_names_is_not_imported(tmp_path: Path, monkeypatch) -> None:
+    """A folder of somebody else's runs may hold such a module."""
+    (tmp_path / "theirs.py").write_text("from pathlib import Path\nPath('canary').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    good = config("eraser=control", "model=linear")
+    configs = [{**good, part: {**good[part], "_target_": "theirs.Mine"}} for part in ("dataset", "eraser")]
+    nested = {"name": "mixed", "_target_": "erasure.datasets.mixture.Mixture", "parts": {"a": configs[0]["dataset"]}}
+    problems: list[str] = []
+    assert draw_grids([*configs, {**good, "dataset": nested}], "cache", tmp_path, problems.append) == []
+    assert ["_target_=theirs.Mine: not one of this project's" in problem for problem in problems] == [True] * 3
+    assert not Path("canary").exists()
