@@ -120,11 +120,8 @@ def _require_launchers_by_name(words: Sequence[str]) -> None:
     """Refuse another class as launcher or sweeper: Hydra would end in a traceback, or ignore it in silence."""
     for word in words:
         if re.match(r"[+~]*hydra\.(launcher|sweeper)(\._target_)?=", word):
-            raise ConfigError(f"{word}: choose how a sweep runs by name: {_launchers()}")
-
-
-def _launchers() -> str:
-    return ", ".join(f"hydra/launcher={name}" for name in choices("hydra/launcher"))
+            launchers = ", ".join(f"hydra/launcher={name}" for name in choices("hydra/launcher"))
+            raise ConfigError(f"{word}: choose how a sweep runs by name: {launchers}")
 
 
 def checked_job(verb: Verb, config: DictConfig) -> Path:

@@ -69,17 +69,14 @@ def exit_code(command: Callable[[], int], verb: str, overrides: Sequence[str] | 
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether memory was too short for an object, or for a library to be loaded."""
+    """Return whether memory was too short for an object, or for a library to be loaded."""
     return isinstance(error, MemoryError) or (
         isinstance(error, ImportError) and bool(re.search(_NOT_LOADED, str(error)))
     )
 
 
 def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = None) -> str:
-    """Return one line about an error; Hydra's own errors are told in the terms of the command line.
-
-    Long words are shortened.
-    """
+    """Explain an error in one line, Hydra's own in the terms of the command line; long words are shortened."""
     line = _explained(error, verb, sys.argv[1:] if overrides is None else overrides)
     return re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:60]}…{word[0][-60:]}", line)
 

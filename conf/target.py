@@ -151,7 +151,7 @@ def require_listed(config: Any) -> None:
 
 
 def _named_classes(config: Any) -> Iterator[str]:
-    """Every `_target_` of a configuration, at any depth."""
+    """Yield every `_target_` of a configuration, at any depth."""
     if isinstance(config, Mapping):
         if "_target_" in config:
             yield str(config["_target_"])
@@ -163,7 +163,7 @@ def _named_classes(config: Any) -> Iterator[str]:
 
 
 def _listed() -> set[str]:
-    """Classes that a YAML file of a dataset, an eraser or a model names."""
+    """Return the classes that a YAML file of a dataset, an eraser or a model names."""
     return {str(preset(kind, choice).get("_target_")) for kind in TARGETS for choice in choices(kind)}
 
 

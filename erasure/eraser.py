@@ -230,20 +230,25 @@ def _family(kind: type[Eraser]) -> dict[str, type[Eraser]]:
 
 
 def _fields(kind: type[Eraser]) -> dict[str, dataclasses.Field]:
-    """The fields of an eraser's dataclass."""
-    if not dataclasses.is_dataclass(kind):
-        raise ValueError(f"{kind.__name__} is not a dataclass, whose fields could be kept: make it one")
-    return {field.name: field for field in dataclasses.fields(kind)}
+    """Return the fields of an eraser's dataclass, by name; raise ValueError if it is none."""
+    fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
+    if not {"mean", "num_classes"} <= fields.keys():
+        raise ValueError(f"{kind.__name__} is not a dataclass with the fields mean and num_classes: make it one")
+    return fields
 
 
 def _checked(kind: type[Eraser], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of all fields of an eraser, from a file that may be anybody's.
+    """Return the values of all fields of an eraser, from a file that may be anybody's.
 
     Raises:
         ValueError: one is missing, unknown, or not what the dataclass says.
     """
     fields, checked = _fields(kind), dict(values)
-    hints = get_type_hints(kind, include_extras=True) | {"mean": Annotated[Tensor, "d"]}
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except NameError:  # types that are only imported for a type checker
+        hints = {}
+    hints |= {"mean": Annotated[Tensor, "d"]}
     if unknown := values.keys() - fields.keys():
         raise ValueError(f"it has {_described(min(unknown))}, which is not one of its fields {', '.join(fields)}")
     for name, field in fields.items():
@@ -259,16 +264,16 @@ def _checked(kind: type[Eraser], values: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"its num_classes is {_described(k)}: need a whole number of at least 2")
     axes = {"d": mean.numel() if isinstance(mean, Tensor) else 0, "k": k}
     for name in ("mean", *fields):
-        hint = hints[name]
-        if get_origin(hint) is Annotated and isinstance(checked[name], Tensor):
-            _require_shape(name, checked[name], get_args(hint)[1], axes, mean.dtype)
+        hint, shape = hints.get(name, Any), [part for part in get_args(hints.get(name)) if isinstance(part, str)]
+        if get_origin(hint) is Annotated and shape and isinstance(checked[name], Tensor):
+            _require_shape(name, checked[name], shape[0], axes, mean.dtype)
         elif not _fits(checked[name], hint):
             raise ValueError(f"its {name} is {_described(checked[name])}: need {str(hint).removeprefix('typing.')}")
     return checked
 
 
 def _described(value: Any) -> str:
-    """A value from a file that may be anybody's, in one short line."""
+    """Describe a value from a file that may be anybody's, in one short line."""
     return f"a tensor {list(value.shape)} of {value.dtype}" if isinstance(value, Tensor) else ascii(value)[:100]
 
 
@@ -287,7 +292,7 @@ def _require_shape(name: str, tensor: Tensor, shape: str, axes: dict[str, int], 
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value that was read from JSON, or a tensor, is of a type."""
+    """Return whether a value that was read from JSON, or a tensor, is of a type."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _fits(value, parts[0])
