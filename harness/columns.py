@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 
 from harness.beside import Beside, Values, calibrated_bits, code_bits, code_paper, final_bits
-from harness.compare import LEVEL, PLATEAU, Difference, difference_record, seeds_text
+from harness.compare import LEVEL, PLATEAU, Difference, deviation_over, difference_record
 from harness.excess import area_bits, excess_bits, sample_complexity, surplus_bits
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.result import MdlResult, TrainedResult
@@ -275,9 +275,8 @@ def notes(shown: Sequence[Column[Beside]], entries: Sequence[Beside]) -> str:
         difference for column, of in _DIFFERENCES if column in shown for entry in entries if (difference := of(entry))
     ]
     said = []
-    if several := sorted({len(result.seeds) for result in results} - {1}):
-        over = " or ".join([*map(str, several[:-1]), seeds_text(several[-1])])
-        said.append(f"±: standard deviation over {over}")
+    if over := deviation_over(len(result.seeds) for result in results):
+        said.append(over)
         if any(difference.standard_error is not None for difference in found):
             said[-1] += "; of Δ, paired by seed, the standard error"
     if FINALS["gap"] in shown and any(difference.test_error is not None for difference in found):
