@@ -1,7 +1,7 @@
 """Runs side by side: rows of datasets and models, columns of erasers, differences paired by seed."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from statistics import mean, stdev
@@ -39,6 +39,14 @@ PLATEAU = "on the plateau"
 def seeds_text(count: int) -> str:
     """Return "5 seeds", or "one seed"."""
     return "one seed" if count == 1 else f"{count} seeds"
+
+
+def deviation_over(counts: Iterable[int]) -> str:
+    """Say of how many seeds the standard deviations of a table are; nothing if every run has one seed."""
+    several = sorted({*counts} - {1})
+    if not several:
+        return ""
+    return f"±: standard deviation over {' or '.join([*map(str, several[:-1]), seeds_text(several[-1])])}"
 
 
 def signed(value: float) -> str:

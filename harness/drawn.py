@@ -49,13 +49,17 @@ def drawing_code(module: str) -> list[str]:
 def show(tables: Mapping[str, Table], draw: functools.partial[Any], path: Path, results: Sequence[Result]) -> None:
     """Print tables by setting, and write them beside the figure that `draw` makes of the results at `path`.
 
-    table.md is as on the terminal; table.csv has a line per run with every number unrounded.
+    table.md is as on the terminal; table.csv has a line per run with every column, unrounded.
     """
     for setting, table in tables.items():
         table.show(setting)
-    parts = [line for setting, own in tables.items() for line in (f"## {markdown(setting)}", "", own.markdown(), "")]
+    parts = [
+        part
+        for setting, table in tables.items()
+        for part in (f"## {markdown(setting)}", table.markdown(), markdown(table.caption))
+    ]
     written = [path.with_name("table.md"), path.with_name("table.csv")]
-    write_text(written[0], "\n".join([*parts, markdown(next(iter(tables.values())).caption), ""]))
+    write_text(written[0], "\n\n".join([*parts, ""]))
     records = [{"setting": setting, **record} for setting, table in tables.items() for record in table.records]
     write_text(written[1], csv_of(records))
-    print(f"figure: {drawn_once(draw, path, results)}\ntables: {', '.join(map(str, written))}")
+    print(f"figure: {drawn_once(draw, path, results)}\ntables: {', '.join(map(str, written))} (every column)")

@@ -47,10 +47,9 @@ def job_of(config: "Options") -> "Job":
 
 
 def headline(result: "InformationResult") -> str:
-    from harness.compare import Spread
+    from sample_info.report.table import headline
 
-    information = Spread.of([one.mean_nats for one in result.information["f_si_nats"]])
-    return f"{information:.2e} nats of F-SI per example"
+    return headline(result)
 
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:

@@ -6,7 +6,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, TypeVar
 
 from conf import Options
-from harness.compare import Grid, Spread
+from harness.compare import Grid, Spread, seeds_text
 from harness.information import SummaryCurves
 from harness.labels import spelled
 from harness.result import InformationResult
@@ -77,7 +77,8 @@ def _table(run: str, result: InformationResult) -> Table:
         for row, shown, classes in zip(rows, accuracy, fewest, strict=True):
             row.append(percent(shown) + ("" if classes == result.num_classes else " *"))
     headings = ["removed", *(order.replace("_", " ") for order in found.accuracy)]
-    return Table("", "", headings, rows, title=f"{spelled(run)}: summaries, accuracy {accuracy_of(result)}")
+    title = f"{spelled(run)}: summaries, accuracy {accuracy_of(result)}, {seeds_text(len(result.seeds))}"
+    return Table("", "", headings, rows, title=title)
 
 
 def spreads(found: SummaryCurves) -> dict[str, list[Spread]]:

@@ -1,4 +1,4 @@
-"""The tables that `python -m sample_info` and the report show, every column defined once."""
+"""The tables of `python -m sample_info` and of the report; every column is defined once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from operator import attrgetter
 from statistics import mean
 from typing import Any, Generic, TypeVar
 
-from harness.compare import Grid
+from harness.compare import Grid, Spread, deviation_over, seeds_text
 from harness.information import Attribution, ErrorEstimate, Group, ReferenceAgreement, ScoreSummary
 from harness.result import InformationResult
 from harness.table import Column, Table, number, spread, word
@@ -14,10 +14,9 @@ from sample_info.report.comparison import Movement, movement_table
 from sample_info.report.summaries import eraser_note
 
 SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
-_SEEDS = "Mean ± standard deviation over seeds."
 _REFERENCES = (
     "Correlation over examples, Pearson's and of ranks (Spearman's), of how far leaving one out moves weights and "
-    "predictions (± standard deviation over seeds), and the median of their ratios, with the least and the largest. "
+    "predictions, and the median of their ratios, with the least and the largest. "
     "Ours, unless it says otherwise, with a reference; influence 10: functions with a damping of 10, the paper's."
 )
 _ATTRIBUTION = (
@@ -28,8 +27,8 @@ _ATTRIBUTION = (
 )
 _ESTIMATES = (
     "How many scores are wrong by less than a factor of two, by the estimate, over seeds. Where retraining left some "
-    "out: Spearman's correlation of the estimate with |log(score / truth)| (± standard deviation over seeds), and how "
-    "many of the believed truly are within the factor, of the doubted truly are not. docs/sample_info.md."
+    "out: Spearman's correlation of the estimate with |log(score / truth)|, and how many of the believed truly are "
+    "within the factor, of the doubted truly are not. docs/sample_info.md."
 )
 _AUROC = "AUROC: the probability that an example of the group scores above one of the others; 0.5 is chance."
 T = TypeVar("T")
@@ -50,6 +49,24 @@ class Entry(Generic[T]):
 def _scores(name: str) -> Callable[[Entry[Any]], list[float]]:
     """Mean over examples of one kind of score, for every seed; of no seed where it was not asked for."""
     return lambda entry: [one.mean_nats for one in entry.result.information.get(name, ())]
+
+
+def headline(result: InformationResult) -> str:
+    """Return a run's mean score, and what a single score is to be compared with: the total and the median."""
+    scores = result.information["f_si_nats"]
+    mean_nats = Spread.of([one.mean_nats for one in scores])
+    shares = [one.share_of_top_tenth for one in scores if one.share_of_top_tenth is not None]
+    compared = [f"the top tenth of the examples has {mean(shares):.0%} of the total"] if shares else []
+    if (ratio := _largest_over_median(result)) is not None:
+        compared.append(f"the largest is {ratio:,.0f} times the median")
+    said = f"{mean_nats:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"
+    return f"{said}; {', '.join(compared)}" if compared else said
+
+
+def _largest_over_median(result: InformationResult) -> float | None:
+    """Mean over seeds; None where a median is zero."""
+    scores = result.information["f_si_nats"]
+    return mean(one.largest_nats / one.median_nats for one in scores) if all(s.median_nats for s in scores) else None
 
 
 def _f_si(value: Callable[[ScoreSummary], float | None]) -> Callable[[Entry[Any]], float]:
@@ -128,13 +145,16 @@ WHO: Sequence[Column[Entry[Any]]] = (
     word("dataset · model", "dataset_model", lambda entry: entry.row),
     word("eraser", "eraser", lambda entry: entry.eraser),
 )
+SEEDS = Column[Entry[Any]]("seeds", lambda entry: f"{len(entry.result.seeds)}")
 RUN = Column[Entry[Any]]("run", str, lambda entry: {"run_id": entry.result.run_id, "seeds": len(entry.result.seeds)})
 RUNS: Sequence[Column[Entry[InformationResult]]] = (
     word("classes", "classes", _classes),
+    SEEDS,
     number("n", "examples", ",", lambda entry: entry.part.train_size),
     spread("F-SI, mean", "f_si_nats_mean", ".2e", _scores("f_si_nats"), _EXAMPLE),
     number("median", "f_si_nats_median", ".2e", _f_si(lambda one: one.median_nats)),
     number("top tenth", "share_of_top_tenth", ".0%", _f_si(lambda one: one.share_of_top_tenth), _TOP),
+    number("largest / median", "largest_over_median", ",.0f", lambda entry: _largest_over_median(entry.result)),
     spread("SI, mean", "si_nats_mean", ".2e", _scores("si_nats"), "what it tells the weights"),
     _accuracy("accuracy", "test_accuracy", "of the linearised network, on test examples"),
     _accuracy("left out", "left_out_accuracy", "on each example, trained without it"),
@@ -178,17 +198,19 @@ ESTIMATES: Sequence[Column[Entry[list[ErrorEstimate]]]] = (
 
 
 def tables_of(grid: Grid[InformationResult], movements: Sequence[Movement]) -> dict[str, Table]:
-    """By title: a row per run; per run and reference, score, account; per pair of erasers; per run and kind."""
+    """By title: a row per run; per run and reference, score, account; per pair of erasers; per run and subgroup."""
 
     def table(kind: str, columns: Sequence[Column[Entry[T]]], caption: str, parts: Parts[T]) -> Table:
         entries = [Entry(*run, name, part) for run in grid.runs() for name, part in (parts(run[-1]) or {}).items()]
-        return Table.of(f"sample-info-{kind}", [*WHO, *columns], entries, caption, [RUN])
+        over = deviation_over(len(entry.result.seeds) for entry in entries)
+        whole = " ".join([*([caption] if caption else []), *([f"{over}."] if over else [])])
+        return Table.of(f"sample-info-{kind}", [*WHO, *columns], entries, whole, [RUN])
 
     return {
-        "Runs": table("runs", RUNS, f"{_SEEDS} docs/sample_info.md.", lambda result: {"": result}),
+        "Runs": table("runs", RUNS, "docs/sample_info.md.", lambda result: {"": result}),
         "Scores and references": table("references", REFERENCES, _REFERENCES, attrgetter("references")),
         "Estimated errors of scores": table("errors", ESTIMATES, _ESTIMATES, attrgetter("error_estimates")),
         "Accounts judged by retraining": table("attribution", ATTRIBUTION, _ATTRIBUTION, attrgetter("attribution")),
         "How scores move between erasers": movement_table(movements),
-        "Groups of examples": table("groups", GROUPS, f"{_SEEDS} {_AUROC}", attrgetter("groups")),
+        "Groups of examples": table("groups", GROUPS, _AUROC, attrgetter("groups")),
     }

@@ -17,11 +17,11 @@ from mdl.table import table_of
 from tests.runs import write_run
 
 
-def grid(root: Path, seeds: tuple[int, ...] = (0, 1)) -> Grid[MdlResult]:
+def grid(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") -> Grid[MdlResult]:
     """Control and QLEACE, whose second seed never left the plateau of the first training size, nor of the last."""
     found = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
-        run = write_run(root, dataset="digits", eraser=eraser, seeds=seeds)
+        run = write_run(root, dataset="digits", eraser=eraser, seeds=seeds, preset=preset)
         result = read_result(run.directory / "result.json")
         assert isinstance(result, MdlResult)
         first, *others, last = result.curve
@@ -68,6 +68,14 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
     assert not {"*", "±"} & set(table.caption + "".join(map("".join, table.rows)))
     (below,) = columns("below")
     assert [below.text(entry) for entry in entries(alike)] == ["", ""]
+
+
+def test_quick_runs_say_how_far_off_they_can_be(tmp_path: Path) -> None:
+    table = table_of(grid(tmp_path, preset="quick"), "")
+    assert "mdl=quick cuts the training sizes to three" in table.caption
+    assert "is +2.37, by mdl=default +1.80" in table.caption
+    assert "train=quick cuts trainings short" in table.caption
+    assert "quick" not in table_of(grid(tmp_path), "").caption
 
 
 def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +131,7 @@ def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: 
 def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
     of = grid(tmp_path, (0, 1, 2, 3, 4))
     assert "*" in table_of(of, "").rows[1][3]
-    assert "it speaks of other seeds, not of other test examples" in table_of(of, "").caption
+    assert "*: p ≤ 0.05 over seeds, not over test examples" in table_of(of, "").caption
     control = Grid(of.rows, ["control"], {row: {"control": of.cells[row]["control"]} for row in of.rows})
     assert "*" not in table_of(control, "").caption
 
