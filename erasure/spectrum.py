@@ -176,10 +176,10 @@ def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
 
 
 def _permuted_std(sums: Sums, counts: Tensor) -> Tensor:
-    """Standard deviation of a share's numerator over all permutations of the labels (Mantel 1967).
+    """Return the standard deviation of a share's numerator over all permutations of the labels (Mantel 1967).
 
-    That is Σ_ab k(a, b) c(a, b) over pairs a ≠ b, c being a constant for pairs of different classes, and more than that
-    for pairs of one class.
+    Up to a constant the numerator is Σ_ab k(a, b) c(a, b) over pairs a ≠ b, where c is `weights` for pairs of one
+    class, and 0 for others.
     """
     n = counts.sum()
     weights = (counts / n - (counts / n) ** 2) / (counts * (counts - 1)) + 1 / n**2
@@ -195,7 +195,7 @@ def _permuted_std(sums: Sums, counts: Tensor) -> Tensor:
 
 
 def _centred(total: Tensor, squares: Tensor, of_rows: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    """Take the mean off a symmetric matrix's off-diagonal entries: sums of squares of them, and of their rows' sums."""
+    """Return the sums of squares of a symmetric matrix's off-diagonal entries and of its row sums, less their mean."""
     return squares - total**2 / (n * (n - 1)), of_rows - total**2 / n
 
 

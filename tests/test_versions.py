@@ -31,8 +31,8 @@ from tests.erasure.test_text import write_glove, write_imdb
 from tests.models.every_model import EVERY
 
 VERSIONS = {
-    "AlfCubicEraser": 2,
-    "AlfQleaceEraser": 1,
+    "AlfCubicEraser": 3,
+    "AlfQleaceEraser": 2,
     "GradientEraser": 3,
     "GradientOrdersEraser": 3,
     "IdentityEraser": 1,

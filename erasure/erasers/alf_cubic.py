@@ -32,7 +32,7 @@ class AlfCubicEraser(ProjectionEraser):
     """
 
     norms3: tuple[float, ...]
-    version = 2
+    version = 3
     erased_order = 1
 
     @classmethod

@@ -28,7 +28,7 @@ class AlfQleaceEraser(ProjectionEraser):
     """
 
     norms: tuple[float, ...]
-    version = 1
+    version = 2
     erased_order = 1
 
     @classmethod
