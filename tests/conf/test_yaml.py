@@ -93,7 +93,7 @@ def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:
     assert (config["model"]["width"], config["model"]["depth"]) == (1024, 1)
     assert "train" not in config
     text = help_text(SAMPLE_INFO.name, SAMPLE_INFO.purpose)
-    for line in ("* control", "* wide_mlp", "model.width: 1024", "sample_info.training.steps: 2000", "seeds: [0]"):
+    for line in ("*control", "*wide_mlp", "model.width: 1024", "sample_info.training.steps: 2000", "seeds: [0]"):
         assert line in text
 
 
@@ -185,7 +185,7 @@ def test_help_names_every_group_choice_and_key(verb) -> None:
         assert key in text
     chosen = help_text(verb.name, verb.purpose, ["model=linear", "train=quick", "dataset=image_folder"])
     assert "  model.width" not in chosen
-    assert "train.patience_steps: 500 # optimiser steps without improvement" in chosen
+    assert re.search(r"train.patience_steps: 500 +# optimiser steps without improvement", chosen)
     assert "dataset.root: ???" in chosen
     mixed = help_text(verb.name, verb.purpose, ["dataset=mnist_svhn"])
     assert "dataset.parts.svhn.*: keys of dataset=svhn; another: dataset@dataset.parts.svhn=CHOICE" in mixed

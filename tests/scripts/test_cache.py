@@ -130,9 +130,8 @@ def test_a_missing_folder_is_named_in_one_line(tmp_path: Path, capsys, answer, a
     with pytest.raises(SystemExit) as ended:
         main([action, "--cache-dir", str(missing)])
     assert ended.value.code == 2
-    *usage, complaint = capsys.readouterr().err.splitlines()
-    assert usage[0].startswith("usage:")
-    assert complaint.endswith(f"--cache-dir={missing}: no such folder; a run's cache_dir is in its config.yaml")
+    (complaint,) = capsys.readouterr().err.splitlines()
+    assert f"--cache-dir={missing}: no such folder; a run's cache_dir is in its config.yaml" in complaint
     assert not missing.exists()
 
 
