@@ -54,7 +54,7 @@ def train(x: Tensor, y: Tensor, runs: int, generator: torch.Generator) -> Tensor
         order = torch.rand(runs, n, generator=generator).argsort(1)
         for batch in order.split(_BATCH, 1):
             points = x[rows, batch]
-            residual = (points @ w[:, :, None]).squeeze(2) - y[rows, batch]
+            residual = (points * w[:, None]).sum(2) - y[rows, batch]
             w = w - _LEARNING_RATE * (points * residual[:, :, None]).mean(1)
     return w
 

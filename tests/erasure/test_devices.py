@@ -22,6 +22,7 @@ from erasure import (
     QleaceEraser,
     RandomEditEraser,
     RandomEraser,
+    TruncatedQleaceEraser,
 )  # fmt: skip
 from erasure.alignment import align
 from erasure.erasers import gradient_orders
@@ -35,7 +36,8 @@ from tests.elsewhere import DEVICE, Device
 
 ERASERS: dict[type[Eraser], dict] = {
     IdentityEraser: {}, LeaceEraser: {}, OracleLeaceEraser: {}, QleaceEraser: {},
-    AlfQleaceEraser: {"num_directions": 2, "target": None}, RandomEraser: {"num_directions": 2},
+    TruncatedQleaceEraser: {}, AlfQleaceEraser: {"num_directions": 2, "target": None},
+    RandomEraser: {"num_directions": 2},
     RandomEditEraser: {"reference": "leace"}, AlfCubicEraser: {"num_directions": 1, "target": None, "starts": 1},
     GradientEraser: {"weights": (1.0, 1.0, 1.0), "low": -99.0, "high": 99.0, "max_iterations": 5},
     GradientOrdersEraser: {

@@ -120,7 +120,7 @@ def test_orders_one_and_two_are_promised_too(order: int, shift: float, scale: fl
     z = torch.arange(2).repeat_interleave(1000)
     eraser = GradientOrdersEraser.from_moments(ClassMoments.fit(torch.cat([x, x]), z), **OPTIONS)
     eraser.require_orders(torch.cat([x, x]), z)
-    message = f"moments of order {order}, but the gap .* raise eraser.max_iterations=300 or raise eraser.weights"
+    message = f"moments of order {order}, but the gap .* raise max_iterations=300 or raise weights"
     with pytest.raises(BrokenGuaranteeError, match=message):
         eraser.require_orders(torch.cat([x, scale * x + shift]), z)
 

@@ -45,7 +45,7 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
     asked = ["--columns", "all"]
     markdown, page = shown()
     assert "sample complexity" in markdown
-    assert {"epochs", "entropy", "Σ n·CE / N", "parameters"} <= set(page)
+    assert {"epochs", "entropy", "Table 16's unit", "parameters"} <= set(page)
     with pytest.raises(SystemExit) as stopped:
         main([str(runs), "--columns", "bits,exces_bits"])
     assert stopped.value.code == 2
