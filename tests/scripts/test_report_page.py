@@ -158,10 +158,10 @@ def test_sample_information_sorts_filters_and_leads_to_each_runs_figure(browser)
     runs.find_element("css selector", "button.more").click()
     assert len(cells(1)) == 120
     press(runs, "F-SI, mean")
-    up = [float(text.split(" ")[0]) for text in cells(5)]
+    up = [float(text.split(" ")[0]) for text in cells(6)]
     assert up == sorted(up)  # 9e-06 before 1e-05: numbers, not words
     press(runs, "F-SI, mean")
-    assert [float(text.split(" ")[0]) for text in cells(5)] == sorted(up, reverse=True)
+    assert [float(text.split(" ")[0]) for text in cells(6)] == sorted(up, reverse=True)
     Select(runs.find_elements("css selector", "select")[1]).select_by_value("LEACE")
     assert set(cells(2)) == {"LEACE"}
     assert runs.find_element("css selector", ".count").text == "24 of 120"
