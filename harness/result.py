@@ -89,8 +89,9 @@ class MdlResult(TrainedResult, Coded):
         sizes = [point.n for point in self.curve]
         if len(sizes) < 2 or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)) or sizes[-1] > self.train_size:
             raise ValueError(f"curve has the sizes {sizes}: needs two or more, each larger than the one before")
-        if [point.n for point in self.curve if point.ce_next_bits is None] != sizes[-1:]:
-            raise ValueError("curve: every size but the last, and no other, has ce_next_bits")
+        nothing_next = [point.n for point in self.curve if point.ce_next_bits is None]
+        if nothing_next != sizes[-1:] and (nothing_next or sizes[-1] == self.train_size):
+            raise ValueError("curve: every size but that of all training images, and no other, has ce_next_bits")
 
 
 @dataclass(frozen=True, kw_only=True)

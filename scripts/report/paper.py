@@ -18,7 +18,7 @@ from scripts.report.groups import comparable
 UNIT = "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)"
 
 # Quirke & Belrose 2025, Table 16 (bottom): z-scored CIFAR-10, base sizes, mean and standard deviation of five seeds
-_ENTRIES = {
+ENTRIES = {
     "mlp": {"control": (7.14, 0.05), "leace": (8.49, 0.10), "alf_qleace": (8.94, 0.14), "gradient": (10.02, 0.08),
             "qleace": (11.41, 0.00)},
     "lenet": {"control": (5.62, 0.02), "leace": (6.59, 0.28), "alf_qleace": (6.83, 0.11), "gradient": (8.71, 0.09),
@@ -71,7 +71,7 @@ def paper_number(config: Options, result: Result | None = None) -> PaperNumber |
         config: of the run, or of one of several of different seeds.
         result: of all its seeds; without it, training sizes and seeds are not compared.
     """
-    entry = _ENTRIES.get(config["model"]["name"], {}).get(config["eraser"]["name"])
+    entry = ENTRIES.get(config["model"]["name"], {}).get(config["eraser"]["name"])
     if entry is None or not _is_cifar10(config["dataset"]) or "mdl" not in config:
         return None
     return PaperNumber(*entry, compared=(*_options(config), *(_sizes(result) if isinstance(result, MdlResult) else ())))

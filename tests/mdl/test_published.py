@@ -1,6 +1,8 @@
 """The procedure of the paper's code: orders, backtracking, scores, and that an interrupted training continues."""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,12 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from conf.compose import composed
+from harness.result import MdlResult, read_result
 from mdl.__main__ import VERB
 from mdl.published import Examples, PublishedTraining, initialise, mean_bits, published_order
 from models.convnextv2 import ConvNeXtV2
 from models.layers import Conv2d
 from models.lenet import PublishedLeNet
 from models.mlp import MLP
+from scripts.report.__main__ import main as report
 from train.settings import TrainSettings
 
 
@@ -166,3 +170,15 @@ def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> No
     config = composed("mdl", ["train=published", "eraser=control", option], VERB.sections)
     with pytest.raises(ValueError, match=r"train.protocol=published has only"):
         VERB.work(config)
+
+
+def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable) -> None:
+    asked = ("train=published", "mdl.num_chunks=3", "mdl.min_chunk=100", "train.published.patience_epochs=2")
+    outcome = command(VERB, *asked, "model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled")
+    assert outcome.code == 0, outcome.err
+    (path,) = (tmp_path / "runs").glob("*/result.json")
+    result = read_result(path)
+    assert isinstance(result, MdlResult)
+    assert all(point.ce_next_bits for point in result.curve)
+    assert report([str(path.parent.parent), "--out", str(tmp_path / "report")]) == 0
+    assert path.parent.name in (tmp_path / "report" / "index.html").read_text()

@@ -1,0 +1,168 @@
+"""Table 16 of Quirke & Belrose (2025) beside finished runs of CIFAR-10, in its unit; and exact against truncated QLEACE.
+
+    python -m scripts.studies.table16 docs/study --out docs/study_table16.png
+
+Prints two tables in Markdown, mean ± standard deviation over seeds, and draws what each eraser adds to the control: in
+the paper, in our recipe (train=paper) and in the published one (train=published). The first table has z-scored
+photographs of 32 × 32 alone; the second has test losses of networks trained on all images, for every number and size of
+images for which both maps of QLEACE were run.
+"""
+
+import argparse
+import functools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from conf.errors import exit_code
+from harness.compare import Spread
+from harness.labels import spelled
+from harness.result import MdlResult, TrainedResult, read_result
+from harness.style import colour, figure_at
+from scripts.options import parser
+from scripts.report.paper import ENTRIES
+
+ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")
+PAPER = "paper"
+_OURS = "ours"
+_ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
+
+
+class Cell(NamedTuple):
+    """A cell of Table 16 that is ours: its recipe, its row and its column."""
+
+    recipe: str
+    model: str
+    eraser: str
+
+
+def seeds_of(cells: dict[Cell, list[float]], recipe: str, model: str) -> dict[str, list[float]]:
+    """Return a row's values by eraser, each seed's; the paper's mean alone."""
+    if recipe == PAPER:
+        return {eraser: [mean] for eraser, (mean, _) in ENTRIES[model].items()}
+    return {eraser: cells[Cell(recipe, model, eraser)] for eraser in ERASERS if Cell(recipe, model, eraser) in cells}
+
+
+def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
+    """Yield the finished trainings on z-scored photographs at the settings that are compared."""
+    for path in sorted(path for folder in folders for path in folder.glob("*/result.json")):
+        result = read_result(path)
+        config = result.config
+        dataset, train = config["dataset"], config.get("train", {})
+        if not isinstance(result, TrainedResult) or dataset["name"] != "image_folder" or "width" not in config["model"]:
+            continue
+        usual = train["patience_steps"] == 4000 and train["lr"] == 1e-3 and train["batch_size"] == 128
+        given = config.get("mdl", {}).get("validation", "given") == "given"
+        ours = train.get("protocol", "standard") == "standard" and dataset["normalize"] == "zscore" and usual and given
+        published = train.get("protocol") == "published" and train["published"]["backtrack"]
+        if ours or published:
+            yield result
+
+
+def recipe_of(result: TrainedResult) -> str:
+    """Name the recipe of a run of Table 16's kind."""
+    train, dataset = result.config["train"], result.config["dataset"]
+    if train.get("protocol", "standard") == "standard":
+        return _OURS
+    raw = "" if dataset["normalize"] == "zscore" else ", not z-scored"
+    return f"published, {train['precision']}{raw}"
+
+
+def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
+    """Return what stands in the table's cells, an entry per seed, in the published unit."""
+    cells: dict[Cell, list[float]] = defaultdict(list)
+    for result in results:
+        config = result.config
+        if isinstance(result, MdlResult) and config["dataset"]["size"] is None and result.train_size > _ALL:
+            cells[Cell(recipe_of(result), config["model"]["name"], config["eraser"]["name"])] += result.mdl.published
+    return dict(cells)
+
+
+def table_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
+    """Yield the first table in Markdown."""
+    yield "| | " + " | ".join(spelled(eraser) for eraser in ERASERS) + " |"
+    yield "| --- " * (len(ERASERS) + 1) + "|"
+    for model in ENTRIES:
+        yield f"| **{spelled(model)}**, the paper | " + " | ".join(
+            "{:.2f} ± {:.2f}".format(*ENTRIES[model][eraser]) if eraser in ENTRIES[model] else "" for eraser in ERASERS
+        ) + " |"  # fmt: skip
+        for recipe in sorted({cell.recipe for cell in cells if cell.model == model}):
+            row = seeds_of(cells, recipe, model)
+            shown = (f"{Spread.of(row[eraser]):.2f}" if eraser in row else "" for eraser in ERASERS)
+            yield f"| {recipe} | " + " | ".join(shown) + " |"
+
+
+def qleace_lines(results: Sequence[TrainedResult]) -> Iterator[str]:
+    """Yield the second table in Markdown: test loss and accuracy beside the control's, trained on all."""
+    rows: dict[tuple[str, int, int], dict[str, TrainedResult]] = defaultdict(dict)
+    for result in results:
+        config = result.config
+        if recipe_of(result) == _OURS and config["model"].get("width") in (20, 128) and config["model"]["depth"] < 3:
+            key = (config["model"]["name"], config["dataset"]["size"] or 32, result.train_size)
+            known = rows[key].get(config["eraser"]["name"])
+            if known is None or len(result.seeds) > len(known.seeds):
+                rows[key][config["eraser"]["name"]] = result
+    columns = ("control", "leace", "qleace", "qleace_truncated")
+    yield "| trained on all, test loss in bits | " + " | ".join(spelled(eraser) for eraser in columns) + " | seeds |"
+    yield "| --- " * (len(columns) + 2) + "|"
+    for (model, size, n), row in sorted(rows.items()):
+        if {"qleace", "qleace_truncated"} <= set(row):
+            shown = [
+                f"{Spread.of(row[e].final.loss_bits):.3f} ({Spread.of(row[e].final.accuracy).mean:.1%})"
+                if e in row
+                else ""
+                for e in columns
+            ]
+            seeds = min(len(result.seeds) for result in row.values())
+            yield f"| {spelled(model)}, {n:,} of {size} × {size} | " + " | ".join(shown) + f" | {seeds} |"
+
+
+def draw(cells: dict[Cell, list[float]], path: Path) -> None:
+    """Draw each eraser's difference to the control, a dot per seed, a panel per row of the table."""
+    models = [model for model in ENTRIES if any(cell.model == model for cell in cells)]
+    recipes = [PAPER, *sorted({cell.recipe for cell in cells if "not z-scored" not in cell.recipe})]
+    markers = dict(zip(recipes, "so^vD", strict=False))
+    with figure_at(path, 11, 4.2) as figure:
+        axes = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
+        for ax, model in zip(axes, models, strict=True):
+            for place, recipe in enumerate(recipes):
+                row = seeds_of(cells, recipe, model)
+                if "control" not in row:
+                    continue
+                control = Spread.of(row["control"]).mean
+                for i, eraser in enumerate(ERASERS[1:]):
+                    at = i + (place - (len(recipes) - 1) / 2) * 0.17
+                    ax.plot([at] * len(row.get(eraser, ())), [value - control for value in row.get(eraser, ())],
+                            markers[recipe], color=colour(eraser, ERASERS), markersize=7,
+                            markerfacecolor="none" if recipe == PAPER else None)  # fmt: skip
+            ax.axhline(0, color="#4d4d4d", linewidth=1)
+            ax.set(title=spelled(model), xticks=range(len(ERASERS) - 1))
+            ax.set_xticklabels([spelled(eraser).replace(" ", "\n") for eraser in ERASERS[1:]])
+        axes[0].set_ylabel("difference to the control\n(unit of Table 16)")
+        for recipe, marker in markers.items():
+            axes[0].plot([], [], marker, color="#4d4d4d", label=recipe,
+                         markerfacecolor="none" if recipe == PAPER else None)  # fmt: skip
+        axes[0].legend(loc="upper left", fontsize=9)
+
+
+def show(options: argparse.Namespace) -> int:
+    results = list(results_in(options.runs))
+    cells = table_16(results)
+    if not cells:
+        raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
+    print(*table_lines(cells), "", *qleace_lines(results), sep="\n")
+    draw(cells, options.out)
+    print(f"\nfigure: {options.out}")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    own = parser("studies.table16", __doc__)
+    own.add_argument("runs", nargs="+", type=Path, help="folders of finished runs")
+    own.add_argument("--out", type=Path, default=Path("table16.png"), help="figure")
+    return exit_code(functools.partial(show, own.parse_args(arguments)), "mdl")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
