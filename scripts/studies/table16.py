@@ -1,29 +1,34 @@
-"""Table 16 of Quirke & Belrose (2025) beside finished runs of CIFAR-10, in its unit; and exact against truncated QLEACE.
+"""Table 16 of Quirke & Belrose (2025) beside finished runs of CIFAR-10; exact against truncated QLEACE.
 
-    python -m scripts.studies.table16 docs/study --out docs/study_table16.png
+    python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.png
 
 Prints two tables in Markdown, mean ± standard deviation over seeds, and draws what each eraser adds to the control: in
-the paper, in our recipe (train=paper) and in the published one (train=published). The first table has z-scored
-photographs of 32 × 32 alone; the second has test losses of networks trained on all images, for every number and size of
-images for which both maps of QLEACE were run.
+the paper, in our recipe (train=paper) and in the published one (train=published). The first table is in the paper's
+unit, of photographs of 32 × 32; the second has test losses of our recipe, for every number and size of images for
+which both maps of QLEACE were run, also by runs that are not finished.
 """
 
 import argparse
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from conf import Options
 from conf.errors import exit_code
+from erasure.store.storage import read_json
 from harness.compare import Spread
 from harness.labels import spelled
-from harness.result import MdlResult, TrainedResult, read_result
+from harness.result import MdlResult, TrainedResult, parsed, read_result
+from harness.run_files import read_config
 from harness.style import colour, figure_at
+from harness.trained import Final, Point
 from scripts.options import parser
 from scripts.report.paper import ENTRIES
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")
+QLEACE = ("control", "leace", "qleace", "qleace_truncated")
 PAPER = "paper"
 _OURS = "ours"
 _ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
@@ -93,29 +98,60 @@ def table_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
             yield f"| {recipe} | " + " | ".join(shown) + " |"
 
 
-def qleace_lines(results: Sequence[TrainedResult]) -> Iterator[str]:
-    """Yield the second table in Markdown: test loss and accuracy beside the control's, trained on all."""
-    rows: dict[tuple[str, int, int], dict[str, TrainedResult]] = defaultdict(dict)
-    for result in results:
-        config = result.config
-        if recipe_of(result) == _OURS and config["model"].get("width") in (20, 128) and config["model"]["depth"] < 3:
-            key = (config["model"]["name"], config["dataset"]["size"] or 32, result.train_size)
-            known = rows[key].get(config["eraser"]["name"])
-            if known is None or len(result.seeds) > len(known.seeds):
-                rows[key][config["eraser"]["name"]] = result
-    columns = ("control", "leace", "qleace", "qleace_truncated")
-    yield "| trained on all, test loss in bits | " + " | ".join(spelled(eraser) for eraser in columns) + " | seeds |"
-    yield "| --- " * (len(columns) + 2) + "|"
+class Score(NamedTuple):
+    """A network that one seed trained on n images, scored on test images."""
+
+    loss_bits: float
+    accuracy: float
+
+
+Row = tuple[str, int, int]  # model, size of images, number of images
+Scores = Mapping[int, Score]  # by seed
+
+
+def trainings(config: Options, points: Sequence[Point], final: Final | None, n: int) -> Iterator[tuple[Row, Scores]]:
+    """Yield what a run has trained: `points` of its curve, or `final` on all n images."""
+    model, size = config["model"], config["dataset"]["size"] or 32
+    if model["width"] not in (20, 128) or model["depth"] > 2:  # widths and depths have a page of their own
+        return
+    found = [(point.n, point.ce_test_bits, point.test_accuracy) for point in points if point.test_accuracy]
+    found += [(n, final.loss_bits, final.accuracy)] if final is not None else []
+    for trained_on, losses, accuracies in found:
+        scores = map(Score, losses, accuracies)
+        yield (model["name"], size, trained_on), dict(zip(config["seeds"], scores, strict=True))
+
+
+def unfinished(folders: Sequence[Path]) -> Iterator[tuple[str, Row, Scores]]:
+    """Yield eraser, row and scores of the sizes that unfinished runs of python -m mdl have trained."""
+    for path in sorted(path for folder in folders for path in folder.glob("*/part-[0-9]*.json")):
+        if not (path.parent / "result.json").exists():
+            config, point = read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
+            for row, scores in trainings(config, [point], None, point.n):
+                yield config["eraser"]["name"], row, scores
+
+
+def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the second table in Markdown: test loss and accuracy beside the control's."""
+    rows: dict[Row, dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
+    found = [
+        (result.config["eraser"]["name"], row, scores)
+        for result in results
+        if recipe_of(result) == _OURS
+        for row, scores in trainings(result.config, getattr(result, "curve", []), result.final, result.train_size)
+    ]
+    for eraser, row, scores in [*found, *unfinished(folders)]:
+        rows[row][eraser] = {**scores, **rows[row][eraser]}
+    yield "| test loss in bits (right) | " + " | ".join(spelled(eraser) for eraser in QLEACE) + " |"
+    yield "| --- " * (len(QLEACE) + 1) + "|"
     for (model, size, n), row in sorted(rows.items()):
         if {"qleace", "qleace_truncated"} <= set(row):
-            shown = [
-                f"{Spread.of(row[e].final.loss_bits):.3f} ({Spread.of(row[e].final.accuracy).mean:.1%})"
-                if e in row
-                else ""
-                for e in columns
-            ]
-            seeds = min(len(result.seeds) for result in row.values())
-            yield f"| {spelled(model)}, {n:,} of {size} × {size} | " + " | ".join(shown) + f" | {seeds} |"
+            shown = (_shown(list(row[eraser].values())) if eraser in row else "" for eraser in QLEACE)
+            yield f"| {spelled(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
+
+
+def _shown(scores: Sequence[Score]) -> str:
+    losses, accuracies = zip(*scores, strict=True)
+    return f"{Spread.of(losses):.3f} ({Spread.of(accuracies).mean:.1%})"
 
 
 def draw(cells: dict[Cell, list[float]], path: Path) -> None:
@@ -137,7 +173,7 @@ def draw(cells: dict[Cell, list[float]], path: Path) -> None:
                             markers[recipe], color=colour(eraser, ERASERS), markersize=7,
                             markerfacecolor="none" if recipe == PAPER else None)  # fmt: skip
             ax.axhline(0, color="#4d4d4d", linewidth=1)
-            ax.set(title=spelled(model), xticks=range(len(ERASERS) - 1))
+            ax.set(title=spelled(model), xticks=range(len(ERASERS) - 1), xlim=(-0.6, len(ERASERS) - 1.4))
             ax.set_xticklabels([spelled(eraser).replace(" ", "\n") for eraser in ERASERS[1:]])
         axes[0].set_ylabel("difference to the control\n(unit of Table 16)")
         for recipe, marker in markers.items():
@@ -151,7 +187,7 @@ def show(options: argparse.Namespace) -> int:
     cells = table_16(results)
     if not cells:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
-    print(*table_lines(cells), "", *qleace_lines(results), sep="\n")
+    print(*table_lines(cells), "", *qleace_lines(results, options.runs), sep="\n")
     draw(cells, options.out)
     print(f"\nfigure: {options.out}")
     return 0
