@@ -1,5 +1,6 @@
 """Erase class information from data, and measure what is left."""
 
+from erasure.concepts import ConceptMoments
 from erasure.eraser import Eraser
 from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
@@ -22,6 +23,7 @@ __all__ = [
     "AlfCubicEraser",
     "AlfQleaceEraser",
     "ClassMoments",
+    "ConceptMoments",
     "Eraser",
     "GradientEraser",
     "GradientOrdersEraser",
