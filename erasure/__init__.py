@@ -13,6 +13,7 @@ from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.qleace_truncated import TruncatedQleaceEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
+from erasure.erasers.splince import SplinceEraser
 from erasure.hidden import erase, fit_layers
 from erasure.moments import ClassMoments
 from erasure.spectrum import OrderSpectrum, order_spectrum
@@ -34,6 +35,7 @@ __all__ = [
     "QleaceEraser",
     "RandomEditEraser",
     "RandomEraser",
+    "SplinceEraser",
     "TruncatedQleaceEraser",
     "erase",
     "fit_layers",
