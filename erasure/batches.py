@@ -34,10 +34,11 @@ def as_tensor(values: Any, name: str) -> Tensor:
     Raises:
         ValueError: the values are not numbers.
     """
-    if isinstance(values, Tensor):
+    if isinstance(values, Tensor) and values.layout == torch.strided:
         return values
-    if hasattr(values, "toarray"):
-        raise ValueError(f"{name} is a sparse matrix, which erasure would fill: pass {name}.toarray()")
+    if isinstance(values, Tensor) or hasattr(values, "toarray"):
+        dense = "to_dense" if isinstance(values, Tensor) else "toarray"
+        raise ValueError(f"{name} is a sparse matrix, and erasure would fill it: pass {name}.{dense}()")
     try:
         array = np.asarray(values)
     except ValueError:

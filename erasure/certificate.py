@@ -142,6 +142,9 @@ def certify(
     Raises:
         ValueError: the training examples are all alike.
     """
+    if original.shape != erased.shape:
+        shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
+        raise ValueError(f"{shapes}: give the same examples before and after")
     reference = moments_of(original, z) if reference is None else reference
     total = reference.total
     variance = total.trace()

@@ -19,6 +19,8 @@ from erasure.concepts import ConceptMoments, columns, moments_of
 from erasure.moments import ClassMoments
 from erasure.store.storage import load_tensors, save_tensors
 
+_CONTENTS = {"moments": "class moments (ClassMoments)", "concept_moments": "moments of concepts (ConceptMoments)"}
+_THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
 _FLOATING = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -78,6 +80,7 @@ class Eraser(ABC):
             ValueError: examples, labels or options that do not fit, or a concept without classes for an eraser that
                 needs them.
         """
+        _require_known(cls, options)
         moments = moments_of(x, z, num_classes=num_classes, dim=dim, pooled=cls.any_concept)
         if isinstance(moments, ConceptMoments):
             return cls.fit_moments(moments, **options)
@@ -101,6 +104,7 @@ class Eraser(ABC):
             raise ValueError(f"{cls.__name__} does not define {', '.join(sorted(cls.__abstractmethods__))}")
         if len(inspect.signature(cls.transform).parameters) != 3:
             raise ValueError(f"{cls.__name__}.transform must take (self, x, z), z too where it is not used")
+        _require_known(cls, options)
         if isinstance(moments, ConceptMoments) and not cls.any_concept:
             raise ValueError(
                 f"{cls.__name__} needs classes, and z holds none: give one integer per example; only LeaceEraser, "
@@ -139,6 +143,8 @@ class Eraser(ABC):
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
 
+        Lists and data frames give arrays; `erasure.sklearn.ConceptEraser` gives data frames.
+
         Computed in the eraser's own precision, float64 unless `to` has changed it (erasers that optimise examples: in
         the examples', at least float32). Gradients pass through a map.
 
@@ -151,12 +157,13 @@ class Eraser(ABC):
                 map does not keep the shape.
         """
         self.require_fields()
-        rows, labels = self._rows(as_tensor(x, "x"), z)
+        values = as_tensor(x, "x")
+        rows, labels = self._rows(values, z)
         if not rows.is_floating_point():
-            raise ValueError(f"x has dtype {x.dtype}: erased values are not whole numbers, convert it to float first")
+            raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
         if self.uses_labels and labels is None:
             raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z, too")
-        erased = self._erase(rows, labels).reshape(x.shape)
+        erased = self._erase(rows, labels).reshape(values.shape)
         return erased if isinstance(x, Tensor) else erased.numpy()  # pyright: ignore[reportReturnType] as x is
 
     def _rows(self, x: Tensor, z: Any) -> tuple[Tensor, Tensor | None]:
@@ -229,7 +236,7 @@ class Eraser(ABC):
         }
         name, options = metadata.get("eraser"), metadata.get("options")
         if not isinstance(name, str) or name not in known or not isinstance(options, dict):
-            held = _described(name).strip("'") if name else "nothing"
+            held = _described(name).strip("'") if name else _CONTENTS.get(next(iter(metadata), ""), "no eraser")
             raise ValueError(f"{path} holds {held}: {cls.__name__}.load reads {', '.join(sorted(known))}")
         kind, eraser = known[name], object.__new__(known[name])
         values = tensors | {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
@@ -258,6 +265,20 @@ class Eraser(ABC):
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
+
+
+def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
+    """Raise ValueError for an option that fitting an eraser does not take."""
+    known = set[str]()
+    for function in (kind.fit_examples, kind.from_moments, kind):  # the first that does not hand its options on
+        parameters = inspect.signature(function).parameters.values()
+        known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            break
+    if unknown := options.keys() - known:
+        theirs = "; concept-erasure's options are compared in docs/guide/library.md" if unknown & _THEIRS else ""
+        has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}{theirs}")
 
 
 def _family(kind: type[Eraser]) -> dict[str, type[Eraser]]:

@@ -67,6 +67,8 @@ def fit_layers(
     """
     if iter(batches) is batches:
         raise ValueError("batches end after the first module: pass a list or a DataLoader, not an iterator")
+    if isinstance(modules, str):
+        raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
     for name in modules:
         _module(model, name)
         _require_unlabelled(name, eraser)
@@ -111,7 +113,9 @@ def _require_unlabelled(name: str, eraser: type[Eraser]) -> None:
 def _module(model: nn.Module, name: str) -> nn.Module:
     known = dict(model.named_modules())
     if name not in known:
-        raise ValueError(f"the network has no module {name!r}; it has {', '.join(list(known)[1:8])} …")
+        names = list(known)[1:]
+        more = " …" if len(names) > 7 else ""
+        raise ValueError(f"the network has no module {name!r}; it has {', '.join(names[:7])}{more}")
     return known[name]
 
 

@@ -1,7 +1,7 @@
 """LEACE: the smallest edit after which no linear predictor beats the constant one."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 
@@ -43,6 +43,11 @@ class LeaceEraser(ProjectionEraser):
     any_concept = True
 
     @classmethod
+    def require_options(cls, *, rank_tolerance: float = 1e-10, **_: Any) -> None:
+        if not (isinstance(rank_tolerance, int | float) and 0 <= rank_tolerance < 1):
+            raise ValueError(f"rank_tolerance={rank_tolerance}: a fraction of the largest singular value, in [0, 1)")
+
+    @classmethod
     def from_moments(cls, moments: ClassMoments | ConceptMoments, *, rank_tolerance: float = 1e-10) -> Self:
         """Fit from the moments of classes or of another concept.
 
@@ -56,6 +61,7 @@ class LeaceEraser(ProjectionEraser):
             ValueError: too few examples, a concept that does not vary, or moments whose variance is rounding error
                 (`CovarianceFactor`).
         """
+        cls.require_options(rank_tolerance=rank_tolerance)
         moments.require_examples()
         total = moments.total
         if isinstance(moments, ConceptMoments):

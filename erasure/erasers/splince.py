@@ -99,6 +99,7 @@ class SplinceEraser(ProjectionEraser):
         if not keep:
             leace = LeaceEraser.from_moments(moments, rank_tolerance=rank_tolerance)
             return cls(leace.mean, leace.num_classes, leace.left, leace.right, constant=leace.constant)
+        LeaceEraser.require_options(rank_tolerance=rank_tolerance)
         if not isinstance(moments, ConceptMoments):
             raise ValueError(f"keep={list(keep)}: needs the moments of both concepts, ConceptMoments.fit(x, {{...}})")
         keep = [keep] if isinstance(keep, str) else list(keep)
