@@ -267,14 +267,20 @@ class Eraser(ABC):
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
-def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
-    """Raise ValueError for an option that fitting an eraser does not take."""
+def options_of(kind: type[Eraser]) -> set[str]:
+    """Return the names of the options that fitting an eraser takes."""
     known = set[str]()
     for function in (kind.fit_examples, kind.from_moments, kind):  # the first that does not hand its options on
         parameters = inspect.signature(function).parameters.values()
         known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
         if not any(one.kind is one.VAR_KEYWORD for one in parameters):
             break
+    return known
+
+
+def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
+    """Raise ValueError for an option that fitting an eraser does not take."""
+    known = options_of(kind) if options else set[str]()
     if unknown := options.keys() - known:
         theirs = "; concept-erasure's options are compared in docs/guide/library.md" if unknown & _THEIRS else ""
         has = f"it has {', '.join(sorted(known))}" if known else "it has none"
