@@ -14,6 +14,7 @@ from erasure.erasers.qleace_truncated import TruncatedQleaceEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
+from erasure.folding import fold, fold_layers
 from erasure.hidden import erase, fit_layers
 from erasure.moments import ClassMoments
 from erasure.spectrum import OrderSpectrum, order_spectrum
@@ -39,5 +40,7 @@ __all__ = [
     "TruncatedQleaceEraser",
     "erase",
     "fit_layers",
+    "fold",
+    "fold_layers",
     "order_spectrum",
 ]
