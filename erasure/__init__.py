@@ -11,6 +11,7 @@ from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.qleace_truncated import TruncatedQleaceEraser
+from erasure.erasers.quantile import QuantileEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
@@ -34,6 +35,7 @@ __all__ = [
     "OracleLeaceEraser",
     "OrderSpectrum",
     "QleaceEraser",
+    "QuantileEraser",
     "RandomEditEraser",
     "RandomEraser",
     "SplinceEraser",

@@ -15,6 +15,7 @@ from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.qleace_truncated import TruncatedQleaceEraser
+from erasure.erasers.quantile import QuantileEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
@@ -36,6 +37,7 @@ _ERASERS: dict[str, type[Eraser]] = {
     "oracle_leace": OracleLeaceEraser,
     "qleace": QleaceEraser,
     "qleace_truncated": TruncatedQleaceEraser,
+    "quantile": QuantileEraser,
     "random": RandomEraser,
     "random_edit": RandomEditEraser,
     "splince": SplinceEraser,

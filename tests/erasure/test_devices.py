@@ -20,6 +20,7 @@ from erasure import (
     LeaceEraser,
     OracleLeaceEraser,
     QleaceEraser,
+    QuantileEraser,
     RandomEditEraser,
     RandomEraser,
     SplinceEraser,
@@ -37,7 +38,7 @@ from tests.elsewhere import DEVICE, Device
 
 ERASERS: dict[type[Eraser], dict] = {
     IdentityEraser: {}, LeaceEraser: {}, OracleLeaceEraser: {}, QleaceEraser: {}, SplinceEraser: {},
-    TruncatedQleaceEraser: {},
+    TruncatedQleaceEraser: {}, QuantileEraser: {},
     AlfQleaceEraser: {"num_directions": 2, "target": None}, RandomEraser: {"num_directions": 2},
     RandomEditEraser: {"reference": "leace"}, AlfCubicEraser: {"num_directions": 1, "target": None, "starts": 1},
     GradientEraser: {"weights": (1.0, 1.0, 1.0), "low": -99.0, "high": 99.0, "max_iterations": 5},
