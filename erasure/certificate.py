@@ -142,32 +142,21 @@ def certify(
     Raises:
         ValueError: the training examples are all alike.
     """
-    if original.shape != erased.shape:
-        shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
-        raise ValueError(f"{shapes}: give the same examples before and after")
     reference = moments_of(original, z) if reference is None else reference
     total = reference.total
     variance = total.trace()
-    if not variance > 0:
-        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
-    edit_size = float(_edit(original, erased, total)) / len(erased) / float(variance)
+    edit_size = _edit_size(original, erased, total)
     if isinstance(reference, ConceptMoments):
-        now = ConceptMoments(reference.dim, reference.concepts, device=total.device).update(erased, z)
-        linear = linear_prediction(now, erased.dtype)
-        return ConceptCertificate(len(erased), linear and linear.r2, linear and linear.chance, edit_size)
+        return _concept_certificate(erased, z, reference, edit_size)
     labels = check_batch(erased, z, reference.dim, reference.num_classes)[1]
     assert labels is not None
     if after is None:
         after = ClassMoments.fit(erased, labels, num_classes=reference.num_classes, device=total.device)
-    shifts = after.shifts.norm(dim=1) / variance.sqrt()
-    mean_gap = torch.where(after.counts > 0, shifts, 0.0).max()  # a small held-out split may lack a class
-    seen = [j for j, count in enumerate(after.sizes) if count]
-    average = after.within
-    covariance_gap = torch.stack([(after.covariance(j) - average).norm() for j in seen]).max()
+    mean_gap, covariance_gap = _gaps(after, total, variance)
     return Certificate(
         n=len(labels),
-        mean_gap=float(mean_gap),
-        covariance_gap=float(covariance_gap / total.norm()),
+        mean_gap=mean_gap,
+        covariance_gap=covariance_gap,
         edit_size=edit_size,
         out_of_range=int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel()),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
@@ -176,12 +165,33 @@ def certify(
     )
 
 
-def _edit(original: Tensor, erased: Tensor, like: Tensor) -> Tensor:
-    """Return Σ ‖x' - x‖², in the precision and on the device of `like`."""
-    edit = like.new_zeros(())
+def _gaps(after: ClassMoments, total: Tensor, variance: Tensor) -> tuple[float, float]:
+    """Return the largest gaps of class means and class covariances, relative to the total covariance."""
+    shifts = after.shifts.norm(dim=1) / variance.sqrt()
+    mean_gap = torch.where(after.counts > 0, shifts, 0.0).max()  # a small held-out split may lack a class
+    seen = [j for j, count in enumerate(after.sizes) if count]
+    average = after.within
+    covariance_gap = torch.stack([(after.covariance(j) - average).norm() for j in seen]).max()
+    return float(mean_gap), float(covariance_gap / total.norm())
+
+
+def _concept_certificate(erased: Tensor, z: Any, reference: ConceptMoments, edit_size: float) -> ConceptCertificate:
+    after = ConceptMoments(reference.dim, reference.concepts, device=reference.total.device).update(erased, z)
+    linear = linear_prediction(after, erased.dtype)
+    return ConceptCertificate(len(erased), linear and linear.r2, linear and linear.chance, edit_size)
+
+
+def _edit_size(original: Tensor, erased: Tensor, total: Tensor) -> float:
+    """Return E‖x' - x‖² / tr Σ_xx; raise ValueError for other examples, or examples that are all alike."""
+    if original.shape != erased.shape:
+        shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
+        raise ValueError(f"{shapes}: give the same examples before and after")
+    if not (variance := float(total.trace())) > 0:
+        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
+    edit = total.new_zeros(())
     for before, now in zip(original.split(8192), erased.split(8192), strict=True):
-        edit += (now.to(like) - before.to(like)).square().sum()
-    return edit
+        edit += (now.to(total) - before.to(total)).square().sum()
+    return float(edit) / len(erased) / variance
 
 
 def whitening_of(moments: ClassMoments) -> Whitening | None:
