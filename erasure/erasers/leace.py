@@ -44,8 +44,8 @@ class LeaceEraser(ProjectionEraser):
 
     @classmethod
     def require_options(cls, *, rank_tolerance: float = 1e-10, **_: Any) -> None:
-        if not (isinstance(rank_tolerance, int | float) and 0 <= rank_tolerance < 1):
-            raise ValueError(f"rank_tolerance={rank_tolerance}: a fraction of the largest singular value, in [0, 1)")
+        if not (isinstance(rank_tolerance, int | float) and 0 <= rank_tolerance <= 1):
+            raise ValueError(f"rank_tolerance={rank_tolerance}: a fraction of the largest singular value, in [0, 1]")
 
     @classmethod
     def from_moments(cls, moments: ClassMoments | ConceptMoments, *, rank_tolerance: float = 1e-10) -> Self:

@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: AlfQleaceEraser.fit(X, Z, directions=2),
         "directions is not an option of AlfQleaceEraser: it has num_directions, target",
     ),
-    "a negative tolerance": (lambda: fit(X, Z, rank_tolerance=-1), r"rank_tolerance=-1: a fraction .* in \[0, 1\)"),
+    "a negative tolerance": (lambda: fit(X, Z, rank_tolerance=-1), r"rank_tolerance=-1: a fraction .* in \[0, 1\]"),
     "too many directions": (lambda: RandomEraser.fit(X, Z, num_directions=5), "must lie between 0 and 4"),
     "kept and erased": (lambda: SplinceEraser.fit(X, Z, keep=Z == 0), "share a direction of x, which cannot be"),
     "no coordinates": (lambda: ClassMoments(0, 3), "dim=0: an example needs at least one coordinate"),
