@@ -1,5 +1,6 @@
 """Erase class information from data, and measure what is left."""
 
+from erasure.concepts import ConceptMoments
 from erasure.eraser import Eraser
 from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser
@@ -10,8 +11,11 @@ from erasure.erasers.leace import LeaceEraser
 from erasure.erasers.oracle_leace import OracleLeaceEraser
 from erasure.erasers.qleace import QleaceEraser
 from erasure.erasers.qleace_truncated import TruncatedQleaceEraser
+from erasure.erasers.quantile import QuantileEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
+from erasure.erasers.splince import SplinceEraser
+from erasure.folding import fold, fold_layers
 from erasure.hidden import erase, fit_layers
 from erasure.moments import ClassMoments
 from erasure.spectrum import OrderSpectrum, order_spectrum
@@ -22,6 +26,7 @@ __all__ = [
     "AlfCubicEraser",
     "AlfQleaceEraser",
     "ClassMoments",
+    "ConceptMoments",
     "Eraser",
     "GradientEraser",
     "GradientOrdersEraser",
@@ -30,10 +35,14 @@ __all__ = [
     "OracleLeaceEraser",
     "OrderSpectrum",
     "QleaceEraser",
+    "QuantileEraser",
     "RandomEditEraser",
     "RandomEraser",
+    "SplinceEraser",
     "TruncatedQleaceEraser",
     "erase",
     "fit_layers",
+    "fold",
+    "fold_layers",
     "order_spectrum",
 ]

@@ -1,5 +1,6 @@
-"""Class counts, means and scatters of examples that come in batches: exact or in float64, and mergeable."""
+"""Counts, means and scatters of classes, accumulated from batches: exact or in float64, and mergeable."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -14,7 +15,9 @@ _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 
 class Accumulator:
-    """What `erasure.ClassMoments` is computed from; its arguments are described there."""
+    """Sums from which `erasure.ClassMoments` is computed; the arguments are described there."""
+
+    least_classes = 2
 
     def __init__(
         self,
@@ -27,24 +30,29 @@ class Accumulator:
     ) -> None:
         if dim < 1:
             raise ValueError(f"dim={dim}: an example needs at least one coordinate")
-        if num_classes < 2:
+        if num_classes < self.least_classes:
             raise ValueError(f"num_classes={num_classes}: erasing class information needs at least 2 classes")
         if precision not in ((torch.float32, torch.float64) if pooled else (torch.float64,)):
             raise ValueError(f"precision={precision}: float64, or float32 of pooled moments")
         float64 = {"dtype": torch.float64, "device": device}
         self.dim, self.num_classes, self.pooled, self.precision = dim, num_classes, pooled, precision
         self._sizes = [0] * num_classes
-        # Far from zero a mean is rounded by more than examples differ: everything is summed about one example of each
-        # class, from which the others differ exactly. 8-bit images have exact sums, and are summed about zero.
+        # Far from zero a mean is rounded by more than examples differ. Sums are taken about one example of each class,
+        # from which the others differ exactly. 8-bit images have exact sums, and are summed about zero.
         self._origins = torch.zeros(num_classes, dim, **float64)
         self._offsets = torch.zeros(num_classes, dim, **float64)  # class means less their origins
         self._scatters = torch.zeros(1 if pooled else num_classes, dim, dim, **float64)
-        self._waiting: list[tuple[Tensor, Tensor]] = []  # small batches, until there is work for a matrix product
+        self._waiting: list[tuple[Tensor, Tensor]] = []  # small batches, until a matrix product pays
         self._waiting_rows = 0
 
     @property
+    def device(self) -> torch.device:
+        """Device of the sums."""
+        return self._offsets.device
+
+    @property
     def sizes(self) -> list[int]:
-        """Class counts n_j, where no device has to be waited for."""
+        """Class counts n_j as Python integers: reading them waits for no device."""
         self._settle()
         return self._sizes
 
@@ -56,28 +64,28 @@ class Accumulator:
 
     @property
     def origin(self) -> Tensor:
-        """An example, or zero for 8-bit images, [d]; differences between class means are computed about it."""
+        """Point about which class means are compared: an example, or zero for 8-bit images, [d]."""
         return self._origins[next((j for j, size in enumerate(self.sizes) if size), 0)]
 
     @property
     def offsets(self) -> Tensor:
-        """Class means less `origin`, [k, d], to their last digits however far from zero the data are."""
+        """Class means less `origin`, [k, d], accurate to their last digits however far from zero the data are."""
         return (self._origins - self.origin) + self._offsets
 
     @property
     def scatters(self) -> Tensor:
-        """Σ_i (x_i - m_j)(x_i - m_j)ᵀ of each class, [k, d, d] float64; where pooled, of all, [1, d, d]."""
+        """Scatter Σ_i (x_i - m_j)(x_i - m_j)ᵀ of each class, [k, d, d] float64; their sum [1, d, d] if pooled."""
         self._settle()
         return self._scatters
 
     def update(self, x: Array, z: Any) -> Self:
-        """Add a batch: `x` of any real dtype, a tensor or an array of whole examples or of vectors, and their labels.
+        """Add a batch of examples and their labels.
 
-        8-bit images are summed exactly, as integers, and faster; give them whole and `rescale` afterwards. Small
-        batches of others wait until there are enough of them.
+        8-bit images are summed exactly, as integers, and faster: pass them unscaled and `rescale` afterwards. Small
+        batches of other types are collected until there are 4,096 examples.
 
         Args:
-            x: [n, ...] with d values each, or [..., d].
+            x: [n, ...] with d values each, or [..., d]; any real dtype.
             z: integers in 0..k-1, booleans, or one-hot, for each example; see `erasure.batches.check_batch`.
 
         Raises:
@@ -95,7 +103,10 @@ class Accumulator:
         if not rows.sum(dtype=torch.float64).isfinite() and not rows.isfinite().all():
             j = int(labels[~rows.isfinite().all(1).to(labels.device)][0])
             raise ValueError(f"class {j} holds values that are not finite (NaN or infinity): clean the data first")
-        rows = rows.detach()
+        return self.add_rows(rows.detach(), labels)
+
+    def add_rows(self, rows: Tensor, labels: Tensor) -> Self:
+        """Add checked examples [n, d] with labels [n]; small batches are copied and wait."""
         if self._waiting and (rows.dtype, rows.device) != (self._waiting[0][0].dtype, self._waiting[0][0].device):
             self._settle()
         if len(rows) < _ROWS_AT_ONCE:
@@ -107,7 +118,7 @@ class Accumulator:
         return self
 
     def _settle(self) -> None:
-        """Take in the batches that wait."""
+        """Add the batches that wait to the sums."""
         if not self._waiting:
             return
         x, z = self._waiting[0] if len(self._waiting) == 1 else map(torch.cat, zip(*self._waiting, strict=True))
@@ -125,7 +136,7 @@ class Accumulator:
                 self._add(j, len(rows), origin, mean, gram(batch.sub_(mean)))
 
     def _add_pooled(self, x: Tensor, z: Tensor) -> None:
-        """Add a batch of all classes with one product."""
+        """Add a batch of all classes with one matrix product."""
         found = z.bincount(minlength=self.num_classes)
         counts = found.tolist()
         for j, count in enumerate(counts):
@@ -145,7 +156,7 @@ class Accumulator:
         self._sizes = [size + count for size, count in zip(self._sizes, counts, strict=True)]
 
     def rescale(self, scale: Tensor | float, shift: Tensor | float = 0.0) -> Self:
-        """Turn the moments of x into those of scale · x + shift, both [d] or numbers, in place."""
+        """Turn the moments of x into those of scale · x + shift, in place; both [d] or numbers."""
         self._settle()
         scale, shift = (torch.as_tensor(one, dtype=torch.float64).to(self._offsets.device) for one in (scale, shift))
         scale = scale.expand(self.dim)
@@ -156,9 +167,13 @@ class Accumulator:
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the moments of other examples of the same classes, in place; the result is that of one pass."""
+        """Add the moments of other examples of the same classes, in place; the result is that of one pass.
+
+        Raises:
+            ValueError: another number of coordinates or classes, or pooled and class covariances.
+        """
         if (other.dim, other.num_classes, other.pooled) != (self.dim, self.num_classes, self.pooled):
-            raise ValueError(f"cannot merge moments of {other._told} into moments of {self._told}")
+            raise ValueError(f"cannot merge moments of {other._described} into moments of {self._described}")
         if self.pooled:
             self.scatters.add_(other.scatters.to(self._scatters))
         self._settle()
@@ -168,7 +183,7 @@ class Accumulator:
         return self
 
     def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
-        """Merge the moments of all processes of `torch.distributed`, in place: every process then has those of all."""
+        """Merge the moments of all processes of `torch.distributed`, in place, so that each holds the total."""
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self._offsets.device)
         # the largest origin of all processes, coordinate by coordinate: near the data, as each of them is
         origins = torch.where(sizes[:, None] > 0, self._origins, -torch.inf)
@@ -188,20 +203,44 @@ class Accumulator:
         self._origins, self._offsets, self._sizes = origins, means, [int(size) for size in total.tolist()]
         return self
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all tensors by name, waiting batches included: class means are `origins` + `offsets`."""
+        sizes = torch.tensor(self.sizes)  # adds the batches that wait
+        return {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Take over the tensors of a `state_dict` of the same sizes.
+
+        Raises:
+            ValueError: a tensor is missing, or has another shape.
+        """
+        for name, own in self.state_dict().items():
+            if name not in tensors or tensors[name].shape != own.shape:
+                found = list(tensors[name].shape) if name in tensors else "missing"
+                raise ValueError(f"moments of {self._described}: {name} is {found}, expected {list(own.shape)}")
+        self._sizes = tensors["sizes"].tolist()
+        self._origins, self._offsets, self._scatters = (
+            tensors[name].to(self.device, torch.float64) for name in ("origins", "offsets", "scatters")
+        )
+        return self
+
     @property
     def n(self) -> int:
-        """Number of examples seen."""
+        """Number of examples."""
         return sum(self.sizes)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__} of {self._told}, n={self.n}"
+        return f"{type(self).__name__} of {self._described}, n={self.n}"
 
     @property
-    def _told(self) -> str:
+    def _described(self) -> str:
         return f"{self.num_classes} classes in {self.dim} dimensions{' (pooled)' if self.pooled else ''}"
 
     def _add(self, j: int, count: int, origin: Tensor, mean: Tensor, scatter: Tensor | None) -> None:
-        """Pairwise update of mean, given less an `origin` near it, and scatter (Chan, Golub & LeVeque 1983)."""
+        """Update the mean and scatter of one class by those of a batch (Chan, Golub & LeVeque 1983).
+
+        `mean` is the batch's mean less `origin`, a point near it.
+        """
         if count == 0:
             return
         before = self._sizes[j]

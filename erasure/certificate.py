@@ -1,11 +1,13 @@
-"""Measured proof of what an erased dataset still tells about its classes, order by order."""
+"""Certificates: how much class information an erased dataset still holds, measured order by order."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
+from erasure.batches import check_batch
+from erasure.concepts import ConceptMoments, moments_of
 from erasure.moments import ClassMoments
 from erasure.predictability import linear_prediction, quadratic_prediction
 from erasure.spectrum import Whitening, order_spectrum
@@ -20,34 +22,34 @@ class BrokenGuaranteeError(Exception):
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far the class moments of one erased split are from equal (Theorems 2.2 and 2.3 of the paper).
+    """How far the class moments of one erased split are from equal (Quirke & Belrose 2025, Theorems 2.2 and 2.3).
 
     No predictor of degree N beats the constant one if and only if class moments up to order N are equal.
-    Sizes are relative to Σ_xx, the total covariance of the training split before erasure (z-scored, if it is).
+    Sizes are relative to Σ_xx, the total covariance of the training split before erasure, after any z-scoring.
 
     Attributes:
         n: examples in the split.
         mean_gap: max_j ‖m_j - m̄‖ / √tr Σ_xx.
-        covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, Σ̄ the average class covariance of the split.
+        covariance_gap: max_j ‖Σ_j - Σ̄‖_F / ‖Σ_xx‖_F, with Σ̄ the average class covariance of the split.
         edit_size: E‖x' - x‖² / tr Σ_xx.
-        out_of_range: fraction of erased values that are no possible pixel: outside [0, 1], z-scoring undone.
-        rounding: what rounding values once to the stored dtype amounts to, on the scale of the gaps.
+        out_of_range: fraction of erased values that are not possible pixels: outside [0, 1], z-scoring undone.
+        rounding: effect of rounding values once to the stored dtype, on the scale of the gaps.
         linear_r2: share of the variance of one-hot labels that the best linear prediction explains, fitted to the
-            split itself: free of scale, where the gaps hide what lies in directions of little variance.
-        linear_chance: what it would be on average if the split's labels were shuffled, p / (n - 1). After an eraser of
-            order one, `linear_r2` is 0 on the training split, and about this on others.
+            split itself. It is free of scale; the gaps hide what lies in directions of little variance.
+        linear_chance: its mean if the split's labels were shuffled, p / (n - 1). After an eraser of order one,
+            `linear_r2` is 0 on the training split, and about this on others.
         quadratic_r2: the same for polynomials of degree two in the `quadratic_directions` of largest variance.
         quadratic_chance: likewise.
-        quadratic_directions: as many as examples allow (`erasure.predictability`).
-        order_shares: of the energy of orders 1 to 4, what lies between classes (`erasure.spectrum`), in the directions
-            of largest variance of the erased training split, of 5,000 examples at most.
-        order_errors: their standard errors over examples.
+        quadratic_directions: as many as the number of examples allows (`erasure.predictability`).
+        order_shares: share of the energy of orders 1 to 4 that lies between classes (`erasure.spectrum`), in the
+            directions of largest variance of the erased training split, of at most 5,000 examples.
+        order_errors: standard errors of the shares over examples.
         order_z_scores: shares in standard deviations under shuffled labels.
-        order_directions: how many.
-        order_variance: share of the variance that they hold.
+        order_directions: number of directions of the order spectrum.
+        order_variance: share of the variance that these directions hold.
 
-    What comes after `rounding` is None where a split has one class or too few examples, and in results of versions that
-    did not measure it.
+    Fields after `rounding` are None where a split has one class or too few examples, and in results of versions that
+    did not measure them.
     """
 
     n: int
@@ -68,7 +70,7 @@ class Certificate:
     order_variance: float | None = None
 
     def numbers(self) -> dict[str, float]:
-        """All that is known as single numbers; of order 3, say, "order_shares_3"."""
+        """Return all known values as single numbers; the share of order 3, say, as "order_shares_3"."""
         found: dict[str, float] = {}
         for name, value in vars(self).items():
             if isinstance(value, list):
@@ -78,65 +80,122 @@ class Certificate:
         return found
 
 
+@dataclass(frozen=True)
+class ConceptCertificate:
+    """How well a concept without classes can be predicted linearly from erased examples (Belrose et al. 2023).
+
+    Attributes:
+        n: number of examples.
+        linear_r2: R² of the best linear prediction of z, fitted to these very examples; the mean over its columns.
+        linear_chance: its mean if the examples were shuffled.
+        edit_size: E‖x' - x‖² / tr Σ_xx.
+    """
+
+    n: int
+    linear_r2: float | None
+    linear_chance: float | None
+    edit_size: float
+
+
+@overload
+def certify(original: Tensor, erased: Tensor, z: Any, reference: ConceptMoments) -> ConceptCertificate: ...
+@overload
 def certify(
     original: Tensor,
     erased: Tensor,
-    z: Tensor,
+    z: Any,
     reference: ClassMoments,
     *,
     low: Tensor | float = 0.0,
     high: Tensor | float = 1.0,
     after: ClassMoments | None = None,
     whitening: Whitening | None = None,
-) -> Certificate:
-    """Certificate of one split.
+) -> Certificate: ...
+@overload
+def certify(original: Tensor, erased: Tensor, z: Any) -> Certificate | ConceptCertificate: ...
+def certify(
+    original: Tensor,
+    erased: Tensor,
+    z: Any,
+    reference: ClassMoments | ConceptMoments | None = None,
+    *,
+    low: Tensor | float = 0.0,
+    high: Tensor | float = 1.0,
+    after: ClassMoments | None = None,
+    whitening: Whitening | None = None,
+) -> Certificate | ConceptCertificate:
+    """Measure what one split of erased examples still tells about the concept.
 
     Args:
-        original: images before erasure, [n, ...].
-        erased: images as they are stored, [n, ...].
-        z: labels, [n].
-        reference: moments of the training split before erasure.
+        original: examples before erasure, [n, ...].
+        erased: examples as they are stored, [n, ...].
+        z: labels [n], or the concept in any form that `ConceptMoments` takes.
+        reference: moments of the training split before erasure; those of `original` by default.
         low: least admissible value, of all coordinates or of each, [1, ...].
         high: largest admissible value, likewise.
         after: moments of `erased`, where they are known.
         whitening: of the erased training split, for the orders; of `erased` by default.
 
+    Returns:
+        For classes gaps, R² and orders; for another concept R² of the best linear prediction.
+
     Raises:
-        ValueError: the training images are all alike.
+        ValueError: the training examples are all alike.
     """
+    reference = moments_of(original, z) if reference is None else reference
     total = reference.total
     variance = total.trace()
-    if not variance > 0:
-        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
+    edit_size = _edit_size(original, erased, total)
+    if isinstance(reference, ConceptMoments):
+        return _concept_certificate(erased, z, reference, edit_size)
+    labels = check_batch(erased, z, reference.dim, reference.num_classes)[1]
+    assert labels is not None
     if after is None:
-        after = ClassMoments.fit(erased, z, num_classes=reference.num_classes, device=total.device)
+        after = ClassMoments.fit(erased, labels, num_classes=reference.num_classes, device=total.device)
+    mean_gap, covariance_gap = _gaps(after, total, variance)
+    return Certificate(
+        n=len(labels),
+        mean_gap=mean_gap,
+        covariance_gap=covariance_gap,
+        edit_size=edit_size,
+        out_of_range=int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel()),
+        rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
+        **_predictions(erased, labels, after),
+        **_orders(erased.to(total.device), labels, whitening or whitening_of(after)),
+    )
+
+
+def _gaps(after: ClassMoments, total: Tensor, variance: Tensor) -> tuple[float, float]:
+    """Return the largest gaps of class means and class covariances, relative to the total covariance."""
     shifts = after.shifts.norm(dim=1) / variance.sqrt()
     mean_gap = torch.where(after.counts > 0, shifts, 0.0).max()  # a small held-out split may lack a class
     seen = [j for j, count in enumerate(after.sizes) if count]
     average = after.within
     covariance_gap = torch.stack([(after.covariance(j) - average).norm() for j in seen]).max()
-    return Certificate(
-        n=len(z),
-        mean_gap=float(mean_gap),
-        covariance_gap=float(covariance_gap / total.norm()),
-        edit_size=float(_edit(original, erased, total)) / len(z) / float(variance),
-        out_of_range=int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel()),
-        rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
-        **_predictions(erased, z, after),
-        **_orders(erased.to(total.device), z, whitening or whitening_of(after)),
-    )
+    return float(mean_gap), float(covariance_gap / total.norm())
 
 
-def _edit(original: Tensor, erased: Tensor, like: Tensor) -> Tensor:
-    """Σ ‖x' - x‖², in the precision and on the device of another tensor."""
-    edit = like.new_zeros(())
+def _concept_certificate(erased: Tensor, z: Any, reference: ConceptMoments, edit_size: float) -> ConceptCertificate:
+    after = ConceptMoments(reference.dim, reference.concepts, device=reference.total.device).update(erased, z)
+    linear = linear_prediction(after, erased.dtype)
+    return ConceptCertificate(len(erased), linear and linear.r2, linear and linear.chance, edit_size)
+
+
+def _edit_size(original: Tensor, erased: Tensor, total: Tensor) -> float:
+    """Return E‖x' - x‖² / tr Σ_xx; raise ValueError for other examples, or examples that are all alike."""
+    if original.shape != erased.shape:
+        shapes = f"original has shape {tuple(original.shape)}, erased {tuple(erased.shape)}"
+        raise ValueError(f"{shapes}: give the same examples before and after")
+    if not (variance := float(total.trace())) > 0:
+        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
+    edit = total.new_zeros(())
     for before, now in zip(original.split(8192), erased.split(8192), strict=True):
-        edit += (now.to(like) - before.to(like)).square().sum()
-    return edit
+        edit += (now.to(total) - before.to(total)).square().sum()
+    return float(edit) / len(erased) / variance
 
 
 def whitening_of(moments: ClassMoments) -> Whitening | None:
-    """The directions that orders are measured in; None where nothing varies."""
+    """Return the directions in which orders are measured; None where nothing varies."""
     try:
         return Whitening.of(moments.mean, moments.total, _ORDER_DIRECTIONS)
     except ValueError:

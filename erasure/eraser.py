@@ -14,10 +14,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get
 import torch
 from torch import Tensor
 
-from erasure.batches import Array, by_rows, check_batch
+from erasure.batches import Array, as_tensor, by_rows, check_batch, leading_shape
+from erasure.concepts import ConceptMoments, columns, moments_of
 from erasure.moments import ClassMoments
 from erasure.store.storage import load_tensors, save_tensors
 
+_CONTENTS = {"moments": "class moments (ClassMoments)", "concept_moments": "moments of concepts (ConceptMoments)"}
+_THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}
 _FLOATING = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -36,16 +39,21 @@ class Eraser(ABC):
         version: what its code computes: raised by whoever changes the numbers, and named in cache keys and run ids.
             A subclass without one of its own is known by its source (`erasure.code_identity`).
         transductive: there is no map: all examples of a dataset are erased at once.
+        any_concept: the fit needs only the mean, Σ_xx and Σ_xz, so that the concept may be anything that
+            `ConceptMoments` takes, and pooled moments are enough for classes.
+        concepts: names and numbers of columns of a concept that is given as z; empty for classes.
         mean: global mean m̄ of the data it was fitted on, [d] float64.
-        num_classes: k.
+        num_classes: k; None after fitting to a concept without classes.
     """
 
     uses_labels: ClassVar[bool] = False
     erased_order: ClassVar[int] = 0
     version: ClassVar[int]
     transductive: ClassVar[bool] = False
+    any_concept: ClassVar[bool] = False
+    concepts: tuple[tuple[str, int], ...] = ()
     mean: Tensor
-    num_classes: int
+    num_classes: Any  # int; None for a concept without classes
 
     @classmethod
     @abstractmethod
@@ -58,8 +66,24 @@ class Eraser(ABC):
 
     @classmethod
     def fit(cls, x: Array, z: Any, *, num_classes: int | None = None, dim: int | None = None, **options: Any) -> Self:
-        """Fit on examples `x` with labels `z`, in any of the forms that `ClassMoments.fit` takes."""
-        moments = ClassMoments.fit(x, z, num_classes=num_classes, dim=dim)
+        """Fit on examples.
+
+        Args:
+            x: tensor or array, whole examples [n, ...] or vectors [..., d].
+            z: labels as `ClassMoments.fit` takes them, or any concept that `ConceptMoments` takes, which LEACE, oracle
+                LEACE and SPLINCE erase.
+            num_classes: k; the largest label and one by default.
+            dim: values per example; all of x[0] by default.
+            options: of the eraser.
+
+        Raises:
+            ValueError: examples, labels or options that do not fit, or a concept without classes for an eraser that
+                needs them.
+        """
+        _require_known(cls, options)
+        moments = moments_of(x, z, num_classes=num_classes, dim=dim, pooled=cls.any_concept)
+        if isinstance(moments, ConceptMoments):
+            return cls.fit_moments(moments, **options)
         rows, labels = check_batch(x, z, moments.dim, moments.num_classes)
         assert labels is not None
         return cls.fit_examples(rows, labels, moments, **options)
@@ -74,20 +98,27 @@ class Eraser(ABC):
         return cls.fit_moments(moments, **options)
 
     @classmethod
-    def fit_moments(cls, moments: ClassMoments, **options: Any) -> Self:
+    def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
         """`from_moments`; raises ValueError where a subclass, or what it returned, lacks what every eraser has."""
         if cls.__abstractmethods__:
             raise ValueError(f"{cls.__name__} does not define {', '.join(sorted(cls.__abstractmethods__))}")
         if len(inspect.signature(cls.transform).parameters) != 3:
             raise ValueError(f"{cls.__name__}.transform must take (self, x, z), z too where it is not used")
-        eraser = cls.from_moments(moments, **options)
+        _require_known(cls, options)
+        if isinstance(moments, ConceptMoments) and not cls.any_concept:
+            raise ValueError(
+                f"{cls.__name__} needs classes, and z holds none: give one integer per example; only LeaceEraser, "
+                "OracleLeaceEraser and SplinceEraser erase real numbers and several labels"
+            )
+        eraser = cls.from_moments(moments, **options)  # pyright: ignore[reportArgumentType] as `any_concept` says
         if not isinstance(eraser, cls):
             raise ValueError(f"{cls.__name__}.from_moments returned {eraser!r}: return an instance of the class")
         eraser.require_fields()
-        if eraser.mean.shape != (moments.dim,) or eraser.num_classes != moments.num_classes:
+        k = None if isinstance(moments, ConceptMoments) else moments.num_classes
+        if eraser.mean.shape != (moments.dim,) or eraser.num_classes != k:
             raise ValueError(
                 f"{cls.__name__} has a mean of shape {list(eraser.mean.shape)} and num_classes={eraser.num_classes}: "
-                f"of these moments they are [{moments.dim}] and {moments.num_classes}"
+                f"of these moments they are [{moments.dim}] and {k}"
             )
         return eraser
 
@@ -112,6 +143,8 @@ class Eraser(ABC):
     def __call__(self, x: Array, z: Any = None) -> Array:
         """Erase `x`, a tensor or an array of a floating dtype; same kind, shape, dtype and device.
 
+        Lists and data frames give arrays; `erasure.sklearn.ConceptEraser` gives data frames.
+
         Computed in the eraser's own precision, float64 unless `to` has changed it (erasers that optimise examples: in
         the examples', at least float32). Gradients pass through a map.
 
@@ -124,13 +157,23 @@ class Eraser(ABC):
                 map does not keep the shape.
         """
         self.require_fields()
-        rows, labels = check_batch(x, z, self.mean.numel(), self.num_classes)
+        values = as_tensor(x, "x")
+        rows, labels = self._rows(values, z)
         if not rows.is_floating_point():
-            raise ValueError(f"x has dtype {x.dtype}: erased values are not whole numbers, convert it to float first")
+            raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
         if self.uses_labels and labels is None:
             raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z, too")
-        erased = self._erase(rows, labels).reshape(x.shape)
+        erased = self._erase(rows, labels).reshape(values.shape)
         return erased if isinstance(x, Tensor) else erased.numpy()  # pyright: ignore[reportReturnType] as x is
+
+    def _rows(self, x: Tensor, z: Any) -> tuple[Tensor, Tensor | None]:
+        """Return examples as rows, with their labels [n] or the columns of their concepts [n, m], or None."""
+        dim = self.mean.numel()
+        if self.num_classes is not None:
+            return check_batch(x, z, dim, self.num_classes)
+        leading = leading_shape(x, dim)
+        known = z is not None and self.uses_labels
+        return x.reshape(-1, dim), columns(z, leading, dict(self.concepts)) if known else None
 
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
         """Rows [n, d] that were checked."""
@@ -193,7 +236,7 @@ class Eraser(ABC):
         }
         name, options = metadata.get("eraser"), metadata.get("options")
         if not isinstance(name, str) or name not in known or not isinstance(options, dict):
-            held = _described(name).strip("'") if name else "nothing"
+            held = _described(name).strip("'") if name else _CONTENTS.get(next(iter(metadata), ""), "no eraser")
             raise ValueError(f"{path} holds {held}: {cls.__name__}.load reads {', '.join(sorted(known))}")
         kind, eraser = known[name], object.__new__(known[name])
         values = tensors | {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
@@ -205,6 +248,7 @@ class Eraser(ABC):
 
     def __repr__(self) -> str:
         told = {"d": self.mean.numel(), "k": self.num_classes, "erased_order": self.erased_order}
+        told = {key: value for key, value in told.items() if value is not None}
         told |= {k: v for k, v in vars(self).items() if isinstance(v, int | float) and k != "num_classes"}
         told |= {"removed": removed} if (removed := getattr(self, "removed", None)) is not None else {}
         return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in told.items())})"
@@ -221,6 +265,26 @@ class Eraser(ABC):
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
+
+
+def options_of(kind: type[Eraser]) -> set[str]:
+    """Return the names of the options that fitting an eraser takes."""
+    known = set[str]()
+    for function in (kind.fit_examples, kind.from_moments, kind):  # the first that does not hand its options on
+        parameters = inspect.signature(function).parameters.values()
+        known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            break
+    return known
+
+
+def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
+    """Raise ValueError for an option that fitting an eraser does not take."""
+    known = options_of(kind) if options else set[str]()
+    if unknown := options.keys() - known:
+        theirs = "; concept-erasure's options are compared in docs/guide/library.md" if unknown & _THEIRS else ""
+        has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        raise ValueError(f"{min(unknown)} is not an option of {kind.__name__}: {has}{theirs}")
 
 
 def _family(kind: type[Eraser]) -> dict[str, type[Eraser]]:
@@ -260,9 +324,10 @@ def _checked(kind: type[Eraser], values: Mapping[str, Any]) -> dict[str, Any]:
             else:
                 raise ValueError(f"its field {name} is missing")
     k, mean = checked["num_classes"], checked["mean"]
-    if not _fits(k, int) or not 2 <= k < 2**63:
+    without_classes = k is None and _fits(k, hints.get("num_classes"))
+    if not without_classes and not (isinstance(k, int) and _fits(k, int) and 2 <= k < 2**63):
         raise ValueError(f"its num_classes is {_described(k)}: need a whole number of at least 2")
-    axes = {"d": mean.numel() if isinstance(mean, Tensor) else 0, "k": k}
+    axes = {"d": mean.numel() if isinstance(mean, Tensor) else 0} | ({} if k is None else {"k": k})
     for name in ("mean", *fields):
         hint, shape = hints.get(name, Any), [part for part in get_args(hints.get(name)) if isinstance(part, str)]
         if get_origin(hint) is Annotated and shape and isinstance(checked[name], Tensor):

@@ -32,7 +32,7 @@ def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module
     """
     for name, eraser in erasers.items():
         _require_unlabelled(name, type(eraser))
-    handles = [_module(model, name).register_forward_hook(_changing(eraser)) for name, eraser in erasers.items()]
+    handles = [named_module(model, name).register_forward_hook(_changing(eraser)) for name, eraser in erasers.items()]
     try:
         yield model
     finally:
@@ -67,8 +67,10 @@ def fit_layers(
     """
     if iter(batches) is batches:
         raise ValueError("batches end after the first module: pass a list or a DataLoader, not an iterator")
+    if isinstance(modules, str):
+        raise ValueError(f"modules={modules!r}: give a list of names, [{modules!r}]")
     for name in modules:
-        _module(model, name)
+        named_module(model, name)
         _require_unlabelled(name, eraser)
     fitted: dict[str, Eraser] = {}
     for name in modules:
@@ -85,7 +87,9 @@ def _moments(
     """Of what a module gives for all batches."""
     moments: ClassMoments | None = None
     seen: list[Tensor] = []
-    handle = _module(model, name).register_forward_hook(lambda _module, _inputs, output: seen.append(_first(output)))
+    handle = named_module(model, name).register_forward_hook(
+        lambda _module, _inputs, output: seen.append(first_output(output))
+    )
     try:
         for x, z in batches:
             model(x)
@@ -108,20 +112,24 @@ def _require_unlabelled(name: str, eraser: type[Eraser]) -> None:
         raise ValueError(f"{name}: {eraser.__name__} asks for labels, which a network does not pass on")
 
 
-def _module(model: nn.Module, name: str) -> nn.Module:
+def named_module(model: nn.Module, name: str) -> nn.Module:
+    """Return a module by its name in `model.named_modules()`; raise ValueError for an unknown name."""
     known = dict(model.named_modules())
     if name not in known:
-        raise ValueError(f"the network has no module {name!r}; it has {', '.join(list(known)[1:8])} …")
+        names = list(known)[1:]
+        more = " …" if len(names) > 7 else ""
+        raise ValueError(f"the network has no module {name!r}; it has {', '.join(names[:7])}{more}")
     return known[name]
 
 
-def _first(output: Any) -> Tensor:
+def first_output(output: Any) -> Tensor:
+    """Return what a module gives, or the first of several outputs."""
     return output if isinstance(output, Tensor) else output[0]
 
 
 def _changing(eraser: Eraser) -> Callable[[nn.Module, Any, Any], Any]:
     def hook(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-        erased = eraser(_first(output))
+        erased = eraser(first_output(output))
         if isinstance(output, Tensor):
             return erased
         several = (erased, *output[1:])

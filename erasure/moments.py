@@ -1,4 +1,4 @@
-"""The one statistic behind every closed-form eraser: class counts, means and covariances."""
+"""Class counts, means and covariances: the statistics behind every closed-form eraser."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -7,29 +7,37 @@ import torch
 from torch import Tensor
 
 from erasure.accumulator import Accumulator
-from erasure.batches import Array
+from erasure.batches import Array, as_tensor, values_per_example
 from erasure.store.storage import load_tensors, save_tensors
 
 
 class ClassMoments(Accumulator):
     """Class counts, means and covariances, accumulated in float64 from batches and mergeable across shards.
 
-    Merged by the pairwise update of Chan, Golub & LeVeque 1983.
-
-    Covariances are population covariances (divided by n_j, not n_j - 1). Within-class, total and
-    cross-covariance are derived from the class moments, never recomputed from data.
+    Batches are merged by the pairwise update of Chan, Golub & LeVeque 1983. Covariances are population covariances
+    (divided by n_j, not n_j - 1). Within-class, total and cross-covariance are derived from the class moments.
 
     Args:
-        dim: number d of coordinates of a flattened example, or of a vector.
+        dim: number d of coordinates of an example.
         num_classes: number k of classes.
         device: where the sums live, and where batches are brought to.
-        pooled: keep one covariance within all classes, in the place of one for each: all that LEACE and oracle LEACE
-            ask for, in a k-th of the memory.
-        precision: of products of examples, 4,096 at a time; float32 takes half the time where `pooled`, and costs
-            means and covariances their last digits (1e-7). Sums of products are float64 always.
+        pooled: keep one within-class covariance instead of one for each class: enough for LEACE and oracle LEACE, in
+            1/k of the memory.
+        precision: of products of examples, 4,096 at a time. float32 takes half the time where `pooled`, and costs
+            means and covariances their last digits (1e-7). Sums of products are always float64.
 
     Raises:
-        ValueError: fewer than one coordinate or two classes, or another precision of class covariances.
+        ValueError: fewer than one coordinate or two classes, or float32 for class covariances.
+
+    Example:
+        >>> import torch
+        >>> from erasure import ClassMoments
+        >>> x, z = torch.randn(90, 4), torch.arange(90) % 3
+        >>> moments = ClassMoments(4, 3).update(x[:50], z[:50]).update(x[50:], z[50:])
+        >>> moments
+        ClassMoments of 3 classes in 4 dimensions, n=90
+        >>> moments.total.shape, moments.cross.shape
+        (torch.Size([4, 4]), torch.Size([4, 3]))
     """
 
     @classmethod
@@ -43,35 +51,42 @@ class ClassMoments(Accumulator):
         device: torch.device | str | None = None,
         pooled: bool = False,
     ) -> Self:
-        """Moments of one batch, as of `update`.
+        """Compute the moments of one batch.
 
-        `num_classes` is z.max() + 1 by default, `dim` the number of values per example: of hidden states
-        [batch, tokens, d] with a label per example say `dim=d`; a label per token says so itself.
+        Args:
+            x: examples, as `update` takes them.
+            z: labels, likewise.
+            num_classes: k; the largest label and one by default.
+            dim: values per example; all of x[0] by default. Hidden states [batch, tokens, d] with one label per
+                example need `dim=d`; one label per token says so itself.
+            device: where the sums live; that of `x` by default.
+            pooled: see the class.
+
+        Raises:
+            ValueError: no examples, or as `update`.
         """
-        values, labels = torch.as_tensor(x), torch.as_tensor(z)
+        values, labels = as_tensor(x, "x"), as_tensor(z, "z")
+        if dim is None:
+            dim = values_per_example(values, labels)
         if num_classes is None and labels.ndim > 1 and labels.shape != values.shape[: labels.ndim]:
             num_classes = labels.shape[-1]  # one-hot
         elif num_classes is None:
             num_classes = int(labels.max()) + 1 if labels.numel() else 0
             num_classes = max(2, num_classes) if labels.dtype == torch.bool else num_classes
-        if dim is None:
-            per_token = labels.ndim > 1 and labels.shape == values.shape[:-1]
-            dim = values.shape[-1] if per_token else values[:1].numel()
         return cls(dim, num_classes, device=device or values.device, pooled=pooled).update(values, labels)
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return all tensors by name, batches that wait included: class means are `origins` + `offsets`."""
-        sizes = torch.tensor(self.sizes)  # takes in batches that wait
-        return {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
-
     def save(self, path: Path | str) -> None:
-        """Write them to a safetensors file, with a checksum."""
+        """Write the moments to a safetensors file, with a checksum."""
         options = {"pooled": self.pooled, "precision": str(self.precision).removeprefix("torch.")}
         save_tensors(Path(path), self.state_dict(), {"moments": options})
 
     @classmethod
     def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
-        """What `save` has written. Raises ValueError for a damaged file, or one that holds something else."""
+        """Load what `save` has written.
+
+        Raises:
+            ValueError: the file is damaged, or holds something else.
+        """
         tensors, metadata = load_tensors(Path(path))
         if "moments" not in metadata:
             raise ValueError(
@@ -81,14 +96,13 @@ class ClassMoments(Accumulator):
             tensors |= {"origins": torch.zeros_like(tensors["means"]), "offsets": tensors["means"]}
         options, (k, d) = metadata["moments"], tensors["offsets"].shape
         moments = cls(d, k, device=device, pooled=options["pooled"], precision=getattr(torch, options["precision"]))
-        moments._sizes = tensors["sizes"].tolist()
-        moments._origins, moments._offsets = tensors["origins"].to(device), tensors["offsets"].to(device)
-        moments._scatters = tensors["scatters"].to(device)
-        return moments
+        return moments.load_state_dict(tensors)
 
     def require_examples(self, at_least: int = 2) -> None:
-        """Raise ValueError, naming the classes, unless every class has `at_least` examples."""
+        """Raise ValueError that names the classes unless every class has `at_least` examples."""
         if short := [j for j, count in enumerate(self.sizes) if count < at_least]:
+            if short == [0] and not self.sizes[0] and self.num_classes > 2:
+                raise ValueError("no example has label 0: labels start at 0; subtract the smallest label from all")
             named = ", ".join(f"class {j} has {self.sizes[j]}" for j in short[:5])
             raise ValueError(
                 f"every class needs at least {at_least} examples, but {named}"
@@ -112,7 +126,7 @@ class ClassMoments(Accumulator):
 
     @property
     def shifts(self) -> Tensor:
-        """Class means less the global mean, m_j - m̄, [k, d]; precise where `means - mean` is rounding."""
+        """Class means less the global mean, m_j - m̄, [k, d]; accurate where `means - mean` is rounding error."""
         offsets = self.offsets
         return offsets - (self.weights[None] @ offsets)[0]
 
@@ -122,11 +136,11 @@ class ClassMoments(Accumulator):
         return self._of_classes / self.counts.clamp(min=1)[:, None, None]
 
     def covariance(self, j: int) -> Tensor:
-        """Covariance Σ_j of one class, [d, d]."""
+        """Return the covariance Σ_j of one class, [d, d]."""
         return self._of_classes[j] / max(1, self.sizes[j])
 
     def multiply(self, j: int, u: Tensor) -> Tensor:
-        """Σ_j u, [d] or [d, m], without a copy of Σ_j."""
+        """Return Σ_j u for u [d] or [d, m], without a copy of Σ_j."""
         return self._of_classes[j] @ u / max(1, self.sizes[j])
 
     @property

@@ -1,10 +1,11 @@
-"""How well polynomials of degree one and two predict the labels: R², whatever the scale of what predicts."""
+"""R² of the best linear and quadratic predictions of labels or of another concept, free of the data's scale."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from erasure.concepts import ConceptMoments
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 
@@ -16,13 +17,14 @@ _EPS = torch.finfo(torch.float64).eps
 
 @dataclass(frozen=True)
 class Prediction:
-    """The best least-squares prediction of one-hot labels from features, on the examples that it is fitted to.
+    """Quality of the best least-squares prediction of a concept from features, on the examples it is fitted to.
 
     Attributes:
-        r2: share of the labels' variance that it explains, all classes together; between 0 and 1.
+        r2: share of the concept's variance that is explained, between 0 and 1. Of classes that of all one-hot labels
+            together; of other concepts the mean over their columns.
         chance: its expectation if labels were shuffled, p / (n - 1) with p features.
             (r2 - chance) / (1 - chance) is the adjusted R².
-        directions: of the data that the features are made of.
+        directions: number of directions of the data that the features are made of.
     """
 
     r2: float
@@ -30,20 +32,32 @@ class Prediction:
     directions: int
 
 
-def linear_prediction(moments: ClassMoments, dtype: torch.dtype) -> Prediction | None:
-    """From all coordinates of data that is stored in `dtype`; None if all labels are alike."""
-    weights = moments.weights
-    return _best(moments.total, moments.cross, weights, moments.n, _rounding(moments, dtype), moments.dim)
+def linear_prediction(moments: ClassMoments | ConceptMoments, dtype: torch.dtype) -> Prediction | None:
+    """Return the best prediction from all coordinates of data stored in `dtype`; None if the concept is constant."""
+    if isinstance(moments, ConceptMoments):
+        variances = moments.concept_covariance.diagonal()
+        varying = (variances > (4 * _EPS) ** 2 * moments.concept_mean.square()).nonzero().squeeze(1)
+        cross, variance = moments.cross[:, varying] / variances[varying].sqrt(), float(len(varying))
+    else:
+        cross, variance = moments.cross, _label_variance(moments)
+    return _best(moments.total, cross, variance, moments.n, _rounding(moments, dtype), moments.dim)
 
 
 def quadratic_prediction(x: Tensor, z: Tensor, moments: ClassMoments, dtype: torch.dtype) -> Prediction | None:
-    """From leading directions of data stored in `dtype`, their squares and their products.
+    """Return the best prediction from leading directions of the data, their squares and their products.
 
-    There are as many features of degree two as half the square of the directions, more than examples for any image.
-    The r directions of largest variance are taken, of coordinates scaled to unit variance and whatever the labels,
-    with r (r + 3) / 2 features at most 1,000 and a quarter of the examples.
+    All directions would give more features of degree two than there are examples. The r directions of largest variance
+    are taken, of coordinates scaled to unit variance and whatever the labels, so that there are r (r + 3) / 2 features,
+    at most 1,000 and a quarter of the examples.
 
-    Examples are [n, ...], labels [n], `moments` theirs. None if all labels are alike, or for too few examples.
+    Args:
+        x: examples, [n, ...].
+        z: labels, [n].
+        moments: of these examples.
+        dtype: in which the examples are stored.
+
+    Returns:
+        None if all labels are alike, or for too few examples.
     """
     features = min(_MOST_FEATURES, len(z) // _EXAMPLES_PER_FEATURE)
     whiten = _leading(moments, int(((9 + 8 * features) ** 0.5 - 3) / 2), dtype)
@@ -60,16 +74,22 @@ def quadratic_prediction(x: Tensor, z: Tensor, moments: ClassMoments, dtype: tor
         sums.index_add_(0, labels.to(whiten.device), batch)
     n, mean = len(z), sums.sum(0) / len(z)
     cross = (sums - moments.counts[:, None] * mean).T / n
-    return _best(products / n - torch.outer(mean, mean), cross, moments.weights, n, torch.zeros_like(mean), r)
+    covariance = products / n - torch.outer(mean, mean)
+    return _best(covariance, cross, _label_variance(moments), n, torch.zeros_like(mean), r)
 
 
-def _rounding(moments: ClassMoments, dtype: torch.dtype) -> Tensor:
-    """Variance below which a coordinate's is rounding, that of four units in the last place, [d]."""
+def _label_variance(moments: ClassMoments) -> float:
+    """Return the variance of the one-hot labels, all classes together."""
+    return float((moments.weights * (1 - moments.weights)).sum())
+
+
+def _rounding(moments: ClassMoments | ConceptMoments, dtype: torch.dtype) -> Tensor:
+    """Return the variance that rounding gives each coordinate, [d]: four units in the last place."""
     return (4 * torch.finfo(dtype).eps) ** 2 * (moments.total.diagonal() + moments.mean.square())
 
 
 def _leading(moments: ClassMoments, r: int, dtype: torch.dtype) -> Tensor:
-    """Map [d, <= r] of centred data to about its first r principal components, of unit variance each."""
+    """Return a map [d, <= r] of centred data to about its first r principal components, of unit variance each."""
     covariance = moments.total
     std = covariance.diagonal().clamp(min=0).sqrt()
     inverse = torch.where(std**2 > _rounding(moments, dtype), 1 / std, 0.0)
@@ -84,14 +104,21 @@ def _leading(moments: ClassMoments, r: int, dtype: torch.dtype) -> Tensor:
 
 
 def _best(
-    covariance: Tensor, cross: Tensor, weights: Tensor, n: int, rounding: Tensor, directions: int
+    covariance: Tensor, cross: Tensor, variance: float, n: int, rounding: Tensor, directions: int
 ) -> Prediction | None:
-    """From the features' covariance [p, p] and their cross-covariance [p, k] with one-hot labels.
+    """Return the prediction from features of covariance [p, p] and cross-covariance [p, m] with a concept.
 
-    Every feature's variance is raised by its rounding, and by that of float64, so that directions which exist by
-    rounding only predict nothing.
+    Every feature's variance is raised by its rounding error, and by that of float64, so that directions which exist by
+    rounding alone predict nothing.
+
+    Args:
+        covariance: of the features.
+        cross: of the features with the concept's columns.
+        variance: of all these columns together.
+        n: examples.
+        rounding: variance that rounding gives each feature, [p].
+        directions: as reported.
     """
-    variance = float((weights * (1 - weights)).sum())
     if not variance > 0 or not covariance.isfinite().all():
         return None
     std = covariance.diagonal().clamp(min=0).sqrt()

@@ -21,7 +21,7 @@ class ProjectionEraser(Eraser):
     """
 
     mean: Tensor
-    num_classes: int
+    num_classes: int | None
     left: Annotated[Tensor, "d r"]
     right: Annotated[Tensor, "r d"]
     constant: tuple[int, ...] = field(default=(), kw_only=True)

@@ -110,3 +110,12 @@ def test_the_hidden_states_snippet_runs() -> None:
             states = part(model[0](names["x"]))
             means = torch.stack([states[names["z"] == j].mean(0) for j in range(3)])
             assert (means - means.mean(0)).abs().max() < 1e-5
+
+
+def test_the_scikit_learn_snippet_runs() -> None:
+    snippet = next(block for block in blocks("docs/guide/library.md", "python") if "ConceptEraser" in block)
+    labels = ["a", "b"] * 50
+    x = torch.randn(100, 4) + torch.tensor([[0.0], [3.0]]).repeat(50, 1)
+    names: dict[str, Any] = {"X": x.numpy(), "y": labels}
+    exec(snippet, names)
+    assert names["chance"] == pytest.approx(0.5, abs=0.02)

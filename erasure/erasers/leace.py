@@ -1,10 +1,11 @@
 """LEACE: the smallest edit after which no linear predictor beats the constant one."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 
+from erasure.concepts import ConceptMoments
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.projection import ProjectionEraser, removed_columns
@@ -14,39 +15,68 @@ from erasure.projection import ProjectionEraser, removed_columns
 class LeaceEraser(ProjectionEraser):
     """Least-squares concept erasure (Belrose et al. 2023, Theorem 4.3): r(x) = x - W⁺UUᵀW (x - m̄).
 
-    W whitens the data and U spans the whitened class means. Any square root of Σ_xx gives the same
-    projection, so that with F Fᵀ = Σ_xx it is F U Uᵀ F⁺: one Cholesky factor instead of an
-    eigendecomposition. It removes k - 1 dimensions, fewer where class means coincide.
+    W whitens the data and U spans the whitened cross-covariance with the concept. Any square root of Σ_xx gives the
+    same projection: with F Fᵀ = Σ_xx it is F U Uᵀ F⁺, one Cholesky factor instead of an eigendecomposition. Of k
+    classes it removes k - 1 dimensions, of a concept with m columns at most m.
+
+    The concept may be classes, real numbers [n] or [n, m], several labels per example, or a mapping of names to
+    several concepts, which are then erased together (`ConceptMoments`).
 
     Nearly collinear coordinates have directions of less variance than float64 can tell from none, in which W cannot
-    be computed but class means still differ: those means, k - 1 dimensions at most, are projected out as they are.
+    be computed but class means still differ. These directions, k - 1 at most, are projected out as well.
+
+    Example:
+        >>> import torch
+        >>> from erasure import LeaceEraser
+        >>> x, z = torch.randn(200, 8, dtype=torch.float64), torch.arange(200) % 3
+        >>> x[:, :3] += torch.nn.functional.one_hot(z)
+        >>> eraser = LeaceEraser.fit(x, z)
+        >>> eraser
+        LeaceEraser(d=8, k=3, erased_order=1, removed=2)
+        >>> means = torch.stack([eraser(x)[z == j].mean(0) for j in range(3)])
+        >>> bool((means - means.mean(0)).abs().max() < 1e-12)
+        True
     """
 
     version = 1
     erased_order = 1
+    any_concept = True
 
     @classmethod
-    def from_moments(cls, moments: ClassMoments, *, rank_tolerance: float = 1e-10) -> Self:
-        """Fit from class moments.
+    def require_options(cls, *, rank_tolerance: float = 1e-10, **_: Any) -> None:
+        if not (isinstance(rank_tolerance, int | float) and 0 <= rank_tolerance <= 1):
+            raise ValueError(f"rank_tolerance={rank_tolerance}: a fraction of the largest singular value, in [0, 1]")
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments | ConceptMoments, *, rank_tolerance: float = 1e-10) -> Self:
+        """Fit from the moments of classes or of another concept.
 
         Args:
-            moments: at least two examples per class.
-            rank_tolerance: directions of the whitened class means whose singular value is below this
-                fraction of the largest are taken to be rounding. Relative: an absolute tolerance leaves
-                class information in low-contrast data.
+            moments: at least two examples, of every class if there are classes.
+            rank_tolerance: directions of the whitened cross-covariance whose singular value is below this fraction of
+                the largest are taken to be rounding error. It is relative: an absolute tolerance leaves class
+                information in low-contrast data.
 
         Raises:
-            ValueError: a class with fewer than two examples, or moments that are rounding (`CovarianceFactor`).
+            ValueError: too few examples, a concept that does not vary, or moments whose variance is rounding error
+                (`CovarianceFactor`).
         """
+        cls.require_options(rank_tolerance=rank_tolerance)
         moments.require_examples()
-        cross, total = moments.cross, moments.total
+        total = moments.total
+        if isinstance(moments, ConceptMoments):
+            shifts = cross = moments.whitened_cross()
+            num_classes, rank = None, cross.shape[1]
+        else:
+            cross, shifts, num_classes = moments.cross, moments.shifts.T, moments.num_classes
+            rank = num_classes - 1  # the columns of Σ_xz sum to zero
         factor = CovarianceFactor(total, moments.mean, moments.n)
         directions, sizes, _ = torch.linalg.svd(factor.solve(cross), full_matrices=False)
         kept = sizes > rank_tolerance * sizes[:1]
-        kept[moments.num_classes - 1 :] = False  # the columns of Σ_xz sum to zero: rank k - 1 at most
+        kept[rank:] = False
         directions = directions[:, kept]
-        hidden_left, hidden_right = factor.null_projection(moments.shifts.T)
+        hidden_left, hidden_right = factor.null_projection(shifts)
         left = torch.cat([factor.multiply(directions), hidden_left], 1)
         right = torch.cat([factor.solve_transposed(directions).T, hidden_right])
         constant = removed_columns(total, left, right)
-        return cls(moments.mean, moments.num_classes, left, right, constant=constant)
+        return cls(moments.mean, num_classes, left, right, constant=constant)

@@ -1,10 +1,11 @@
-"""Oracle LEACE: equal class means, by moving each class as a whole."""
+"""Oracle LEACE: no linear information about the concept is left, by an edit that depends on the concept itself."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Self
 
 from torch import Tensor
 
+from erasure.concepts import ConceptMoments
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 from erasure.projection import constant_columns, made_constant
@@ -12,30 +13,57 @@ from erasure.projection import constant_columns, made_constant
 
 @dataclass(frozen=True, repr=False)
 class OracleLeaceEraser(Eraser):
-    """x - Σ_xz Σ_zz⁺ (z - E z) (Belrose et al. 2023, Theorem 5.1): the smallest edit, given the label.
+    """x - Σ_xz Σ_zz⁺ (z - E z) (Belrose et al. 2023, Theorem 5.1): the smallest edit, given the concept z.
 
-    For one-hot labels Σ_xz Σ_zz⁺ (z - E z) = m_z - m̄: every class is shifted to the global mean.
+    For one-hot labels Σ_xz Σ_zz⁺ (z - E z) = m_z - m̄: every class is shifted to the global mean. For any other
+    concept it is the least-squares prediction of x from z, of which the residual is kept.
 
     Attributes:
-        means: class means m_j, [k, d].
+        means: class means m_j, [k, d]; for a concept of m columns, the change of x with each column, (Σ_xz Σ_zz⁺)ᵀ.
         constant: coordinates that vary between classes only, and are constant afterwards (`ProjectionEraser`).
+        concept_mean: E z, [m]; None for classes.
+        concepts: names and numbers of columns of the concepts; empty for classes.
+
+    Example:
+        >>> import torch
+        >>> from erasure import ConceptMoments, OracleLeaceEraser
+        >>> age = torch.rand(100, dtype=torch.float64)
+        >>> x = torch.randn(100, 3, dtype=torch.float64) + age[:, None]
+        >>> eraser = OracleLeaceEraser.fit(x, age)
+        >>> bool(ConceptMoments.fit(eraser(x, age), age).cross.abs().max() < 1e-12)
+        True
     """
 
     mean: Tensor
-    num_classes: int
+    num_classes: int | None
     means: Annotated[Tensor, "k d"]
     constant: tuple[int, ...] = field(default=(), kw_only=True)
+    concept_mean: Annotated[Tensor | None, "k"] = field(default=None, kw_only=True)
+    concepts: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
     version = 1
     uses_labels = True
     erased_order = 1
+    any_concept = True
 
     @classmethod
-    def from_moments(cls, moments: ClassMoments) -> Self:
-        """Fit from class moments; raises ValueError for a class with fewer than two examples."""
+    def from_moments(cls, moments: ClassMoments | ConceptMoments) -> Self:
+        """Fit from the moments of classes or of another concept.
+
+        Raises:
+            ValueError: a class with fewer than two examples, or a concept that does not vary.
+        """
         moments.require_examples()
+        if isinstance(moments, ConceptMoments):
+            factor = moments.concept_factor(moments.positions())
+            slopes = factor.solve_transposed(factor.solve(moments.cross.T))
+            named = tuple(moments.concepts.items())
+            return cls(moments.mean, None, slopes, concept_mean=moments.concept_mean, concepts=named)
         constant = constant_columns(moments.total.diagonal(), moments.within.diagonal())
         return cls(moments.mean, moments.num_classes, moments.means, constant=constant)
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        """Return x without its prediction from z: labels [n] for classes, else columns [n, m]."""
         assert z is not None
+        if self.concept_mean is not None:
+            return x - (z.to(x) - self.concept_mean) @ self.means
         return made_constant(x - self.means[z] + self.mean, self.constant, self.mean)

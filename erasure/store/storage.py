@@ -123,6 +123,8 @@ def read_json(path: Path) -> Values:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, object] | None = None) -> None:
     """Save tensors with a checksum each, and JSON-valued metadata, in one safetensors file."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder, name a file in it", str(path))
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {name: json.dumps(value, allow_nan=False) for name, value in (metadata or {}).items()}
     header |= {_DIGEST + name: digest(tensor) for name, tensor in tensors.items()}

@@ -20,8 +20,10 @@ from erasure import (
     LeaceEraser,
     OracleLeaceEraser,
     QleaceEraser,
+    QuantileEraser,
     RandomEditEraser,
     RandomEraser,
+    SplinceEraser,
     TruncatedQleaceEraser,
 )  # fmt: skip
 from erasure.alignment import align
@@ -35,9 +37,9 @@ from erasure.transport import barycenter, bures_distance, transport_map
 from tests.elsewhere import DEVICE, Device
 
 ERASERS: dict[type[Eraser], dict] = {
-    IdentityEraser: {}, LeaceEraser: {}, OracleLeaceEraser: {}, QleaceEraser: {},
-    TruncatedQleaceEraser: {}, AlfQleaceEraser: {"num_directions": 2, "target": None},
-    RandomEraser: {"num_directions": 2},
+    IdentityEraser: {}, LeaceEraser: {}, OracleLeaceEraser: {}, QleaceEraser: {}, SplinceEraser: {},
+    TruncatedQleaceEraser: {}, QuantileEraser: {},
+    AlfQleaceEraser: {"num_directions": 2, "target": None}, RandomEraser: {"num_directions": 2},
     RandomEditEraser: {"reference": "leace"}, AlfCubicEraser: {"num_directions": 1, "target": None, "starts": 1},
     GradientEraser: {"weights": (1.0, 1.0, 1.0), "low": -99.0, "high": 99.0, "max_iterations": 5},
     GradientOrdersEraser: {
@@ -103,7 +105,8 @@ def test_an_eraser_computes_on_the_device_what_it_computes_on_the_cpu(kind: type
     x, z = examples()
     expected = kind.fit(x, z, **ERASERS[kind])(x, z)
     with Device():
-        eraser = kind.fit_examples(x, z, ClassMoments.fit(x, z, device=DEVICE), **ERASERS[kind])
+        moments = ClassMoments.fit(x, z, device=DEVICE, pooled=kind.any_concept)
+        eraser = kind.fit_examples(x, z, moments, **ERASERS[kind])
         assert torch.equal(eraser(x, z), expected)  # streamed from the CPU, and back
         moved = eraser(x.to(DEVICE), z.to(DEVICE))
         assert moved.device == DEVICE

@@ -138,3 +138,12 @@ def test_batches_must_be_there_again() -> None:
         fit_layers(nn.Sequential(nn.Linear(4, 4)), batches, ["0"], num_classes=2)
     with pytest.raises(ValueError, match="no batch"):
         fit_layers(nn.Sequential(nn.Linear(4, 4)), [], ["0"], num_classes=2)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((5,), 5), ((4, 5), 5), ((3, 2, 5), 30)])
+def test_three_axes_are_tokens_and_others_whole_examples(shape: tuple[int, ...], dim: int) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(90, *shape)
+    (eraser,) = fit_layers(nn.Sequential(nn.Identity()), [(x, torch.arange(90) % 3)], ["0"], num_classes=3).values()
+    assert eraser.mean.shape == (dim,)
+    torch.testing.assert_close(eraser.mean, x.reshape(-1, dim).mean(0), rtol=0, atol=1e-5)

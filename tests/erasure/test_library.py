@@ -22,6 +22,7 @@ READERS = {
     "datasets.image_folder": ("PIL", "images"),
     "datasets.hf": ("PIL", "hub"),
     "datasets.text": ("PIL", "hub"),
+    "sklearn": ("sklearn", "sklearn"),
     **{f"datasets.{name}": ("torchvision", "torchvision") for name in ("cifar10", "mixture", "mnist", "svhn")},
 }
 

@@ -22,6 +22,7 @@ from erasure import (
     QleaceEraser,
     RandomEditEraser,
     RandomEraser,
+    SplinceEraser,
 )
 from erasure.projection import ProjectionEraser, constant_columns
 from tests.conftest import gaps
@@ -37,6 +38,7 @@ ERASERS: list[tuple[type[Eraser], dict]] = [
     (AlfCubicEraser, {"num_directions": 1, "starts": 1}),
     (RandomEraser, {"num_directions": 2}),
     (RandomEditEraser, {"edit_size": 0.3}),
+    (SplinceEraser, {}),
 ]
 IDS = [
     "identity",
@@ -48,6 +50,7 @@ IDS = [
     "alf_cubic",
     "random",
     "random_edit",
+    "splince",
 ]
 PROJECTIONS = (IdentityEraser, ProjectionEraser)  # the control of equal edit shrinks its last direction only
 every_eraser = pytest.mark.parametrize(("eraser_class", "options"), ERASERS, ids=IDS)
@@ -132,7 +135,7 @@ def test_maps_keep_shape_and_dtype_and_give_the_same_numbers_again(
     eraser_class: type[Eraser], options: dict, case: Case
 ) -> None:
     x, z = case.suiting(eraser_class).draw()
-    moments = ClassMoments.fit(x, z)
+    moments = ClassMoments.fit(x, z, pooled=eraser_class.any_concept)
     eraser = eraser_class.fit_examples(x, z, moments, **options)
     erased = eraser(x, z)
     assert erased.shape == x.shape

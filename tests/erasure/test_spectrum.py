@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure import LeaceEraser, QleaceEraser
-from erasure.spectrum import OrderSpectrum, order_spectrum
+from erasure.spectrum import OrderSpectrum, Whitening, order_spectrum
 from tests.erasure.test_hermite import hermite_tensor, normal
 
 
@@ -159,3 +159,36 @@ def test_the_reference_whitens() -> None:
 def test_what_cannot_be_measured_is_refused(x: Tensor, z: Tensor, options: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         order_spectrum(x, z, **options)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_error_is_the_jackknifes_to_the_digit() -> None:
+    x, z = signs(24, 3, 3)
+    whitening = Whitening.fit(x, 3)
+    shares = [
+        spectrum(x[rest], z[rest], whitening=whitening, permutations=0).shares
+        for rest in (torch.arange(24) != i for i in range(24))
+    ]
+    variance = 23 / 24 * (torch.stack(shares) - torch.stack(shares).mean(0)).square().sum(0)
+    torch.testing.assert_close(spectrum(x, z, permutations=0).errors, variance.sqrt(), rtol=1e-9, atol=0)
+
+
+def test_the_variance_held_is_a_share_of_that_of_all_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, z = normal(300, 60) * torch.linspace(1, 9, 60), torch.arange(300) % 2
+    values = torch.linalg.eigvalsh(x.T.cov(correction=0)).flip(0)
+    for dense in (1024, 8):  # beyond so many dimensions directions are found by subspace iteration
+        monkeypatch.setattr("erasure.spectrum._DENSE", dense)
+        for r in (2, 5):
+            (found,) = order_spectrum(x, z, directions=[r], permutations=0)
+            assert found.variance == pytest.approx(float(values[:r].sum() / values.sum()), rel=1e-7)
+
+
+def test_examples_are_in_the_order_in_which_they_came() -> None:
+    x, z = signs(300, 3, 4)
+    forwards, backwards = (spectrum(a, b, permutations=0).by_example for a, b in ((x, z), (x.flip(0), z.flip(0))))
+    torch.testing.assert_close(backwards.flip(1), forwards, rtol=1e-9, atol=1e-12)
+
+
+def test_what_float32_cannot_tell_from_its_rounding_is_no_direction() -> None:
+    x = torch.cat([normal(200, 2), 1e-5 * normal(200, 1, seed=1)], 1)
+    assert Whitening.fit(x, 3).basis.shape == (3, 3)
+    assert Whitening.fit(x + 1000, 3).basis.shape == (3, 2)

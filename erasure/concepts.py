@@ -1,0 +1,298 @@
+"""Joint moments of examples and concepts that need not be classes: real numbers, several labels, several concepts."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from erasure.accumulator import Accumulator
+from erasure.batches import as_tensor, is_one_hot, leading_shape, per_example, spread, values_per_example
+from erasure.linalg import CovarianceFactor
+from erasure.moments import ClassMoments
+from erasure.store.storage import load_tensors, save_tensors
+
+log = logging.getLogger(__name__)
+
+SINGLE = "z"  # name of a concept that was given without one
+
+
+class NeedsClassesError(AttributeError, ValueError):
+    """An eraser asked the moments of a concept for something that only classes have."""
+
+
+class _JointAccumulator(Accumulator):
+    """Moments of the joint vectors (x, z): one class of d + m coordinates."""
+
+    least_classes = 1
+
+
+class ConceptMoments:
+    """Means and covariances of examples x and a concept z, and their cross-covariance.
+
+    Accumulated in float64 from batches, and mergeable, as `ClassMoments` are. LEACE, oracle LEACE and SPLINCE need
+    nothing else (Belrose et al. 2023, Theorem 4.2), so that z may be anything that has a covariance with x:
+
+    - real numbers [n] or [n, m];
+    - several labels per example, [n, m] booleans or zeros and ones;
+    - classes, as integers [n] in 0..k-1, which become k columns;
+    - several concepts, a mapping of names to any of these.
+
+    Args:
+        dim: number d of coordinates of an example.
+        concepts: number of columns of z, or of each concept by name. A concept of k > 1 columns also takes
+            integers in 0..k-1, one per example.
+        device: where the sums live, and where batches are brought to.
+        precision: of products of examples; see `ClassMoments`.
+
+    Raises:
+        ValueError: no coordinate, or a concept without a column.
+
+    Example:
+        >>> import torch
+        >>> from erasure import ConceptMoments, LeaceEraser
+        >>> x, age = torch.randn(100, 5, dtype=torch.float64), torch.rand(100, dtype=torch.float64)
+        >>> eraser = LeaceEraser.from_moments(ConceptMoments(5, 1).update(x, age))
+        >>> after = ConceptMoments.fit(eraser(x), age)
+        >>> bool(after.cross.abs().max() < 1e-12)
+        True
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        concepts: int | Mapping[str, int],
+        *,
+        device: torch.device | str | None = None,
+        precision: torch.dtype = torch.float64,
+    ) -> None:
+        named = {SINGLE: concepts} if isinstance(concepts, int) else dict(concepts)
+        if dim < 1:
+            raise ValueError(f"dim={dim}: an example needs at least one coordinate")
+        if not named or min(named.values()) < 1:
+            raise ValueError(f"concepts={concepts}: each concept needs at least one column")
+        self.dim, self.concepts = dim, named
+        width = dim + sum(named.values())
+        self._joint = _JointAccumulator(width, 1, device=device, pooled=True, precision=precision)
+
+    @classmethod
+    def fit(cls, x: Any, z: Any, *, dim: int | None = None, device: torch.device | str | None = None) -> Self:
+        """Compute the moments of one batch; see `update`.
+
+        Args:
+            x: examples, [n, ...] or [..., d].
+            z: concept, or a mapping of names to concepts. Integers [n] are classes, as many as the largest and one.
+            dim: values per example; all of x[0] by default.
+            device: where the sums live; that of `x` by default.
+        """
+        x = as_tensor(x, "x")
+        named = {name: as_tensor(values, "z") for name, values in named_concepts(z).items()}
+        dim = values_per_example(x, *named.values()) if dim is None else dim
+        leading = leading_shape(x, dim)
+        sizes = {name: _columns_of(values, leading) for name, values in named.items()}
+        return cls(dim, sizes, device=device or x.device).update(x, named)
+
+    def update(self, x: Any, z: Any) -> Self:
+        """Add a batch.
+
+        Args:
+            x: [n, ...] of d values each, or [..., d]; any real dtype.
+            z: the concept in any form that the class describes, for each example or each leading axis of `x`.
+
+        Raises:
+            ValueError: shapes that do not match, labels out of range, or values that are not finite.
+        """
+        x = as_tensor(x, "x")
+        leading = leading_shape(x, self.dim)
+        rows = x.reshape(leading.numel(), self.dim)
+        device, precision = self._joint.device, self._joint.precision
+        joint = torch.cat(
+            [rows.detach().to(device, precision), columns(z, leading, self.concepts).to(device, precision)], 1
+        )
+        if not joint.sum(dtype=torch.float64).isfinite() and not joint.isfinite().all():
+            where = "x" if not rows.isfinite().all() else "z"
+            raise ValueError(f"{where} holds values that are not finite (NaN or infinity): clean the data first")
+        self._joint.add_rows(joint, torch.zeros(len(joint), dtype=torch.long, device=device))
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add the moments of other examples with the same concepts, in place."""
+        if (other.dim, other.concepts) != (self.dim, self.concepts):
+            raise ValueError(f"cannot merge {other!r} into {self!r}: dimensions and concepts must be the same")
+        self._joint.merge(other._joint)
+        return self
+
+    def all_reduce(self, group: dist.ProcessGroup | None = None) -> Self:
+        """Merge the moments of all processes of `torch.distributed`, in place."""
+        self._joint.all_reduce(group)
+        return self
+
+    def save(self, path: Path | str) -> None:
+        """Write the moments to a safetensors file, with a checksum."""
+        precision = str(self._joint.precision).removeprefix("torch.")
+        about = {"dim": self.dim, "concepts": self.concepts, "precision": precision}
+        save_tensors(Path(path), self._joint.state_dict(), {"concept_moments": about})
+
+    @classmethod
+    def load(cls, path: Path | str, *, device: torch.device | str | None = None) -> Self:
+        """Load what `save` has written.
+
+        Raises:
+            ValueError: the file is damaged, or holds something else.
+        """
+        tensors, metadata = load_tensors(Path(path))
+        if not isinstance(about := metadata.get("concept_moments"), dict):
+            raise ValueError(f"{path} holds no moments of concepts: give a file of ConceptMoments.save")
+        precision = getattr(torch, about["precision"])
+        moments = cls(about["dim"], about["concepts"], device=device, precision=precision)
+        moments._joint.load_state_dict(tensors)
+        return moments
+
+    def require_examples(self) -> None:
+        """Raise ValueError for fewer than two examples, or a concept that does not vary."""
+        if self.n < 2:
+            raise ValueError(f"{self.n} examples: a covariance needs at least 2")
+        if not bool((self.concept_covariance.diagonal() > 0).any()):
+            raise ValueError("z is the same for all examples: there is nothing to erase")
+
+    @property
+    def n(self) -> int:
+        """Number of examples."""
+        return self._joint.n
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the examples, [d]."""
+        return self._joint.means[0, : self.dim]
+
+    @property
+    def concept_mean(self) -> Tensor:
+        """Mean of the concept's columns, [m]."""
+        return self._joint.means[0, self.dim :]
+
+    @property
+    def total(self) -> Tensor:
+        """Covariance Σ_xx of the examples, [d, d]."""
+        return self._joint.scatters[0, : self.dim, : self.dim] / self.n
+
+    @property
+    def cross(self) -> Tensor:
+        """Cross-covariance Σ_xz, [d, m]."""
+        return self._joint.scatters[0, : self.dim, self.dim :] / self.n
+
+    @property
+    def concept_covariance(self) -> Tensor:
+        """Covariance Σ_zz of the concept's columns, [m, m]."""
+        return self._joint.scatters[0, self.dim :, self.dim :] / self.n
+
+    def positions(self, names: Sequence[str] | None = None) -> list[int]:
+        """Return the columns of z that belong to some concepts, or to all.
+
+        Raises:
+            ValueError: a name that is not one of `concepts`.
+        """
+        if unknown := [name for name in names or () if name not in self.concepts]:
+            raise ValueError(f"no concept {unknown[0]!r}: there are {', '.join(self.concepts)}")
+        found, start = list[int](), 0
+        for name, size in self.concepts.items():
+            found += range(start, start + size) if names is None or name in names else ()
+            start += size
+        return found
+
+    def whitened_cross(self, names: Sequence[str] | None = None) -> Tensor:
+        """Return Σ_xz F⁺ᵀ with F Fᵀ = Σ_zz of some concepts, [d, rank of Σ_zz]; it spans what Σ_xz spans.
+
+        Whatever units z has, singular values of whitened x times this are canonical correlations.
+        """
+        at = self.positions(names)
+        factor = self.concept_factor(at)
+        return factor.solve(self.cross[:, at].T).T
+
+    def concept_factor(self, at: Sequence[int]) -> CovarianceFactor:
+        """Return the square-root factor of the covariance of some columns of z."""
+        return CovarianceFactor(self.concept_covariance[at][:, at], self.concept_mean[at])
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}: {size}" for name, size in self.concepts.items())
+        return f"{type(self).__name__} of {self.dim} dimensions and {{{told}}}, n={self.n}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NeedsClassesError(
+            f"moments of a concept without classes have no {name}: only LEACE, oracle LEACE and SPLINCE erase such a "
+            "concept; other erasers need ClassMoments, labels as integers from 0"
+        )
+
+
+def moments_of(
+    x: Any, z: Any, *, num_classes: int | None = None, dim: int | None = None, pooled: bool = False
+) -> ClassMoments | ConceptMoments:
+    """Return the moments that `z` calls for: of classes where it holds labels, of a concept where it does not."""
+    if not _is_mapping(z):
+        x, z = as_tensor(x, "x"), as_tensor(z, "z")
+        several = z.ndim > 1 and z.shape != x.shape[:-1]  # columns, or one label for each vector
+        if num_classes is not None or is_one_hot(z) or not (z.is_floating_point() or (several and z.shape[-1] > 1)):
+            z = z.squeeze(-1) if several and z.shape[-1] == 1 else z
+            return ClassMoments.fit(x, z, num_classes=num_classes, dim=dim, pooled=pooled)
+    return ConceptMoments.fit(x, z, dim=dim)
+
+
+def columns(z: Any, leading: torch.Size, concepts: Mapping[str, int]) -> Tensor:
+    """Return the columns [n, m] of all concepts for `leading` examples, in the order of `concepts`.
+
+    Args:
+        z: a concept, or a mapping of names to concepts; see `ConceptMoments`.
+        leading: shape of the examples without their coordinates.
+        concepts: number of columns by name.
+
+    Raises:
+        ValueError: another set of names, a shape that does not match, or labels out of range.
+    """
+    named = named_concepts(z)
+    if named.keys() != concepts.keys():
+        raise ValueError(f"z has the concepts {', '.join(named)}: expected {', '.join(concepts)}")
+    return torch.cat([_encoded(as_tensor(named[name], "z"), leading, size) for name, size in concepts.items()], 1)
+
+
+def named_concepts(z: Any, name: str = SINGLE) -> dict[str, Any]:
+    """Return concepts by name: those of a mapping or a data frame, or the single one under `name`."""
+    return {str(key): values for key, values in z.items()} if _is_mapping(z) else {name: z}
+
+
+def _is_mapping(z: Any) -> bool:
+    return isinstance(z, Mapping) or hasattr(z, "columns")  # a data frame: a concept per column
+
+
+def _columns_of(z: Tensor, leading: torch.Size) -> int:
+    """Return how many columns a concept has that is given as `z`."""
+    if not per_example(z, leading):
+        return z.shape[-1] if z.ndim else 1
+    if z.is_floating_point():
+        values = z.unique()
+        if len(values) > 2 and torch.equal(values, torch.arange(len(values)).to(values)):
+            log.warning("z holds the floats 0 to %d: erased as one real number, not as classes", len(values) - 1)
+        return 1
+    return max(2, int(z.max()) + 1) if z.numel() else 1
+
+
+def _encoded(z: Tensor, leading: torch.Size, size: int) -> Tensor:
+    """Return one concept's columns [n, size]."""
+    if per_example(z, leading) and (size == 1 or not z.is_floating_point()):
+        if size == 1:
+            return spread(z, leading)[:, None]
+        if z.numel() and not 0 <= int(z.min()) <= int(z.max()) < size:
+            worst = int(z.min()) if int(z.min()) < 0 else int(z.max())
+            raise ValueError(f"label {worst} is out of range: labels run from 0 to {size - 1}")
+        return spread(torch.nn.functional.one_hot(z.long(), size), leading, trailing=1)
+    if z.ndim == 0 or z.shape[-1] != size or z.shape[:-1] != leading[: z.ndim - 1]:
+        raise ValueError(f"z has shape {tuple(z.shape)}: expected {[*leading, size]}, {size} columns for each example")
+    if not z.is_floating_point() and z.numel() and not 0 <= int(z.min()) <= int(z.max()) <= 1:
+        raise ValueError(
+            f"z has the integer {int(z.abs().max())} among {size} columns: several labels are zeros and ones, real "
+            "numbers are floats, and several classes are a mapping of names to labels"
+        )
+    return spread(z, leading, trailing=1)

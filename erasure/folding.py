@@ -1,0 +1,140 @@
+"""Fold affine erasers into the weights of linear layers, so that erasure inside a network costs nothing."""
+
+import copy
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from erasure.eraser import Eraser
+from erasure.hidden import erase, first_output, named_module
+
+_TOLERANCE = 1e-4  # of the largest output: float32 rounds to 1e-6, a wrong fold is off by far more
+
+
+def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear:
+    """Return a linear layer that computes `linear(eraser(x))`, or `eraser(linear(x))`.
+
+    An affine eraser x -> M x + c turns W x + b into W M x + (W c + b), or into M W x + (M b + c) if it comes after.
+    Products are computed in float64. See Belrose et al. 2023, section 6, for erasure inside networks.
+
+    Args:
+        linear: layer of weight [m, d]; it is not changed.
+        eraser: fitted on vectors [n, d], or [n, m] if it comes after.
+        after: erase the output of the layer instead of its input.
+
+    Returns:
+        A layer of the same dtype and device. It has a bias, even if `linear` has none.
+
+    Raises:
+        ValueError: an eraser that uses labels or is not affine, or of another dimension.
+
+    Example:
+        >>> import torch
+        >>> from erasure import LeaceEraser, fold
+        >>> x, z = torch.randn(90, 4), torch.arange(90) % 3
+        >>> eraser, linear = LeaceEraser.fit(x, z), torch.nn.Linear(4, 2)
+        >>> bool((fold(linear, eraser)(x) - linear(eraser(x))).abs().max() < 1e-5)
+        True
+    """
+    dim = linear.out_features if after else linear.in_features
+    if eraser.mean.numel() != dim:
+        side = "outputs" if after else "inputs"
+        raise ValueError(f"the eraser is of {eraser.mean.numel()} dimensions, the layer has {dim} {side}: fit it there")
+    matrix, constant = _affine(eraser.to(linear.weight.device, torch.float64))
+    weight = linear.weight.detach().double()
+    bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().double()
+    weight, bias = (matrix @ weight, matrix @ bias + constant) if after else (weight @ matrix, weight @ constant + bias)
+    folded = copy.deepcopy(linear)
+    folded.weight = nn.Parameter(weight.to(linear.weight), requires_grad=linear.weight.requires_grad)
+    folded.bias = nn.Parameter(bias.to(linear.weight), requires_grad=linear.weight.requires_grad)
+    return folded
+
+
+@torch.no_grad()
+def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any) -> nn.Module:
+    """Return a copy of a network that computes what `erase(model, erasers)` computes, without hooks.
+
+    The eraser of a linear layer is folded into that layer. That of another module, such as a normalisation, is folded
+    into the linear layers that read its output, found by running the network once; Belrose et al. 2023, section 6,
+    erase at such places. After each fold the outputs for `x` are compared with those of the hooks.
+
+    Args:
+        model: network in evaluation mode; it is not changed.
+        erasers: by name of module, each fitted on vectors [..., d], as `erase` takes them.
+        x: an input of the network, [n, ...], of several examples.
+
+    Raises:
+        ValueError: as `fold` and `erase`, or an output that something other than a linear layer reads, which keeps
+            its hook.
+    """
+    folded = copy.deepcopy(model)
+    for name, eraser in erasers.items():
+        with erase(folded, {name: eraser}):
+            readers = _readers(folded, name, x)
+            expected = first_output(folded(x))
+        own = isinstance(named_module(folded, name), nn.Linear)
+        for reader in [name] if own else readers:
+            linear = named_module(folded, reader)
+            assert isinstance(linear, nn.Linear)
+            _replace(folded, reader, fold(linear, eraser, after=own))
+        difference = (first_output(folded(x)) - expected).abs().max()
+        tolerance = max(_TOLERANCE, 4 * torch.finfo(expected.dtype).eps) * expected.abs().max()
+        if not (own or readers) or not difference <= tolerance:
+            raise ValueError(
+                f"{name} cannot be folded: its output must be read by linear layers only, once each, and those that "
+                f"read it are {', '.join(readers) or 'none'}; leave its eraser in `erase`"
+            )
+    return folded
+
+
+def _affine(eraser: Eraser) -> tuple[Tensor, Tensor]:
+    """Return M [d, d] and c [d] of an eraser x -> M x + c in float64."""
+    kind = type(eraser).__name__
+    if eraser.uses_labels or eraser.transductive:
+        raise ValueError(f"{kind} maps each class in its own way: only one map for all examples can be folded")
+    basis = torch.eye(eraser.mean.numel(), dtype=torch.float64, device=eraser.mean.device)
+    constant = eraser.transform(torch.zeros_like(basis[:1]), None)
+    matrix = eraser.transform(basis, None) - constant
+    point = eraser.mean + torch.linspace(-1, 1, len(basis)).to(basis)
+    error = (eraser.transform(point[None].clone(), None) - point @ matrix - constant).abs().max()
+    if not error <= 1e-8 * (1 + point.abs().max()):
+        raise ValueError(f"{kind} is not an affine map: only affine maps can be folded")
+    return matrix.T, constant[0]
+
+
+def _readers(model: nn.Module, name: str, x: Any) -> list[str]:
+    """Return the names of the linear layers whose input is the output of a module."""
+    outputs, readers = list[Tensor](), list[str]()
+
+    def reads(reader: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        tensor = inputs[0] if inputs else None
+        if any(isinstance(tensor, Tensor) and _same_memory(tensor, output) for output in outputs):
+            readers.append(reader)
+
+    handles = [
+        named_module(model, name).register_forward_hook(lambda *given: outputs.append(first_output(given[2]))),
+        *(
+            module.register_forward_pre_hook(functools.partial(reads, reader))
+            for reader, module in model.named_modules()
+            if isinstance(module, nn.Linear)
+        ),
+    ]
+    try:
+        model(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [reader for reader in dict.fromkeys(readers) if readers.count(reader) == 1]
+
+
+def _same_memory(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors hold the same vectors, perhaps with other leading axes."""
+    return a.data_ptr() == b.data_ptr() and a.numel() == b.numel() and a.shape[-1] == b.shape[-1]
+
+
+def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    setattr(model.get_submodule(parent), child, module)

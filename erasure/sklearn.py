@@ -1,0 +1,179 @@
+"""Erasers as scikit-learn transformers, for pipelines and cross-validation."""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from erasure.eraser import Eraser, options_of
+from erasure.erasers.alf_cubic import AlfCubicEraser
+from erasure.erasers.alf_qleace import AlfQleaceEraser
+from erasure.erasers.gradient import GradientEraser
+from erasure.erasers.gradient_orders import GradientOrdersEraser
+from erasure.erasers.identity import IdentityEraser
+from erasure.erasers.leace import LeaceEraser
+from erasure.erasers.oracle_leace import OracleLeaceEraser
+from erasure.erasers.qleace import QleaceEraser
+from erasure.erasers.qleace_truncated import TruncatedQleaceEraser
+from erasure.erasers.quantile import QuantileEraser
+from erasure.erasers.random import RandomEraser
+from erasure.erasers.random_edit import RandomEditEraser
+from erasure.erasers.splince import SplinceEraser
+from erasure.extras import needs
+
+with needs("sklearn"):
+    from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+    from sklearn.utils import Tags
+    from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+_ERASERS: dict[str, type[Eraser]] = {
+    "alf_cubic": AlfCubicEraser,
+    "alf_qleace": AlfQleaceEraser,
+    "control": IdentityEraser,
+    "gradient": GradientEraser,
+    "gradient_orders": GradientOrdersEraser,
+    "leace": LeaceEraser,
+    "oracle_leace": OracleLeaceEraser,
+    "qleace": QleaceEraser,
+    "qleace_truncated": TruncatedQleaceEraser,
+    "quantile": QuantileEraser,
+    "random": RandomEraser,
+    "random_edit": RandomEditEraser,
+    "splince": SplinceEraser,
+}
+_USABLE = ", ".join(name for name, kind in _ERASERS.items() if not kind.uses_labels)
+
+
+class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """An eraser as a scikit-learn transformer.
+
+    The concept to erase is `y`, or `concept` where `y` is the target of a later step. With metadata routing enabled
+    a pipeline passes it on: `ConceptEraser().set_fit_request(concept=True)`.
+
+    Labels of any kind become classes. Real numbers, several labels per example [n, m], and data frames with a concept
+    in each column are erased by "leace" and "splince"; "splince" keeps the covariance with `y`. Erasers that need
+    the labels of the examples they erase, such as QLEACE, are refused: `transform(X)` has none.
+
+    Args:
+        eraser: "leace", "splince", "alf_qleace", "alf_cubic", "random", "random_edit", "control", or an `Eraser` class
+            that does not use labels.
+        options: of the eraser, such as `num_directions`.
+
+    Attributes:
+        eraser_: the fitted `erasure.Eraser`.
+        classes_: sorted labels of the concept; only where it holds classes.
+
+    Raises:
+        ValueError: an unknown eraser or option, or one that needs labels; raised by `fit`.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.model_selection import cross_val_score
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from erasure.sklearn import ConceptEraser
+        >>> X, y = load_digits(return_X_y=True)
+        >>> bool(cross_val_score(make_pipeline(ConceptEraser(), LogisticRegression()), X, y, cv=3).mean() < 0.15)
+        True
+    """
+
+    def __init__(self, eraser: str | type[Eraser] = "leace", **options: Any) -> None:
+        self.eraser = eraser
+        vars(self).update(options)
+
+    def fit(self, X: Any, y: Any = None, *, concept: Any = None) -> Self:
+        """Fit the eraser.
+
+        Args:
+            X: examples [n, d], an array or a data frame.
+            y: concept to erase, [n] or [n, m]; what "splince" keeps if `concept` is passed.
+            concept: concept to erase instead of `y`.
+        """
+        kind = self._kind()
+        self._options(kind)
+        given = y if concept is None else concept
+        if given is None:
+            raise ValueError("requires y to be passed, but the target y is None: it is the concept to erase")
+        x: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_consistent_length(x, given)
+        z, classes = _encoded(given)
+        vars(self).pop("classes_", None)
+        if classes is not None:
+            self.classes_ = classes
+        kept = {"keep": _encoded(y)[0]} if kind is SplinceEraser and y is not None and concept is not None else {}
+        self.eraser_ = kind.fit(torch.tensor(x), z, **kept, **self._options(kind))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Erase the concept from examples [n, d]; a data frame gives a data frame."""
+        check_is_fitted(self)
+        x: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        erased = self.eraser_(torch.tensor(x)).numpy()
+        return type(X)(erased, index=X.index, columns=X.columns) if hasattr(X, "iloc") else erased
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Return the eraser and its options by name."""
+        names = [name for name in vars(self) if not (name.startswith("_") or name.endswith("_"))]
+        return {name: getattr(self, name) for name in names}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set the eraser and its options by name; an option need not have been set before.
+
+        Raises:
+            ValueError: an option that the eraser does not have.
+        """
+        kind = _kind(params.get("eraser", self.eraser))
+        known = {*self.get_params(), *(options_of(kind) if kind else params)}  # a wrong eraser is refused by `fit`
+        if unknown := params.keys() - known:
+            raise ValueError(f"{min(unknown)} is no parameter of {self!r}: it has {', '.join(sorted(known))}")
+        vars(self).update(params)
+        return self
+
+    def _options(self, kind: type[Eraser]) -> dict[str, Any]:
+        options = {name: value for name, value in self.get_params().items() if name != "eraser"}
+        if unknown := options.keys() - options_of(kind):
+            known = ", ".join(sorted(options_of(kind))) or "none"
+            raise ValueError(f"{min(unknown)} is not an option of {self.eraser}: it has {known}")
+        return options
+
+    def _kind(self) -> type[Eraser]:
+        """Return the class of the eraser; raise ValueError for one that cannot be used without labels."""
+        kind = _kind(self.eraser)
+        if kind is None:
+            raise ValueError(f"eraser={self.eraser!r}: choose one of {_USABLE}, or a class derived from erasure.Eraser")
+        if kind.uses_labels:
+            raise ValueError(
+                f"eraser={self.eraser!r}: {kind.__name__} maps each class in its own way, and transform(X) has no "
+                f"labels; use the class itself, or choose one of {_USABLE}"
+            )
+        return kind
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        assert tags.transformer_tags is not None
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _kind(eraser: Any) -> type[Eraser] | None:
+    """Return the class that a name or a class stands for, or None."""
+    kind = _ERASERS.get(eraser) if isinstance(eraser, str) else eraser
+    return kind if isinstance(kind, type) and issubclass(kind, Eraser) else None
+
+
+def _encoded(y: Any) -> tuple[Any, np.ndarray | None]:
+    """Return a concept in a form that `Eraser.fit` takes, and the labels if it holds classes."""
+    if hasattr(y, "columns") and len(y.columns) > 1:
+        return {str(name): _encoded(y[name])[0] for name in y.columns}, None
+    kind = type_of_target(y, input_name="y", raise_unknown=True)
+    if kind in ("binary", "multiclass"):
+        classes, z = np.unique(column_or_1d(y), return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y has only one class, {classes[0]!r}: there is nothing to erase")
+        return z, classes
+    y = np.asarray(y)
+    if kind == "multiclass-multioutput":
+        return {f"y{j}": np.unique(column, return_inverse=True)[1] for j, column in enumerate(y.T)}, None
+    return y.astype(bool if kind == "multilabel-indicator" else np.float64), None

@@ -1,0 +1,196 @@
+"""Concepts that are not classes: real numbers, several labels per example, several concepts at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from erasure import (
+    AlfQleaceEraser,
+    ClassMoments,
+    ConceptMoments,
+    Eraser,
+    LeaceEraser,
+    OracleLeaceEraser,
+    QleaceEraser,
+    RandomEraser,
+)
+from erasure.certificate import Certificate, ConceptCertificate, certify
+
+D, N = 6, 500
+
+
+def draw(kind: str) -> tuple[Tensor, Any]:
+    """Return examples [N, D] and a concept that moves their mean."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(N, D, generator=generator, dtype=torch.float64)
+    real = torch.randn(N, 2, generator=generator, dtype=torch.float64) * torch.tensor([1.0, 1e3]) + 5
+    labels = torch.rand(N, 3, generator=generator) < torch.tensor([0.5, 0.2, 0.7])
+    z: Any = {
+        "real": real[:, 0],
+        "two columns": real,
+        "labels": labels,
+        "zeros and ones": labels.long(),
+        "several": {"age": real[:, 0], "group": torch.arange(N) % 3, "tags": labels},
+    }[kind]
+    columns = torch.cat([real / real.std(0), labels, torch.arange(N)[:, None] % 3], 1).double()
+    mixing = torch.randn(columns.shape[1], D, generator=generator, dtype=torch.float64)
+    return noise @ torch.randn(D, D, generator=generator, dtype=torch.float64) + columns @ mixing, z
+
+
+def columns_of(z: Any) -> Tensor:
+    """Return all columns of a concept, classes as one-hot."""
+    if isinstance(z, dict):
+        return torch.cat([columns_of(one) for one in z.values()], 1)
+    if z.ndim == 1 and not z.is_floating_point():
+        return torch.nn.functional.one_hot(z).double()
+    return z.reshape(len(z), -1).double()
+
+
+def linear_r2(x: Tensor, z: Any) -> float:
+    """Return the largest R² of a column of z in a least-squares fit with an intercept."""
+    z = columns_of(z)
+    features = torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], 1)
+    residual = z - features @ torch.linalg.lstsq(features, z, driver="gelsd").solution
+    return float((1 - residual.square().sum(0) / (z - z.mean(0)).square().sum(0)).max())
+
+
+KINDS = pytest.mark.parametrize("kind", ["real", "two columns", "labels", "zeros and ones", "several"])
+
+
+@KINDS
+@pytest.mark.parametrize("eraser", [LeaceEraser, OracleLeaceEraser])
+def test_no_linear_model_predicts_the_concept(eraser: type[Eraser], kind: str, tmp_path: Path) -> None:
+    x, z = draw(kind)
+    assert linear_r2(x, z) > 0.25
+    fitted = eraser.fit(x, z)
+    erased = fitted(x, z)
+    assert linear_r2(erased, z) <= 1e-12
+    torch.testing.assert_close(erased.mean(0), x.mean(0), rtol=0, atol=1e-10)
+    fitted.save(tmp_path / "eraser.safetensors")
+    assert torch.equal(Eraser.load(tmp_path / "eraser.safetensors")(x, z), erased)
+
+
+def test_leace_is_the_projection_of_the_theorem() -> None:
+    x, z = draw("two columns")
+    centred, z = x - x.mean(0), z - z.mean(0)
+    values, vectors = torch.linalg.eigh(centred.T @ centred / N)
+    whiten = vectors @ (values.rsqrt()[:, None] * vectors.T)
+    u = torch.linalg.svd(whiten @ centred.T @ z, full_matrices=False).U
+    expected = x - centred @ (torch.linalg.inv(whiten) @ u @ u.T @ whiten).T
+    torch.testing.assert_close(LeaceEraser.fit(x, z)(x), expected, rtol=0, atol=1e-10)
+
+
+def test_oracle_leace_is_the_residual_of_the_regression_on_the_concept() -> None:
+    x, z = draw("two columns")
+    features = torch.cat([z, torch.ones(N, 1, dtype=z.dtype)], 1)
+    predicted = features @ torch.linalg.lstsq(features, x, driver="gelsd").solution
+    expected = x - predicted + x.mean(0)
+    torch.testing.assert_close(OracleLeaceEraser.fit(x, z)(x, z), expected, rtol=0, atol=1e-10)
+
+
+def test_classes_as_a_concept_are_erased_as_classes_are() -> None:
+    x, z = draw("several")
+    labels = z["group"]
+    expected = LeaceEraser.fit(x, labels)(x)
+    one_hot = torch.nn.functional.one_hot(labels)
+    for same in (one_hot, one_hot.double(), {"group": labels}, 3.0 * one_hot.double() - 1):
+        torch.testing.assert_close(LeaceEraser.fit(x, same)(x), expected, rtol=0, atol=1e-10)
+
+
+def test_several_concepts_at_once_are_erased_as_one_after_another() -> None:
+    x, z = draw("several")
+    joint = LeaceEraser.fit(x, z)
+    assert joint.removed == 6  # one of age, two of three classes, three tags
+    for names in (["age", "group", "tags"], ["tags", "age", "group"]):
+        erased = x
+        for name in names:
+            erased = LeaceEraser.fit(erased, z[name])(erased)
+        torch.testing.assert_close(joint(x), erased, rtol=0, atol=1e-7)
+    alone = LeaceEraser.fit(x, z["age"])(x)
+    assert linear_r2(alone, z["tags"]) > 0.1, "the other concepts stay where only one is erased"
+
+
+@KINDS
+def test_batches_and_shards_give_the_moments_of_one_pass(kind: str, tmp_path: Path) -> None:
+    x, z = draw(kind)
+    whole = ConceptMoments.fit(x, z)
+
+    def part(rows: slice) -> Any:
+        return {name: one[rows] for name, one in z.items()} if isinstance(z, dict) else z[rows]
+
+    first, second = (ConceptMoments(D, whole.concepts) for _ in range(2))
+    for start in range(0, 300, 100):
+        first.update(x[start : start + 100], part(slice(start, start + 100)))
+    second.update(x[300:], part(slice(300, None))).save(tmp_path / "moments.safetensors")
+    first.merge(ConceptMoments.load(tmp_path / "moments.safetensors"))
+    assert first.n == N
+    for name in ("mean", "total", "cross", "concept_mean", "concept_covariance"):
+        expected = getattr(whole, name)
+        torch.testing.assert_close(getattr(first, name), expected, rtol=1e-12, atol=1e-12 * float(expected.abs().max()))
+
+
+def test_values_for_tokens_and_for_their_sequences() -> None:
+    x, z = draw("real")
+    tokens = x.reshape(100, 5, D)
+    per_token = LeaceEraser.fit(tokens, z.reshape(100, 5))
+    torch.testing.assert_close(per_token(tokens).reshape(N, D), LeaceEraser.fit(x, z)(x), rtol=0, atol=1e-10)
+    shared = LeaceEraser.fit(tokens, z[:100], dim=D)
+    expected = LeaceEraser.fit(x, z[:100].repeat_interleave(5))
+    torch.testing.assert_close(shared(tokens).reshape(N, D), expected(x), rtol=0, atol=1e-10)
+
+
+def test_the_certificate_has_the_r2_of_the_best_linear_prediction() -> None:
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    x, z = draw("two columns")
+    for erased in (x, LeaceEraser.fit(x, z)(x)):
+        certificate = certify(x, erased, z)
+        assert isinstance(certificate, ConceptCertificate)
+        expected = linear_model.LinearRegression().fit(erased, z).score(erased, z)
+        assert certificate.linear_r2 == pytest.approx(expected, abs=1e-9)
+        assert certificate.linear_chance == pytest.approx(D / (N - 1), rel=0.5)
+    assert certify(x, LeaceEraser.fit(x, z)(x), z).linear_r2 <= 1e-12  # pyright: ignore[reportOptionalOperand]
+    assert certify(x, x, z).edit_size == 0
+    assert isinstance(certify(x, x, torch.arange(N) % 3), Certificate)
+
+
+@pytest.mark.parametrize("give", [torch.clone, np.asarray, lambda z: z.tolist()])
+def test_arrays_and_lists_are_taken(give: Callable[[Tensor], Any]) -> None:
+    x, z = draw("two columns")
+    assert torch.equal(LeaceEraser.fit(x, give(z))(x), LeaceEraser.fit(x, z)(x))
+
+
+@pytest.mark.parametrize("eraser", [QleaceEraser, AlfQleaceEraser, RandomEraser])
+@pytest.mark.parametrize("kind", ["real", "several"])
+def test_other_erasers_say_that_they_need_classes(eraser: type[Eraser], kind: str) -> None:
+    x, z = draw(kind)
+    with pytest.raises(ValueError, match=r"Eraser needs classes, and z holds none: give one integer per example"):
+        eraser.fit(x, z)
+    with pytest.raises(ValueError, match="only LEACE, oracle LEACE and SPLINCE erase such a concept"):
+        eraser.from_moments(ConceptMoments.fit(x, z))  # pyright: ignore[reportArgumentType]
+
+
+def test_class_labels_stored_as_floats_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    x = draw("real")[0]
+    LeaceEraser.fit(x, torch.arange(N) % 3)
+    assert not caplog.messages
+    LeaceEraser.fit(x, (torch.arange(N) % 3).double())
+    assert caplog.messages == ["z holds the floats 0 to 2: erased as one real number, not as classes"]
+
+
+def test_a_constant_concept_leaves_nothing_to_erase() -> None:
+    x = draw("real")[0]
+    with pytest.raises(ValueError, match="z is the same for all examples: there is nothing to erase"):
+        LeaceEraser.fit(x, torch.full((N,), 0.1))
+
+
+def test_moments_of_other_concepts_are_not_merged() -> None:
+    with pytest.raises(ValueError, match=r"cannot merge ConceptMoments of 3 dimensions and \{z: 2\}, n=0 into"):
+        ConceptMoments(3, 1).merge(ConceptMoments(3, 2))
+    with pytest.raises(ValueError, match=r"z has the concepts height: expected age"):
+        ConceptMoments(3, {"age": 1}).update(torch.randn(4, 3), {"height": torch.randn(4)})
+    assert isinstance(ClassMoments(3, 2), ClassMoments)

@@ -1,0 +1,139 @@
+"""Erasers folded into weights: the network computes what it computes with hooks, without them."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from erasure import (
+    AlfQleaceEraser,
+    Eraser,
+    LeaceEraser,
+    OracleLeaceEraser,
+    RandomEditEraser,
+    erase,
+    fit_layers,
+    fold,
+    fold_layers,
+)
+
+X = torch.randn(90, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 3
+Z = torch.arange(90) % 3
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def hooks_of(model: nn.Module) -> int:
+    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [LeaceEraser, AlfQleaceEraser, RandomEditEraser])
+def test_one_layer_before_and_after(kind: type[Eraser], bias: bool) -> None:
+    x = X + Z[:, None] * torch.arange(6)
+    eraser = kind.fit(x, Z)
+    before, after = nn.Linear(6, 4, bias=bias).double(), nn.Linear(5, 6, bias=bias).double()
+    weights = copy.deepcopy(before.state_dict())
+    torch.testing.assert_close(fold(before, eraser)(x), before(eraser(x)), rtol=0, atol=1e-12)
+    inputs = torch.randn(20, 5, dtype=torch.float64)
+    expected = eraser(after(inputs))
+    torch.testing.assert_close(fold(after, eraser, after=True)(inputs), expected, rtol=0, atol=1e-12)
+    assert all(torch.equal(before.state_dict()[name], weight) for name, weight in weights.items())
+    half = fold(before.bfloat16(), eraser)
+    assert half.weight.dtype == half.bias.dtype == torch.bfloat16
+
+
+def test_a_vision_transformer_whose_normalisations_are_erased() -> None:
+    timm = pytest.importorskip("timm")
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, num_classes=3).eval()
+    x = torch.randn(60, 3, 32, 32) + Z[:60, None, None, None]
+    names = [f"blocks.{i}.{part}" for i in range(12) for part in ("norm1", "norm2", "mlp.fc2")]
+    erasers = fit_layers(model, [(x, Z[:60])], names, num_classes=3)
+    folded = fold_layers(model, erasers, x[:4])
+    with torch.no_grad():
+        plain = model(x)
+        with erase(model, erasers):
+            expected = model(x)
+        logits = folded(x)
+    assert (plain - expected).abs().max() > 0.01
+    assert (logits - expected).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
+    assert hooks_of(folded) == 0
+    assert [type(module) for module in folded.modules()] == [type(module) for module in model.modules()]
+    assert torch.equal(model(x), plain), "the original is as it was"
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Identity(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+
+
+def test_an_mlp_erased_at_every_layer() -> None:
+    model, x = mlp(), X.float()
+    erasers = fit_layers(model, [(x, Z)], ["0", "1", "3", "4", "5"], num_classes=3)
+    folded = fold_layers(model, erasers, x[:4])
+    with erase(model, erasers):
+        torch.testing.assert_close(folded(x), model(x), rtol=0, atol=1e-5)
+
+
+class Residual(nn.Module):
+    """Reads the output of a normalisation twice: by a linear layer, and as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(6), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = self.norm(x)
+        return states + self.linear(states)
+
+
+class Tied(nn.Module):
+    """Uses one linear layer on erased and on other states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(6), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self.norm(x)) + self.linear(x)
+
+
+@pytest.mark.parametrize(("model", "name"), [(Residual(), "norm"), (Tied(), "norm"), (mlp(), "2")])
+def test_what_stands_between_is_refused_or_looked_through(model: nn.Module, name: str) -> None:
+    x = X.float()
+    erasers: dict[str, Any] = fit_layers(model, [(x, Z)], [name], num_classes=3)
+    if name == "2":  # an identity between activation and linear layer
+        with erase(model, erasers):
+            torch.testing.assert_close(fold_layers(model, erasers, x)(x), model(x), rtol=0, atol=1e-5)
+    else:
+        with pytest.raises(ValueError, match="norm cannot be folded: its output must be read by linear layers only"):
+            fold_layers(model, erasers, x)
+
+
+class Squared(LeaceEraser):
+    """An eraser that is not affine."""
+
+    version = 1
+
+    def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
+        return super().transform(x, z) ** 2
+
+
+def test_wrong_erasers_are_refused() -> None:
+    linear = nn.Linear(6, 4).double()
+    with pytest.raises(ValueError, match="OracleLeaceEraser maps each class in its own way: only one map"):
+        fold(linear, OracleLeaceEraser.fit(X, Z))
+    with pytest.raises(ValueError, match="Squared is not an affine map"):
+        fold(linear, Squared.fit(X, Z))
+    with pytest.raises(ValueError, match="the eraser is of 6 dimensions, the layer has 4 outputs: fit it there"):
+        fold(linear, LeaceEraser.fit(X, Z), after=True)
+    model, x = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.ReLU()), X.float()
+    erasers = fit_layers(model, [(x, Z)], ["1"], num_classes=3)
+    with pytest.raises(ValueError, match="1 cannot be folded: .* those that read it are none"):
+        fold_layers(model, erasers, x)
+    with pytest.raises(ValueError, match="the network has no module '9'"):
+        fold_layers(mlp(), {"9": LeaceEraser.fit(X, Z)}, X.float())

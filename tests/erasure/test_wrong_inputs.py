@@ -1,0 +1,136 @@
+"""Wrong inputs to the library: each gets one sentence that names the value, what is allowed and the remedy."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from erasure import (
+    AlfQleaceEraser,
+    ClassMoments,
+    ConceptMoments,
+    Eraser,
+    LeaceEraser,
+    OracleLeaceEraser,
+    QleaceEraser,
+    RandomEraser,
+    SplinceEraser,
+    erase,
+    fit_layers,
+)
+from erasure.certificate import certify
+
+X = torch.randn(60, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+Z = torch.arange(60) % 3
+NAMES = ["a", "b", "c"] * 20
+NETWORK = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+BATCHES = [(X.float(), Z)]
+fit, quadratic = LeaceEraser.fit, QleaceEraser.fit
+
+
+def scrub(modules: Any, batches: Any = BATCHES, **options: Any) -> object:
+    return fit_layers(NETWORK, batches, modules, num_classes=3, **options)
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "string labels": (
+        lambda: fit(X, np.array(NAMES)),
+        r"z holds 'a', expected numbers: number the classes first",
+    ),
+    "a list of strings": (lambda: fit(X, NAMES), "z holds 'a', expected numbers: .*searchsorted"),
+    "object labels": (lambda: fit(X, np.array([0, None] * 30)), "z holds None, expected numbers"),
+    "labels from 1": (lambda: fit(X, Z + 1), "no example has label 0: labels start at 0; subtract the smallest label"),
+    "labels from 1 for QLEACE": (lambda: quadratic(X, Z + 1), "labels start at 0; subtract the smallest label"),
+    "labels of -1 and 1": (lambda: fit(X, 2 * (Z % 2) - 1), "label -1 is out of range: labels run from 0 to 1"),
+    "a label left out": (lambda: fit(X, torch.where(Z == 1, 3, Z)), "class 1 has 0: add examples or drop the class"),
+    "a single class": (lambda: fit(X, 0 * Z), "num_classes=1: erasing class information needs at least 2 classes"),
+    "a class with one example": (lambda: quadratic(X[:4], Z[:4]), "needs at least 2 examples, but class 1 has 1"),
+    "too few classes": (lambda: fit(X, Z, num_classes=2), "label 2 is out of range: labels run from 0 to 1"),
+    "other lengths": (lambda: fit(X, Z[:50]), r"z has shape \(50,\): expected one label per example, \[60\]"),
+    "real z of another length": (lambda: fit(X, X[:50]), r"z has shape \(50, 4\): expected \[60, 4\]"),
+    "real labels for QLEACE": (lambda: quadratic(X, Z.double()), "QleaceEraser needs classes, and z holds none"),
+    "real z with NaN": (lambda: fit(X, X[:, 0] / 0), "z holds values that are not finite"),
+    "a constant z": (lambda: fit(X, torch.ones(60)), "z is the same for all examples: there is nothing to erase"),
+    "no examples": (lambda: fit(X[:0], Z[:0]), r"x has shape \(0, 4\): there are no values to fit an eraser to"),
+    "one axis": (lambda: fit(X[:, 0], Z), r"x has shape \(60,\): examples are rows, \[n, d\]; pass x\[:, None\]"),
+    "a number": (lambda: fit(1.0, Z), r"x has shape \(\): examples are rows"),  # pyright: ignore[reportArgumentType]
+    "rows of different lengths": (lambda: fit([[1.0, 2.0], [1.0]], [0, 1]), "x holds rows of different lengths"),  # pyright: ignore[reportArgumentType]
+    "strings": (lambda: fit(np.array([["a"] * 4] * 60), Z), "x holds 'a', expected numbers: give one number for each"),
+    "NaN": (lambda: fit(torch.where(X > 1, torch.nan, X), Z), r"class \d holds values that are not finite"),
+    "complex numbers": (lambda: fit(X.to(torch.complex128), Z), "x is complex: pass real and imaginary parts"),
+    "a sparse tensor": (lambda: fit(X.to_sparse(), Z), r"x is a sparse matrix, and erasure would fill it: .*to_dense"),
+    "dim that does not fit": (lambda: fit(X, Z, dim=3), r"x has shape \(60, 4\): expected \[n, ...\] with 3 values"),
+    "shrinkage": (
+        lambda: fit(X, Z, shrinkage=True),
+        "shrinkage is not an option of LeaceEraser: it has rank_tolerance; .* in docs/guide/library.md",
+    ),
+    "an unknown option": (
+        lambda: AlfQleaceEraser.fit(X, Z, directions=2),
+        "directions is not an option of AlfQleaceEraser: it has num_directions, target",
+    ),
+    "a negative tolerance": (lambda: fit(X, Z, rank_tolerance=-1), r"rank_tolerance=-1: a fraction .* in \[0, 1\]"),
+    "too many directions": (lambda: RandomEraser.fit(X, Z, num_directions=5), "must lie between 0 and 4"),
+    "kept and erased": (lambda: SplinceEraser.fit(X, Z, keep=Z == 0), "share a direction of x, which cannot be"),
+    "no coordinates": (lambda: ClassMoments(0, 3), "dim=0: an example needs at least one coordinate"),
+    "a concept without columns": (lambda: ConceptMoments(4, 0), "concepts=0: each concept needs at least one column"),
+    "moments of another size": (
+        lambda: ClassMoments(4, 3).merge(ClassMoments(5, 3)),
+        "cannot merge moments of 3 classes in 5 dimensions into moments of 3 classes in 4 dimensions",
+    ),
+    "integers to erase": (lambda: fit(X, Z)(X.long()), "x has dtype torch.int64: .*convert it to float first"),
+    "another dimension": (lambda: fit(X, Z)(X[:, :3]), r"x has shape \(60, 3\): expected \[n, ...\] with 4 values"),
+    "labels not given": (lambda: OracleLeaceEraser.fit(X, Z)(X), "maps each class in its own way: pass the labels z"),
+    "a label never seen": (lambda: OracleLeaceEraser.fit(X, Z)(X, Z + 1), "label 3 is out of range"),
+    "fewer erased examples": (lambda: certify(X, X[:10], Z), r"original has shape \(60, 4\), erased \(10, 4\)"),
+    "an unknown module": (lambda: scrub(["2"]), "the network has no module '2'; it has 0, 1$"),
+    "modules as one string": (lambda: scrub("10"), r"modules='10': give a list of names, \['10'\]"),
+    "no batch": (lambda: scrub(["0"], []), "no batch: nothing to fit erasers on"),
+    "an iterator": (lambda: scrub(["0"], iter(BATCHES)), "batches end after the first module: pass a list"),
+    "labels in a network": (
+        lambda: scrub(["0"], eraser=OracleLeaceEraser),
+        "asks for labels, which a network",
+    ),
+    "a hook on no module": (lambda: erase(NETWORK, {"7": fit(X, Z)}).__enter__(), "the network has no module '7'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_input_gets_one_clear_sentence(name: str) -> None:
+    call, sentence = WRONG[name]
+    with pytest.raises(ValueError, match=sentence) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) <= 240
+
+
+def test_files(tmp_path: Path) -> None:
+    eraser, moments = fit(X, Z), ClassMoments.fit(X, Z)
+    eraser.save(tmp_path / "new" / "folder" / "eraser.safetensors")  # folders are made
+    moments.save(tmp_path / "moments.safetensors")
+    with pytest.raises(IsADirectoryError, match="is a folder, name a file in it"):
+        eraser.save(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"missing.safetensors"):
+        Eraser.load(tmp_path / "missing.safetensors")
+    with pytest.raises(ValueError, match=r"holds class moments \(ClassMoments\): LeaceEraser.load reads"):
+        LeaceEraser.load(tmp_path / "moments.safetensors")
+    with pytest.raises(ValueError, match=r"holds .*LeaceEraser: give a file of ClassMoments.save"):
+        ClassMoments.load(tmp_path / "new" / "folder" / "eraser.safetensors")
+
+
+def test_lists_data_frames_and_read_only_arrays_work(recwarn: pytest.WarningsRecorder) -> None:
+    pandas = pytest.importorskip("pandas")
+    eraser = fit(X, Z)
+    expected = eraser(X)
+    array = X.numpy()
+    array.flags.writeable = False
+    kinds: list[Any] = [X.tolist(), pandas.DataFrame(array), np.asarray(X)[::-1][::-1], X.numpy().astype(">f8")]
+    for x in kinds:
+        for z in (Z.numpy(), Z.tolist(), pandas.Series(Z.numpy(), dtype="Int64"), Z.numpy().astype(object)):
+            erased = LeaceEraser.fit(x, z)(x)
+            assert isinstance(erased, np.ndarray)
+            torch.testing.assert_close(torch.from_numpy(erased), expected, rtol=0, atol=1e-12)
+    assert not recwarn.list
