@@ -22,7 +22,7 @@ class BrokenGuaranteeError(Exception):
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far the class moments of one erased split are from equal (Quirke & Belrose 2025, Theorems 2.2 and 2.3).
+    """Gaps between the class moments of one erased split (Quirke & Belrose 2025, Theorems 2.2 and 2.3).
 
     No predictor of degree N beats the constant one if and only if class moments up to order N are equal.
     Sizes are relative to Σ_xx, the total covariance of the training split before erasure, after any z-scoring.
@@ -82,7 +82,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class ConceptCertificate:
-    """How well a concept without classes can be predicted linearly from erased examples (Belrose et al. 2023).
+    """Linear predictability of a concept without classes from erased examples (Belrose et al. 2023).
 
     Attributes:
         n: number of examples.

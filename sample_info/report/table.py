@@ -198,7 +198,7 @@ ESTIMATES: Sequence[Column[Entry[list[ErrorEstimate]]]] = (
 
 
 def tables_of(grid: Grid[InformationResult], movements: Sequence[Movement]) -> dict[str, Table]:
-    """By title: a row per run; per run and reference, score, account; per pair of erasers; per run and subgroup."""
+    """Return tables by title, with a row per run, score, pair of erasers or subgroup."""
 
     def table(kind: str, columns: Sequence[Column[Entry[T]]], caption: str, parts: Parts[T]) -> Table:
         entries = [Entry(*run, name, part) for run in grid.runs() for name, part in (parts(run[-1]) or {}).items()]

@@ -1,4 +1,4 @@
-"""What docs/guide/concept_erasure.md says: where both erase the same, and where they do not."""
+"""Comparison with concept-erasure as docs/guide/concept_erasure.md has it: where both erase the same, and where not."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What `python -m sample_info` says of a run."""
+"""Tables of `python -m sample_info`."""
 
 from dataclasses import replace
 from pathlib import Path
