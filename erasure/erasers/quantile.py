@@ -42,9 +42,11 @@ class QuantileEraser(Eraser):
     uses_labels: ClassVar[bool] = True
 
     @classmethod
-    def require_options(cls, *, num_quantiles: int = 256, **_: Any) -> None:
+    def require_options(cls, *, num_quantiles: int = 256, target: str = "mean", **_: Any) -> None:
         if num_quantiles < 2:
             raise ValueError(f"num_quantiles={num_quantiles}: a distribution needs at least 2")
+        if target not in ("mean", "uniform"):
+            raise ValueError(f"target={target!r}: must be 'mean' or 'uniform'")
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
@@ -72,9 +74,9 @@ class QuantileEraser(Eraser):
             target: "mean" for the smallest edit, "uniform" for the cumulative distribution itself.
 
         Raises:
-            ValueError: fewer than two quantiles, or a class with fewer than two examples.
+            ValueError: fewer than two quantiles, another target, or a class with fewer than two examples.
         """
-        cls.require_options(num_quantiles=num_quantiles)
+        cls.require_options(num_quantiles=num_quantiles, target=target)
         moments.require_examples()
         flat, device = x.flatten(1), moments.mean.device
         levels = torch.linspace(0, 1, num_quantiles, dtype=torch.float64).to(device)

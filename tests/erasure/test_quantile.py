@@ -68,5 +68,7 @@ def test_wrong_options() -> None:
     x, z = draw()
     with pytest.raises(ValueError, match="num_quantiles=1: a distribution needs at least 2"):
         QuantileEraser.fit(x, z, num_quantiles=1)
+    with pytest.raises(ValueError, match="target='uniforn': must be 'mean' or 'uniform'"):
+        QuantileEraser.fit(x, z, target="uniforn")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="QuantileEraser needs examples beside their moments"):
         QuantileEraser.fit_moments(ClassMoments.fit(x, z))
