@@ -7,8 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.model_selection import cross_val_score
-from sklearn.tree import DecisionTreeClassifier
 from torch import Tensor
 
 from erasure import (
@@ -186,9 +184,10 @@ def test_erasing_does_not_depend_on_the_unit_or_the_origin_of_the_data(case: Cas
 
 def tree_accuracy(x: Tensor, z: Tensor) -> float:
     """Of a decision tree on columns that are scaled to one, whatever they vary by; on held-out examples."""
+    model_selection, tree = pytest.importorskip("sklearn.model_selection"), pytest.importorskip("sklearn.tree")
     centred = x.double() - x.double().mean(0)
     scaled = (centred / centred.abs().amax(0).clamp(min=torch.finfo(torch.float64).tiny)).numpy()
-    return float(cross_val_score(DecisionTreeClassifier(random_state=0), scaled, z.numpy()).mean())
+    return float(model_selection.cross_val_score(tree.DecisionTreeClassifier(random_state=0), scaled, z.numpy()).mean())
 
 
 def seven_classes(columns: int) -> tuple[Tensor, Tensor]:
