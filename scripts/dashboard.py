@@ -32,7 +32,7 @@ from harness.result import MdlResult
 from harness.run_files import one_line
 from harness.table import Table
 from scripts.options import parser
-from scripts.report.read import read_runs
+from harness.results.read import read_runs
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
 _TITLE = "Erasers compared"

@@ -24,7 +24,7 @@ from scripts.report.grids import draw_grids
 from scripts.report.groups import Block, arrange, eraser_order
 from scripts.report.information import bring_figures, information_drawings, read_information, sheets
 from scripts.report.page import write_page
-from scripts.report.read import Reading, read_runs
+from harness.results.read import Reading, read_runs
 from scripts.report.tables import tables_of, write_tables
 
 NOTHING_BUILT = 1

@@ -16,7 +16,7 @@ from harness.labels import labels
 from harness.style import shared_legend, wrapped
 from harness.trained import Coded
 from scripts.report.groups import Block, Row
-from scripts.report.read import KNOWN
+from harness.results.read import KNOWN
 
 Colours = Mapping[str, str]
 Point = tuple[int, float, float, bool]  # x, middle, half a band, whole

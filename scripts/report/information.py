@@ -32,7 +32,7 @@ from scripts.report.codelengths import Colours
 from scripts.report.figures import MAX_PANELS, Drawing, Note, at_most
 from scripts.report.files import file_in
 from scripts.report.groups import comparable
-from scripts.report.read import INFORMATION, Found, Reading
+from harness.results.read import INFORMATION, Found, Reading
 
 MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each

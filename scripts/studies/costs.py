@@ -39,7 +39,7 @@ from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step import Device, Step
 from scripts.options import parser
-from scripts.report.read import read_runs
+from harness.results.read import read_runs
 from train.order import EpochOrder
 from train.settings import TrainSettings
 

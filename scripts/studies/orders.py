@@ -17,7 +17,7 @@ from harness.table import Table
 from harness.trained import stuck
 from scripts.options import parser
 from scripts.report.groups import eraser_order
-from scripts.report.read import read_runs
+from harness.results.read import read_runs
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
 _CAPTION = (

@@ -17,7 +17,7 @@ from harness.result import TrainedResult
 from harness.table import Table
 from harness.trained import Point
 from scripts.options import parser
-from scripts.report.read import Found, read_runs
+from harness.results.read import Found, read_runs
 from train.order import epoch_steps
 from train.settings import TrainSettings
 

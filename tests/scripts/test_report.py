@@ -30,7 +30,7 @@ from scripts.report.files import file_in, file_name
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
-from scripts.report.read import read_runs
+from harness.results.read import read_runs
 from scripts.report.tables import tables_of
 from tests.runs import write_run
 

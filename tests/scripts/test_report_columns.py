@@ -12,7 +12,7 @@ from harness.beside import code_bits
 from scripts.report.__main__ import main
 from scripts.report.codelengths import scaling_panels
 from scripts.report.groups import arrange
-from scripts.report.read import read_runs
+from harness.results.read import read_runs
 from tests.runs import write_run
 
 

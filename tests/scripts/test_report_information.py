@@ -14,7 +14,7 @@ from sample_info.report.table import RUNS, WHO
 from scripts.report import information
 from scripts.report.__main__ import main
 from scripts.report.information import read_information, sheets
-from scripts.report.read import read_runs
+from harness.results.read import read_runs
 from tests.runs import write_information_run, write_run
 
 OTHERS = {"groups": {}, "summaries": None}
