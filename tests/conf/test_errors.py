@@ -43,7 +43,7 @@ CASES = {
     "blank before a comma": (["seeds=[0", ",1]"], "seeds=[0: no blank after the comma: seeds=[0,1]"),
     "experiment without +": (["experiment=table16"], "experiment=table16: add +: +experiment=table16"),
     "several experiments without +": (
-        ["-m", "experiment=fig3,fig4"],
+        ["-m", "experiment=fig3,table16"],
         "experiment=fig3: add +: +experiment=fig3; nothing was started",
     ),
     "preset by another name": (["train=fast"], "unknown train=fast: did you mean quick?"),
