@@ -37,7 +37,7 @@ ELSEWHERE = {
     "tests/harness/test_result.py": "harness/information",
     "tests/harness/test_run.py": "harness/state harness/loss_curves harness/drawn",
     "tests/scripts/test_report.py": "harness/example_bits",
-    "tests/models/test_every_model.py": "models/classifier models/layers models/linear",
+    "tests/models/test_every_model.py": "models/classifier models/layers",
     "tests/models/test_timm_classifiers.py": "models/swinv2 models/timm_classifier models/stochastic_depth",
     "tests/models/test_mup.py": "models/scaled",
     "tests/train/test_engine.py": "train/bench train/ensemble train/randomness",

@@ -11,8 +11,8 @@ from torch import Tensor
 from erasure.pipeline import ErasedDataset
 from erasure.source import splits
 from models.classifier import Classifier
-from models.linear import LinearClassifier
 from models.mlp import MLP
+from models.polynomial import PolynomialClassifier
 from train.data import DeviceImages, to_device
 from train.engine import Fit, fit
 from train.ensemble import Ensemble
@@ -68,7 +68,7 @@ def test_a_run_repeats_to_the_bit(data, settings: TrainSettings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "worth_bits"), [(small(), 0.01), (LinearClassifier((1, 8, 8), 10), 0.06)], ids=["mlp", "linear"]
+    ("model", "worth_bits"), [(small(), 0.01), (PolynomialClassifier((1, 8, 8), 10), 0.06)], ids=["mlp", "linear"]
 )
 def test_a_member_computes_what_it_computes_alone(
     model: Classifier, worth_bits: float, data, settings: TrainSettings

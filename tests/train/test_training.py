@@ -12,7 +12,7 @@ from torch import Tensor
 from erasure.source import LabelledImages
 from models.classifier import Classifier
 from models.layers import Linear
-from models.linear import LinearClassifier
+from models.polynomial import PolynomialClassifier
 from models.stochastic_depth import StochasticDepth
 from tests.elsewhere import DEVICE, Device
 from tests.models.every_model import EVERY
@@ -88,7 +88,7 @@ def test_batches_larger_than_what_is_gathered_at_a_time_train(settings: TrainSet
     part = LabelledImages(torch.rand(4, 1, 600, 600), torch.arange(4) % 2)
     place = {"padding": 0, "flip": False, "device": torch.device("cpu")}
     data = DeviceImages(part, torch.zeros(1), torch.ones(1), **place)
-    fitted = fit(Ensemble(LinearClassifier((1, 600, 600), 2)), [0], torch.arange(4)[None], data, data, settings)
+    fitted = fit(Ensemble(PolynomialClassifier((1, 600, 600), 2)), [0], torch.arange(4)[None], data, data, settings)
     assert fitted.curves[0].epochs == 1
 
 

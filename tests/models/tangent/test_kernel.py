@@ -10,7 +10,7 @@ from torch.func import functional_call, jacrev
 from models.kernel import Kernel
 from models.mlp import MLP
 from models.mup import Parametrization
-from models.quadratic import QuadraticClassifier
+from models.polynomial import PolynomialClassifier
 from models.tangent import kernel, ntk
 from models.tangent.kernel import EmpiricalNtk, TangentKernel
 from tests.models.every_model import EVERY, SMALL
@@ -85,7 +85,7 @@ def test_random_coordinates_of_large_networks_are_the_same_at_every_call(monkeyp
 def test_what_has_no_gradient_of_one_example_is_refused() -> None:
     with pytest.raises(ValueError, match=r"model\.network=TimmByName.*batch_norm=frozen"):
         drawn(EVERY["timm"](batch_norm="batch"))
-    without = QuadraticClassifier(SMALL, 10, sketch=8)
+    without = PolynomialClassifier(SMALL, 10, degree=2, sketch=8)
     without.readout = torch.nn.Identity()  # type: ignore[assignment]
     with pytest.raises(ValueError, match="no linear readout"):
         drawn(without)
