@@ -12,6 +12,7 @@ from torch import Tensor
 from erasure.certificate import Certificate, certify, require_erased, whitening_of
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
+from erasure.erasers.gradient import GradientEraser
 from erasure.images import file_name, packed, raw_images, unpacked
 from erasure.moments import ClassMoments
 from erasure.normalize import Numbers, Scaling, require_precision
@@ -130,10 +131,12 @@ def _build(
     # rounded like the images: a black pixel is not out of range
     admissible = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
     ends = torch.tensor(admissible, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
-    if not raw.bounded:
-        eraser.lift_range()
+    if isinstance(eraser, GradientEraser):
+        if not raw.bounded:
+            eraser.lift_range()
+        if scaling is not None:
+            eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
     if scaling is not None:
-        eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
         ends = scaling(ends)
     low, high = ends.to(dtype).split(1)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]

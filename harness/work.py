@@ -19,7 +19,7 @@ from harness.device import versions
 from harness.information import Information
 from harness.interruption import interruptible
 from harness.job import Job
-from harness.logger import Logger, LoggerSettings
+from harness.logger import Logger, LoggerSettings, RunDescription
 from harness.result import Result, result_of
 from harness.run import Run
 from harness.trained import Timing, Trained
@@ -144,16 +144,8 @@ def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> R
     started = time.time()
     bench = bench or work.load(job)
     names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-    with Logger(
-        job.settings(LoggerSettings),
-        run_id=run.id,
-        verb=job.verb,
-        group=group,
-        tags=names,
-        config=job.config,
-        directory=run.directory,
-        axes=work.axes,
-    ) as logger:
+    described = RunDescription(run_id=run.id, command=job.verb, group=group, tags=names, config=job.config)
+    with Logger(job.settings(LoggerSettings), described, run.directory, work.axes) as logger:
         for split, certificate in bench.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))

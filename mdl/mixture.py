@@ -11,7 +11,8 @@ class TemperatureMixture:
 
     Bornschein, Li & Hutter (2022) move one temperature by a gradient step on every batch before the batch is learnt.
     The mixture, ours, learns from the same losses, has no rate to choose, and its share that ignores the network
-    (inverse temperature 0) bounds the code: it never exceeds the uniform one by more than log2 17 = 4.1 bits in all.
+    (inverse temperature 0) bounds the code: where labels are coded one at a time, it never exceeds the uniform one by
+    more than log2 17 = 4.1 bits in all; in batches, by more where the first labels contradict the network.
 
     Attributes:
         log_weights: in nats and not normalised, [S, temperatures] float64.

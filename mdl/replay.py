@@ -6,7 +6,7 @@ Bornschein, Li & Hutter (2022), "Sequential Learning of Neural Networks for Preq
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -43,9 +43,8 @@ def replay(bench: Bench, run: Run, logger: Logger) -> Coded:
     with Display(run.id) as display:
 
         def begin(here: slice) -> ReplayCode:
-            members = bench.seeds[here], engine.orders[here]
-            parts = splits["train"], splits["test"]
-            return ReplayCode(bench.ensemble, *members, *parts, bench.settings, settings.replay, sizes)
+            labels = ReplayLabels(bench.seeds[here], engine.orders[here], splits["train"], splits["test"], sizes)
+            return ReplayCode(bench.ensemble, labels, bench.settings, settings.replay)
 
         def finish(code: ReplayCode) -> None:
             nonlocal finished
@@ -63,6 +62,25 @@ def replay(bench: Bench, run: Run, logger: Logger) -> Coded:
     return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
 
 
+@dataclass(frozen=True)
+class ReplayLabels:
+    """What the members of a replay code code, and in which order.
+
+    Attributes:
+        seeds: one per member.
+        orders: in which each member codes the training split, [S, N].
+        train: training split.
+        test: test split.
+        sizes: numbers of labels after which the members are scored; batches end there. The last is N.
+    """
+
+    seeds: Sequence[int]
+    orders: Tensor
+    train: DeviceImages
+    test: DeviceImages
+    sizes: Sequence[int]
+
+
 class ReplayCode(Learner):
     """One stack of members that code the labels of their orders, batch after batch, and then learn them.
 
@@ -71,13 +89,9 @@ class ReplayCode(Learner):
 
     Args:
         ensemble: the architecture.
-        seeds: one per member.
-        orders: in which each member codes the training split, [S, N].
-        train: training split.
-        test: test split.
+        labels: what is coded.
         settings: of the optimiser, and batch size; nothing is stopped early.
         options: the code's own.
-        sizes: numbers of labels after which the members are scored; batches end there. The last is N.
 
     Attributes:
         bits: what each label has cost, in each member's order, [S, N] float64; 0 where it is not yet coded.
@@ -87,19 +101,12 @@ class ReplayCode(Learner):
     """
 
     def __init__(
-        self,
-        ensemble: Ensemble,
-        seeds: Sequence[int],
-        orders: Tensor,
-        train: DeviceImages,
-        test: DeviceImages,
-        settings: TrainSettings,
-        options: ReplaySettings,
-        sizes: Sequence[int],
+        self, ensemble: Ensemble, labels: ReplayLabels, settings: TrainSettings, options: ReplaySettings
     ) -> None:
+        seeds, orders, sizes = labels.seeds, labels.orders, labels.sizes
         initial = ensemble.initial_weights([generator(seed, "replay", "init") for seed in seeds], orders.device)
-        super().__init__(ensemble, initial, train, settings, average_power=_AVERAGE_POWER)
-        self.seeds, self.test, self._options, self._sizes = seeds, test, options, sizes
+        super().__init__(ensemble, initial, labels.train, settings, average_power=_AVERAGE_POWER)
+        self.seeds, self.test, self._options, self._sizes = seeds, labels.test, options, sizes
         self._orders, self._planned = orders, orders.cpu()
         self.ends = batch_ends(sizes, options.batch)
         self._streams = [stream_positions(len(self.ends), options.streams, seed) for seed in seeds]

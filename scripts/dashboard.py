@@ -29,10 +29,10 @@ from harness.compare import Grid, by_setting
 from harness.labels import spelled
 from harness.logger import ignore_local_settings
 from harness.result import MdlResult
+from harness.results.read import read_runs
 from harness.run_files import one_line
 from harness.table import Table
 from scripts.options import parser
-from harness.results.read import read_runs
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
 _TITLE = "Erasers compared"

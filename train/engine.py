@@ -18,7 +18,7 @@ from train.memory import keep_freed_memory
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking import choose
-from train.training import Training
+from train.training import Training, TrainingSets
 
 log = logging.getLogger(__name__)
 
@@ -120,14 +120,10 @@ class Fit:
 
 def fit(
     ensemble: Ensemble,
-    seeds: Sequence[int],
-    subsets: Tensor,
-    train: DeviceImages,
-    validation: DeviceImages,
+    sets: TrainingSets,
     settings: TrainSettings,
     report: Report = lambda _: None,
     *,
-    held: Tensor | None = None,
     stack: int | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Fit:
@@ -137,26 +133,22 @@ def fit(
 
     Args:
         ensemble: the architecture.
-        seeds: one per member, distinct.
-        subsets: indices into `train`, [S, n].
-        train: training split.
-        validation: split for early stopping.
+        sets: members and their data.
         settings: how to train.
         report: called after every evaluation.
-        held: indices into `validation` of what each member is stopped by, [S, m]; all by default.
         stack: members in one network; all that can be by default.
         checkpoints: where unfinished trainings are saved and found again; signals then wait for the save.
 
     Raises:
         NonFiniteLossError, MemoryExhaustedError: name the size, seed, epoch and learning rate; the setting to lower.
     """
-    stack = (len(seeds) if ensemble.model.stackable else 1) if stack is None else stack
-    stacks = -(-len(seeds) // stack)
+    count = len(sets.seeds)
+    stack = (count if ensemble.model.stackable else 1) if stack is None else stack
+    stacks = -(-count // stack)
     elsewhere: list[int] = []  # epochs of the stacks before
 
     def begin(here: slice) -> Training:
-        stopped_by = None if held is None else held[here]
-        return Training(ensemble, seeds[here], subsets[here], train, validation, settings, held=stopped_by)
+        return Training(ensemble, sets.of(here), settings)
 
     def finish(training: Training) -> None:
         about = len(training.seeds), (len(elsewhere), stacks), sum(elsewhere)
@@ -164,7 +156,7 @@ def fit(
             report(EpochReport(training.epoch, validation_bits, training.epochs_left, *about))
         elsewhere.append(training.epoch)
 
-    trainings = in_stacks(begin, finish, len(seeds), stack, str(subsets.shape[1]), checkpoints)
+    trainings = in_stacks(begin, finish, count, stack, str(sets.subsets.shape[1]), checkpoints)
     return Fit.of(ensemble, trainings, stack)
 
 
@@ -200,10 +192,8 @@ class Engine:
         """
         bench, stack = self._bench, self.stacking.stack
         splits = bench.data["train"], bench.data["validation" if held is None else "train"]
-        return fit(
-            bench.ensemble, bench.seeds, subsets, *splits, bench.settings, report,
-            held=held, stack=stack, checkpoints=self._checkpoints,
-        )  # fmt: skip
+        sets = TrainingSets(bench.seeds, subsets, *splits, held)
+        return fit(bench.ensemble, sets, bench.settings, report, stack=stack, checkpoints=self._checkpoints)
 
     def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:
         """Compute something else of every seed; see `in_stacks`."""

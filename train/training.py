@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,24 +23,39 @@ class NonFiniteLossError(RuntimeError):
     """A training diverged."""
 
 
+@dataclass(frozen=True)
+class TrainingSets:
+    """The members of an ensemble, what each is trained on, and what it is stopped by.
+
+    Attributes:
+        seeds: one per member, distinct.
+        subsets: positions in `train`, [S, n].
+        train: training split.
+        validation: split for early stopping.
+        held: positions in `validation` that stop each member, [S, m]; None for all.
+    """
+
+    seeds: Sequence[int]
+    subsets: Tensor
+    train: DeviceImages
+    validation: DeviceImages
+    held: Tensor | None = None
+
+    def of(self, members: slice) -> "TrainingSets":
+        """Return those of some members."""
+        held = None if self.held is None else self.held[members]
+        return replace(self, seeds=self.seeds[members], subsets=self.subsets[members], held=held)
+
+
 class Training(Learner):
     """One stack of members, from initial weights to the best ones. Members that stop leave the stack."""
 
-    def __init__(
-        self,
-        ensemble: Ensemble,
-        seeds: Sequence[int],
-        subsets: Tensor,
-        train: DeviceImages,
-        validation: DeviceImages,
-        settings: TrainSettings,
-        *,
-        held: Tensor | None = None,
-    ) -> None:
+    def __init__(self, ensemble: Ensemble, sets: TrainingSets, settings: TrainSettings) -> None:
+        seeds, subsets, train = sets.seeds, sets.subsets, sets.train
         self.n = subsets.shape[1]
         initial = ensemble.initial_weights([generator(seed, self.n, "init") for seed in seeds], subsets.device)
         super().__init__(ensemble, initial, train, settings)
-        self.seeds, self.subsets, self.validation, self.held = seeds, subsets, validation, held
+        self.seeds, self.subsets, self.validation, self.held = seeds, subsets, sets.validation, sets.held
         self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
         self.best, self.last = (
             {name: weight.clone() for name, weight in initial.items()} for _ in ("lowest validation loss", "end")

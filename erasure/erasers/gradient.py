@@ -84,10 +84,12 @@ class GradientEraser(Eraser):
             raise ValueError(f"low={self.low}, high={self.high}: give both, or neither for no range")
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
+        """Turn the admissible range of x into that of scale · x + shift, both [d]."""
         if self.range is not None:
             self.range = self.range.to(scale) * scale + shift
 
     def lift_range(self) -> None:
+        """Admit every value: the examples are no images."""
         self.range = None
 
     @classmethod

@@ -34,6 +34,7 @@ from train.optimizer import ScheduleFree
 from train.randomness import generator, permutation
 from train.settings import TrainSettings
 from train.stacking import Stacking, choose, multiply_adds
+from train.training import TrainingSets
 
 _FOREVER = 10**9
 _SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}
@@ -179,8 +180,8 @@ class Bench:
     def _ours(self, stacking: Stacking, note: str = "") -> Row:
 
         def run(settings: TrainSettings) -> list[float]:
-            splits = self.train, self.validation
-            curves = fit(self.ensemble, self.seeds, self.subsets, *splits, settings, stack=stacking.stack).curves
+            sets = TrainingSets(self.seeds, self.subsets, self.train, self.validation)
+            curves = fit(self.ensemble, sets, settings, stack=stacking.stack).curves
             return [curve.validation_loss_bits[-1] for curve in curves]
 
         run(dataclasses.replace(self.settings, max_epochs=1))  # warms up

@@ -15,6 +15,7 @@ from conf.errors import explain
 from conf.schema import unknown_key
 from erasure.progress import Display, duration
 from harness.columns import BY_NAME
+from harness.results.read import Reading, read_runs
 from harness.run_files import one_line
 from harness.style import colour
 from scripts.options import parser
@@ -24,7 +25,6 @@ from scripts.report.grids import draw_grids
 from scripts.report.groups import Block, arrange, eraser_order
 from scripts.report.information import bring_figures, information_drawings, read_information, sheets
 from scripts.report.page import write_page
-from harness.results.read import Reading, read_runs
 from scripts.report.tables import tables_of, write_tables
 
 NOTHING_BUILT = 1

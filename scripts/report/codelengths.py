@@ -13,10 +13,10 @@ from conf import Options
 from conf.groups import preset
 from harness.compare import Spread
 from harness.labels import labels
+from harness.results.read import KNOWN
 from harness.style import shared_legend, wrapped
 from harness.trained import Coded
 from scripts.report.groups import Block, Row
-from harness.results.read import KNOWN
 
 Colours = Mapping[str, str]
 Point = tuple[int, float, float, bool]  # x, middle, half a band, whole

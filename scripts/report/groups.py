@@ -11,10 +11,10 @@ from harness.beside import Beside, beside
 from harness.cell import Cell, Found
 from harness.compare import CODES, Configured, Grid, told_apart
 from harness.labels import labels, setting, written_setting
+from harness.results.read import INFORMATION, Reading
 from harness.style import ERASER_COLOURS
 from harness.trained import Coded
 from scripts.report.files import file_name
-from harness.results.read import INFORMATION, Reading
 
 _ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that make no other row, nor do a part's
 _TABLES = (("code",), ("published",), ("loss",))  # measures whose differences share one

@@ -14,6 +14,7 @@ from erasure.store.storage import replacing
 from harness.compare import Grid, arrange
 from harness.labels import spelled
 from harness.result import InformationResult
+from harness.results.read import INFORMATION, Found, Reading
 from harness.table import Record, Table
 from sample_info.report.comparison import (
     AGREEMENT,
@@ -32,7 +33,6 @@ from scripts.report.codelengths import Colours
 from scripts.report.figures import MAX_PANELS, Drawing, Note, at_most
 from scripts.report.files import file_in
 from scripts.report.groups import comparable
-from harness.results.read import INFORMATION, Found, Reading
 
 MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each

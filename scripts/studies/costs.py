@@ -32,6 +32,7 @@ from conf.verbs import identifying
 from harness.device import pick_device
 from harness.labels import labels
 from harness.result import MdlResult
+from harness.results.read import read_runs
 from harness.table import Table
 from mdl.__main__ import VERB
 from mdl.chunks import ChunkSettings, chunk_sizes
@@ -39,7 +40,6 @@ from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step import Device, Step
 from scripts.options import parser
-from harness.results.read import read_runs
 from train.order import EpochOrder
 from train.settings import TrainSettings
 

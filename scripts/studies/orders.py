@@ -12,12 +12,12 @@ from erasure.store.storage import write_text
 from harness.compare import Spread
 from harness.labels import spelled
 from harness.result import MdlResult
+from harness.results.read import read_runs
 from harness.style import chance_line, colour, figure_at
 from harness.table import Table
 from harness.trained import stuck
 from scripts.options import parser
 from scripts.report.groups import eraser_order
-from harness.results.read import read_runs
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
 _CAPTION = (

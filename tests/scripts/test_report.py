@@ -19,6 +19,7 @@ from conf import Options
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
 from harness.result import MdlResult, of_seeds, read_result
+from harness.results.read import read_runs
 from harness.run import Run
 from harness.table import tex
 from harness.trained import published_units
@@ -30,7 +31,6 @@ from scripts.report.files import file_in, file_name
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
-from harness.results.read import read_runs
 from scripts.report.tables import tables_of
 from tests.runs import write_run
 

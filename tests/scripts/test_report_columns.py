@@ -9,10 +9,10 @@ from statistics import mean
 import pytest
 
 from harness.beside import code_bits
+from harness.results.read import read_runs
 from scripts.report.__main__ import main
 from scripts.report.codelengths import scaling_panels
 from scripts.report.groups import arrange
-from harness.results.read import read_runs
 from tests.runs import write_run
 
 

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from erasure.store.storage import read_json, write_json
+from harness.results.read import read_runs
 from sample_info.__main__ import VERB
 from sample_info.report.table import RUNS, WHO
 from scripts.report import information
 from scripts.report.__main__ import main
 from scripts.report.information import read_information, sheets
-from harness.results.read import read_runs
 from tests.runs import write_information_run, write_run
 
 OTHERS = {"groups": {}, "summaries": None}

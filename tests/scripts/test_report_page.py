@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.results.read import read_runs
 from scripts.report.__main__ import eraser_colours
 from scripts.report.groups import arrange
 from scripts.report.information import bring_figures, read_information, sheets
 from scripts.report.page import write_page
-from harness.results.read import read_runs
 from tests.runs import ERASERS, write_information_run, write_run
 from tests.scripts.chromium import (
     CHROMIUM,

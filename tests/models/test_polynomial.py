@@ -1,6 +1,9 @@
-"""Theorem 2.2 as an experiment: where class moments up to order 2 are equal, logistic regression on
-degree-2 features cannot beat the constant predictor; where only means are, it can, and on raw data easily.
+"""Theorem 2.2 as an experiment: where class moments up to order p are equal, logistic regression on monomials of degree
+up to p cannot beat the constant predictor; where one of these orders differs, it can.
 """
+
+import itertools
+import math
 
 import pytest
 import torch
@@ -10,8 +13,7 @@ from torch.func import functional_call
 
 from erasure import LeaceEraser, QleaceEraser
 from models.classifier import Classifier, count_parameters
-from models.linear import LinearClassifier
-from models.quadratic import QuadraticClassifier
+from models.polynomial import PolynomialClassifier
 
 
 def entropy(z: Tensor) -> float:
@@ -66,7 +68,7 @@ def erased(small_digits) -> dict[str, Tensor]:
 
 def test_quadratic_features_tell_nothing_after_qleace_and_much_after_leace(small_digits, erased) -> None:
     _, z = small_digits
-    model = QuadraticClassifier((1, 4, 4), 10, sketch=16)
+    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=16)
     # equal moments make the constant predictor's gradient zero and, the loss being convex, it the optimum
     assert lowest_loss(model, erased["qleace"], z) == pytest.approx(entropy(z), abs=1e-9)
     assert lowest_loss(model, erased["leace"], z) < 0.8 * entropy(z)
@@ -75,7 +77,7 @@ def test_quadratic_features_tell_nothing_after_qleace_and_much_after_leace(small
 
 def test_no_point_on_the_way_from_random_parameters_beats_the_constant_predictor_either(small_digits, erased) -> None:
     _, z = small_digits
-    model = QuadraticClassifier((1, 4, 4), 10, sketch=16)
+    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=16)
     seen = losses(model, erased["qleace"], z, start=0.3)
     assert seen[0] > 1.1 * entropy(z)  # far off at first
     assert entropy(z) - 1e-9 < min(seen) < 1.001 * entropy(z)  # the way down ends at the constant predictor
@@ -84,7 +86,7 @@ def test_no_point_on_the_way_from_random_parameters_beats_the_constant_predictor
 
 def test_a_linear_classifier_fails_after_leace_already(small_digits, erased) -> None:
     _, z = small_digits
-    model = LinearClassifier((1, 4, 4), 10)
+    model = PolynomialClassifier((1, 4, 4), 10)
     assert lowest_loss(model, erased["leace"], z) == pytest.approx(entropy(z), abs=1e-9)
     assert lowest_loss(model, erased["qleace"], z) == pytest.approx(entropy(z), abs=1e-9)
     assert lowest_loss(model, erased["raw"], z) < 0.2 * entropy(z)
@@ -92,28 +94,30 @@ def test_a_linear_classifier_fails_after_leace_already(small_digits, erased) -> 
 
 def test_the_theorem_holds_for_a_sketch_of_larger_images(digits) -> None:
     x, z = digits
-    model = QuadraticClassifier((1, 8, 8), 10, sketch=12)
+    model = PolynomialClassifier((1, 8, 8), 10, degree=2, sketch=12)
     assert lowest_loss(model, QleaceEraser.fit(x, z)(x, z), z) == pytest.approx(entropy(z), abs=1e-9)
     assert lowest_loss(model, LeaceEraser.fit(x, z)(x), z) < 0.5 * entropy(z)
     assert lowest_loss(model, x, z) < 0.01 * entropy(z)
 
 
-@pytest.mark.parametrize("d", [1, 5])
-def test_features_are_all_monomials_of_degree_one_and_two(d: int) -> None:
-    model = QuadraticClassifier((1, 1, d), 3, sketch=d)
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+@pytest.mark.parametrize(("d", "sketch"), [(1, 1), (4, None), (4, 32), (9, 3)])
+def test_features_are_all_monomials_up_to_the_degree(d: int, sketch: int | None, degree: int) -> None:
+    model = PolynomialClassifier((1, 1, d), 3, degree=degree, sketch=sketch)
     x = torch.randn(4, d, generator=torch.Generator().manual_seed(d))
-    monomials = [x[:, i] for i in range(d)] + [x[:, i] * x[:, j] for i in range(d) for j in range(i, d)]
-    features = model.features(x)
-    assert features.shape == (4, d * (d + 3) // 2)
-    torch.testing.assert_close(features.sort(1).values, torch.stack(monomials, 1).sort(1).values)
-    assert count_parameters(model) == 3 * (d * (d + 3) // 2 + 1)
+    s = min(d, sketch or d)
+    y = x if s == d else x @ model.get_buffer("directions")
+    factors = (itertools.combinations_with_replacement(range(s), p) for p in range(1, degree + 1))
+    monomials = torch.stack([y[:, list(chosen)].prod(1) for chosen in itertools.chain(*factors)], 1)
+    torch.testing.assert_close(model.features(x).sort(1).values, monomials.sort(1).values)
+    assert count_parameters(model) == 3 * (monomials.shape[1] + 1)
 
 
 def test_a_sketch_is_orthogonal_keeps_the_scale_and_is_the_same_every_time() -> None:
     torch.manual_seed(1)
-    model = QuadraticClassifier((3, 10, 10), 2, sketch=20)
+    model = PolynomialClassifier((3, 10, 10), 2, degree=2, sketch=20)
     torch.manual_seed(2)
-    again = QuadraticClassifier((3, 10, 10), 2, sketch=20)
+    again = PolynomialClassifier((3, 10, 10), 2, degree=2, sketch=20)
     x = torch.randn(500, 300, generator=torch.Generator().manual_seed(0))
     assert model.features(x).shape == (500, 20 * 23 // 2)
     assert torch.equal(model.features(x), again.features(x))
@@ -127,7 +131,7 @@ def test_a_sketch_is_orthogonal_keeps_the_scale_and_is_the_same_every_time() -> 
 
 @pytest.mark.parametrize("sketch", [8, 200])
 def test_stacked_members_compute_what_each_computes_alone(sketch: int) -> None:
-    model = QuadraticClassifier((1, 4, 4), 10, sketch=sketch)
+    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=sketch)
     generator = torch.Generator().manual_seed(1)
     members = [
         {name: torch.randn(p.shape, generator=generator) * 0.2 for name, p in model.named_parameters()}
@@ -141,11 +145,11 @@ def test_stacked_members_compute_what_each_computes_alone(sketch: int) -> None:
     for s, member in enumerate(members):
         torch.testing.assert_close(with_own[s], functional_call(model, member, (own[s],)), rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(with_shared[s], functional_call(model, member, (shared,)), rtol=1e-5, atol=1e-5)
-    assert QuadraticClassifier.stackable
+    assert PolynomialClassifier.stackable
 
 
 def test_a_fresh_model_predicts_uniformly() -> None:
-    model = QuadraticClassifier((1, 4, 4), 10, sketch=4)
+    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=4)
     model.reset_parameters(torch.Generator().manual_seed(0))
     assert torch.equal(model(torch.randn(5, 1, 4, 4)), torch.zeros(5, 10))
 
@@ -153,4 +157,41 @@ def test_a_fresh_model_predicts_uniformly() -> None:
 @pytest.mark.parametrize("sketch", [0, -3])
 def test_an_empty_sketch_is_refused(sketch: int) -> None:
     with pytest.raises(ValueError, match=f"model.sketch={sketch}: need at least 1 dimension"):
-        QuadraticClassifier((1, 4, 4), 10, sketch=sketch)
+        PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=sketch)
+
+
+def test_a_degree_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="model.degree=0: need at least 1"):
+        PolynomialClassifier((1, 4, 4), 10, degree=0)
+
+
+def grid(*classes: list[float]) -> tuple[Tensor, Tensor]:
+    """All pairs of each class's values, each class 36 times: coordinates are independent and distributed alike."""
+    points = [torch.tensor(list(itertools.product(values * (6 // len(values)), repeat=2))) for values in classes]
+    x = torch.cat(points).double().view(-1, 1, 1, 2)
+    return x, torch.arange(len(classes)).repeat_interleave(36)
+
+
+TWO = [-1.0, 1.0]  # moments 0, 1, 0, 1
+THREE = [-math.sqrt(3), 0.0, 0.0, 0.0, 0.0, math.sqrt(3)]  # moments 0, 1, 0, 3
+SKEWED = [math.sqrt(2), -math.sqrt(0.5), -math.sqrt(0.5)]  # moments 0, 1, 1/√2
+
+
+def test_the_cubic_classifier_cannot_learn_where_third_moments_are_equal_whatever_the_fourth() -> None:
+    x, z = grid(TWO, THREE)
+    assert lowest_loss(PolynomialClassifier((1, 1, 2), 2, degree=3), x, z) == pytest.approx(entropy(z), abs=1e-9)
+
+
+def test_the_cubic_classifier_learns_from_third_moments_what_the_quadratic_classifier_cannot() -> None:
+    x, z = grid(TWO, SKEWED)
+    assert lowest_loss(PolynomialClassifier((1, 1, 2), 2, degree=2), x, z) == pytest.approx(entropy(z), abs=1e-9)
+    assert lowest_loss(PolynomialClassifier((1, 1, 2), 2, degree=3), x, z) < 0.5 * entropy(z)
+
+
+def test_the_cubic_classifier_learns_what_qleace_leaves_of_the_digits(digits: tuple[Tensor, Tensor]) -> None:
+    x, z = F.avg_pool2d(digits[0], 2), digits[1]
+    erased = QleaceEraser.fit(x, z)(x, z)
+    quadratic, cubic = (PolynomialClassifier((1, 4, 4), 10, degree=degree, sketch=8) for degree in (2, 3))
+    assert lowest_loss(quadratic, erased, z, max_iter=20) == pytest.approx(entropy(z), abs=1e-6)
+    assert lowest_loss(cubic, erased, z, max_iter=20) < 0.95 * entropy(z)
+    assert lowest_loss(cubic, x, z, max_iter=40) < 0.2 * entropy(z)
