@@ -37,7 +37,8 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
         raise ValueError(f"value={value!r} is no column of numbers: choose from {', '.join(numbers)}")
     known = runs[runs[value].notna()].sort_values("started", kind="stable")
     known = known.drop_duplicates(["pair_id", "eraser_id", "seed"], keep="last").sort_index()
-    baselines = dict(known[known["eraser"] == baseline].groupby("pair_id", sort=False))
+    of_baseline = known[known["eraser"] == baseline]
+    baselines = {str(pair): own for pair, own in of_baseline.groupby("pair_id", sort=False)}
     rows, differences = [], {}
     for key, own in known.groupby(["pair_id", "eraser_id"], sort=False):
         values = own.set_index("seed")[value].astype(float)
