@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from erasure.store.storage import replacing
-from harness.labels import spelled
+from harness.results.labels import spelled
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.artist import Artist

@@ -7,8 +7,8 @@ from statistics import mean
 
 import numpy as np
 
-from harness.compare import Spread
 from harness.logger import Logger
+from harness.results.statistics import Spread
 from harness.trained import Coded, Codelength, Final, Point, published_units
 
 

@@ -31,8 +31,8 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint, save_tensors, sealed
-from harness.cell import Found as Read
 from harness.result import MdlResult, read_result
+from harness.results.cell import Found as Read
 from harness.results.read import read_run
 from harness.run import Run
 from harness.state import State, state_of

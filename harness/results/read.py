@@ -8,9 +8,9 @@ from pathlib import Path
 from conf.groups import choices, keys
 from erasure.store.regular import DamagedFileError, IrregularFileError
 from erasure.store.storage import NoDigestError, read_json
-from harness.cell import Found
-from harness.excess import blocks_of, sizes_of
 from harness.result import MdlResult, unknown_keys
+from harness.results.cell import Found
+from harness.results.excess import blocks_of, sizes_of
 from harness.run import RESULT
 from harness.run_files import believed_result, read_config, require_run_id, run_directories, verb_of
 from harness.state import read_state

@@ -15,8 +15,8 @@ from torch import Tensor
 from conf import Options
 from harness import style
 from harness.information import SummaryCurves
-from harness.labels import spelled
-from harness.panels import panels
+from harness.results.labels import spelled
+from harness.results.panels import panels
 from harness.style import STYLE, hide_axes, literal, name_row, shared_legend
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement

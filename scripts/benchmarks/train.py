@@ -19,7 +19,7 @@ from conf.compose import composed
 from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages, splits
-from harness.table import Table
+from harness.results.table import Table
 from mdl.__main__ import VERB
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, parser, timed

@@ -14,7 +14,7 @@ from pathlib import Path
 from conf.errors import explain
 from conf.schema import unknown_key
 from erasure.progress import Display, duration
-from harness.columns import BY_NAME
+from harness.results.columns import BY_NAME
 from harness.results.read import Reading, read_runs
 from harness.run_files import one_line
 from harness.style import colour

@@ -11,9 +11,9 @@ from matplotlib.ticker import NullFormatter
 
 from conf import Options
 from conf.groups import preset
-from harness.compare import Spread
-from harness.labels import labels
+from harness.results.labels import labels
 from harness.results.read import KNOWN
+from harness.results.statistics import Spread
 from harness.style import shared_legend, wrapped
 from harness.trained import Coded
 from scripts.report.groups import Block, Row

@@ -9,9 +9,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from harness.compare import Grid
-from harness.panels import loss_lines, panel_size, panels
 from harness.result import MdlResult
+from harness.results.arrange import Grid
+from harness.results.panels import loss_lines, panel_size, panels
 from harness.style import STYLE, chance_line, epoch_axis, line_width, save, shared_legend, wrapped
 from mdl.figure import draw_in
 from scripts.report.codelengths import Colours, overview, scaling, scaling_panels, unlike_base

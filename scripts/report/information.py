@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 
 from erasure.store.regular import DamagedFileError, regular
 from erasure.store.storage import replacing
-from harness.compare import Grid, arrange
-from harness.labels import spelled
 from harness.result import InformationResult
+from harness.results.arrange import Grid, arrange
+from harness.results.labels import spelled
 from harness.results.read import INFORMATION, Found, Reading
-from harness.table import Record, Table
+from harness.results.table import Record, Table
 from sample_info.report.comparison import (
     AGREEMENT,
     Agreement,

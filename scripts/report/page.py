@@ -10,15 +10,15 @@ import numpy as np
 
 from erasure.progress import duration
 from erasure.store.storage import write_text
-from harness.beside import Beside
-from harness.cell import Cell
-from harness.columns import BY_NAME, notes
-from harness.compare import Spread
-from harness.labels import spelled
-from harness.panels import mean_curve
 from harness.result import TrainedResult, as_json
+from harness.results.cell import Cell
+from harness.results.columns import BY_NAME, notes
+from harness.results.comparison import Beside
+from harness.results.labels import spelled
+from harness.results.panels import mean_curve
+from harness.results.statistics import Spread
+from harness.results.table import Column, Table, caption_of
 from harness.run_files import printable
-from harness.table import Column, Table, caption_of
 from harness.trained import Coded
 from scripts.report.groups import Block, Row
 from scripts.report.paper import UNIT, beside_paper

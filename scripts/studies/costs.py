@@ -30,10 +30,10 @@ from conf.schema import Config, validate
 from conf.target import Target
 from conf.verbs import identifying
 from harness.device import pick_device
-from harness.labels import labels
 from harness.result import MdlResult
+from harness.results.labels import labels
 from harness.results.read import read_runs
-from harness.table import Table
+from harness.results.table import Table
 from mdl.__main__ import VERB
 from mdl.chunks import ChunkSettings, chunk_sizes
 from models.classifier import Classifier

@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.loss_curves import read_every_curve
 from harness.result import TrainedResult
 from harness.results.read import Found, read_runs
-from harness.table import Table
+from harness.results.table import Table
 from harness.trained import Point
 from scripts.options import parser
 from train.order import epoch_steps

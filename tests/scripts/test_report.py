@@ -20,8 +20,8 @@ from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
 from harness.result import MdlResult, of_seeds, read_result
 from harness.results.read import read_runs
+from harness.results.table import tex
 from harness.run import Run
-from harness.table import tex
 from harness.trained import published_units
 from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main

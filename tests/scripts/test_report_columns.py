@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from harness.beside import code_bits
+from harness.results.comparison import code_bits
 from harness.results.read import read_runs
 from scripts.report.__main__ import main
 from scripts.report.codelengths import scaling_panels

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.groups import keys
-from harness.labels import labels, setting, spelled, written_setting
+from harness.results.labels import labels, setting, spelled, written_setting
 
 MODELS = st.fixed_dictionaries(
     {"width": st.integers(1, 2), "depth": st.integers(1, 3), "activation": st.sampled_from(["relu", "gelu"])}

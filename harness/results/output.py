@@ -9,7 +9,7 @@ from typing import Any
 
 from erasure.store.storage import fingerprint, replacing, write_text
 from harness.result import Result, as_json
-from harness.table import Table, csv_of, markdown
+from harness.results.table import Table, csv_of, markdown
 
 _CODE = (".py", ".yaml")
 
@@ -40,7 +40,7 @@ def drawing_code(module: str) -> list[str]:
 
     Packages are taken whole: which of their files a figure comes from changes with them.
     """
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     packages = ("conf", "harness", module.partition(".")[0])
     files = sorted(path for package in packages for path in (root / package).rglob("*") if path.suffix in _CODE)
     return [importlib.metadata.version("matplotlib"), *(path.read_text(encoding="utf-8") for path in files)]

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from erasure.store.storage import save_tensors
-from harness.results import compare, load
-from harness.results.load import CURVE, LOSSES, RUNS, UNFINISHED
+from harness.results import load
+from harness.results.frames import CURVE, LOSSES, RUNS, UNFINISHED
+from harness.results.paired import compare
 from scripts.report.__main__ import build
 from tests.runs import write_information_run, write_run
 

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from harness.loss_curves import LossCurve
-from harness.panels import mean_curve, panel_size, panels
+from harness.results.panels import mean_curve, panel_size, panels
 
 
 def curve(*bits: float) -> LossCurve:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from harness.compare import LEVEL, bootstrap_error, holm, paired_difference
 from harness.example_bits import error_over_examples, read_test_bits
+from harness.results.statistics import LEVEL, bootstrap_error, holm, paired_difference
 
 __all__ = ["bootstrap_error", "compare", "holm", "paired_difference"]
 

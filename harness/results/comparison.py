@@ -6,11 +6,12 @@ from statistics import mean
 
 import numpy as np
 
-from harness.cell import Cell, Found
-from harness.compare import Difference, Grid, R, holm, paired_difference
 from harness.example_bits import error_over_examples, loss_error
 from harness.loss_curves import crossing, crossing_epoch
 from harness.result import TrainedResult, of_common_seeds
+from harness.results.arrange import Grid, R
+from harness.results.cell import Cell, Found
+from harness.results.statistics import Difference, holm, paired_difference
 from harness.trained import Coded, Point, stuck
 
 Values = Callable[[TrainedResult], Sequence[float] | None]  # per seed; None where a result has none

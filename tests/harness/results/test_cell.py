@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.cell import Cell, Found
 from harness.example_bits import save_test_bits
 from harness.loss_curves import CurveRow
 from harness.result import TrainResult
+from harness.results.cell import Cell, Found
 from harness.run import Run
 from tests.results import made_up
 

@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from conf.groups import keys
-from harness.compare import (
+from harness.result import Result
+from harness.results.arrange import arrange, by_setting
+from harness.results.statistics import (
     LEVEL,
     Difference,
     Spread,
-    arrange,
     bootstrap_error,
-    by_setting,
     difference_record,
     holm,
     paired_difference,
 )
-from harness.result import Result
 from tests.results import made_up
 
 

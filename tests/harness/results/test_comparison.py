@@ -1,8 +1,9 @@
 """Which runs are held against which control, and which differences are corrected together."""
 
-from harness.beside import beside_controls
-from harness.compare import arrange, holm, paired_difference
 from harness.result import TrainResult
+from harness.results.arrange import arrange
+from harness.results.comparison import beside_controls
+from harness.results.statistics import holm, paired_difference
 from tests.results import made_up
 
 

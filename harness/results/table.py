@@ -11,8 +11,8 @@ from rich import box
 from rich.table import Table as RichTable
 
 from erasure.progress import console
-from harness.compare import Spread
-from harness.labels import spelled
+from harness.results.labels import spelled
+from harness.results.statistics import Spread
 
 T = TypeVar("T")
 Record = Mapping[str, Any]  # columns of a CSV file: numbers unrounded, units in the names

@@ -7,8 +7,8 @@ from statistics import mean, stdev
 import numpy as np
 import pytest
 
-from harness.excess import area_bits, blocks_of, excess_bits, sample_complexity, surplus_bits
 from harness.result import MdlResult, read_result
+from harness.results.excess import area_bits, blocks_of, excess_bits, sample_complexity, surplus_bits
 from mdl.__main__ import VERB as MDL
 from tests.runs import write_run
 

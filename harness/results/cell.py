@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 
 from conf import Options
-from harness.compare import Array
 from harness.example_bits import CodedBits, read_coded_bits, read_test_bits
 from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
 from harness.result import Result, TrainedResult, of_seeds
+from harness.results.statistics import Array
 from harness.run import whole_curves
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Tables as CSV and Markdown."""
 
-from harness.table import Table, csv_of
+from harness.results.table import Table, csv_of
 
 
 def test_csv_has_the_columns_of_all_records() -> None:

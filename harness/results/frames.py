@@ -18,10 +18,10 @@ import pandas as pd
 from conf import Options
 from conf.verbs import identifying
 from erasure.store.storage import fingerprint
-from harness.cell import Found
-from harness.labels import written_setting
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
+from harness.results.cell import Found
+from harness.results.labels import written_setting
 from harness.results.read import read_runs
 from harness.run import whole_curves
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from statistics import mean
 
-from harness.beside import Beside, Values, calibrated_bits, code_bits, final_bits, published_code
-from harness.compare import LEVEL, PLATEAU, Difference, deviation_over, difference_record
-from harness.excess import area_bits, excess_bits, sample_complexity, surplus_bits
-from harness.labels import setting
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.result import MdlResult, TrainedResult
-from harness.table import Column, Record, number, spread, word
+from harness.results.comparison import Beside, Values, calibrated_bits, code_bits, final_bits, published_code
+from harness.results.excess import area_bits, excess_bits, sample_complexity, surplus_bits
+from harness.results.labels import setting
+from harness.results.statistics import LEVEL, PLATEAU, Difference, deviation_over, difference_record
+from harness.results.table import Column, Record, number, spread, word
 from harness.trained import Coded, TrainedOnce, stuck, untrained
 
 
