@@ -85,18 +85,8 @@ def erased_dataset(
         ValueError: the dataset is missing or cannot be erased, or memory is short.
         BrokenGuaranteeError: the erased training split is not what the eraser promises.
     """
-    described = {
-        "dataset": {key: value for key, value in source.identity().items() if key not in {"name", "flip"}},
-        "eraser": code_identity(eraser),
-        "options": dict(options),
-        "dtype": str(dtype),
-        "version": ERASURE_VERSION,
-        **({} if apart is None else {"apart": digest(apart)}),
-    }
-    key = f"{file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
-    tensors, metadata = cache.fetch(
-        key, lambda: _build(source, eraser, options, dtype, cache, apart, torch.device(device))
-    )
+    wanted = _Wanted(source, eraser, options, dtype, apart)
+    tensors, metadata = cache.fetch(wanted.key, lambda: _build(wanted, cache, torch.device(device)))
     return ErasedDataset(
         splits=unpacked(tensors, metadata["certificate"]),
         class_names=tuple(metadata["class_names"]),
@@ -107,15 +97,31 @@ def erased_dataset(
     )
 
 
-def _build(
-    source: Source,
-    kind: type[Eraser],
-    options: Mapping[str, Any],
-    dtype: torch.dtype,
-    cache: Cache,
-    apart: Tensor | None,
-    device: torch.device,
-) -> Entry:
+@dataclass(frozen=True)
+class _Wanted:
+    """An erased dataset to be built; see `erased_dataset`."""
+
+    source: Source
+    eraser: type[Eraser]
+    options: Mapping[str, Any]
+    dtype: torch.dtype
+    apart: Tensor | None
+
+    @property
+    def key(self) -> str:
+        described = {
+            "dataset": {key: value for key, value in self.source.identity().items() if key not in {"name", "flip"}},
+            "eraser": code_identity(self.eraser),
+            "options": dict(self.options),
+            "dtype": str(self.dtype),
+            "version": ERASURE_VERSION,
+            **({} if self.apart is None else {"apart": digest(self.apart)}),
+        }
+        return f"{file_name(self.source.name)}-{self.eraser.__name__}-{fingerprint(described)}"
+
+
+def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
+    source, kind, dtype, apart = wanted.source, wanted.eraser, wanted.dtype, wanted.apart
     raw = raw_images(source, cache)
     originals = splits(source, raw)
     if apart is not None:
@@ -127,7 +133,7 @@ def _build(
     log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
     numbers = Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     train = originals["train"]
-    eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **options)
+    eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **wanted.options)
     # rounded like the images: a black pixel is not out of range
     admissible = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
     ends = torch.tensor(admissible, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])

@@ -109,8 +109,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
             trained.append([])
             for seed in seeds:
                 if (kept := run.part(f"{n}-{seed}")) is None:
-                    order = published_order(seed, len(data.labels), i).to(data.labels.device)
-                    kept = as_json(_train(data, seed, sizes, n, order, checkpoints, progress.show))
+                    kept = as_json(_train(data, seed, sizes, i, checkpoints, progress.show))
                     run.save_part(f"{n}-{seed}", kept)
                     checkpoints.delete(f"{n}-{seed}-")
                 trained[-1].append(parsed(SeedTrained, kept))
@@ -158,12 +157,15 @@ def _train(
     data: PublishedData,
     seed: int,
     sizes: Sequence[int],
-    n: int,
-    order: Tensor,
+    i: int,
     checkpoints: Checkpoints,
     show: Callable[["PublishedTraining"], None],
 ) -> SeedTrained:
-    """Train one seed on the first n images of its order, test on the last part of `sizes`, stop by what follows."""
+    """Train one seed at size number i, on the first images of its order there.
+
+    The last part of `sizes` tests it, what follows stops it.
+    """
+    n, order = sizes[i], published_order(seed, len(data.labels), i).to(data.labels.device)
 
     def part(first: int, end: int | None) -> Examples:
         index = order[first:end]

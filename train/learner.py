@@ -8,7 +8,7 @@ from torch import Tensor
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Weights
 from train.memory import advice
-from train.optimizer import ScheduleFree
+from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.order import Draws
 from train.settings import TrainSettings
 
@@ -39,15 +39,14 @@ class Learner:
         average_power: float = 0.0,
     ) -> None:
         self.ensemble, self.train, self.settings = ensemble, train, settings
-        self.optimizer = ScheduleFree(
-            initial,
-            ensemble.model.learning_rates(),
+        options = ScheduleFreeSettings(
             lr=settings.lr,
             betas=settings.betas,
             weight_decay=settings.weight_decay,
             warmup_steps=settings.warmup_steps,
             average_power=average_power,
         )
+        self.optimizer = ScheduleFree(initial, options, ensemble.model.learning_rates())
         self.before_step: Callable[[], None] = lambda: None
 
     def learn(self, draws: Draws, first: int = 0) -> Iterator[Tensor]:

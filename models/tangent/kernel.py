@@ -13,7 +13,7 @@ from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.layers import Linear
 from models.tangent.jacobian import Projection, Weights
-from models.tangent.ntk import GIB, connected, exact_or, mean_ntk, unconnected
+from models.tangent.ntk import GIB, TangentOptions, connected, exact_or, mean_ntk, unconnected
 
 _COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
 _AVERAGED = 256  # images over which K(x, x) is 1 on average
@@ -97,7 +97,7 @@ class TangentKernel:
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
-        kernel = mean_ntk(self.network, self.weights, x, y, scales=self.scales, projection=self.projection)
+        kernel = mean_ntk(self.network, self.weights, x, y, self.scales, TangentOptions(projection=self.projection))
         return kernel.div_(self.size)
 
     def diagonal(self, x: Tensor) -> Tensor:
