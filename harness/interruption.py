@@ -1,4 +1,4 @@
-"""Signals that end a run are held back until its state is saved, and then do what they would have done."""
+"""Signals that end a run, held back until its state is saved."""
 
 import contextlib
 import logging
@@ -49,7 +49,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def interruptible(*, at_once: bool = False) -> Iterator[Interruption]:
-    """Within it signals only set `pending`; ignored ones, and those outside the main thread, are left as they are.
+    """Let signals only set `pending`; ignored ones, and those outside the main thread, are left as they are.
 
     A signal that nobody delivered within the block is delivered at its end.
 

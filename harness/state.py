@@ -1,4 +1,4 @@
-"""What a run's directory says about the run, whatever became of the process that wrote it."""
+"""The state of a run, from its directory, even if its process was killed."""
 
 import fnmatch
 import os
@@ -20,7 +20,7 @@ _LONGEST_ERROR = 2000  # characters
 
 @dataclass(frozen=True)
 class State:
-    """How far a run is.
+    """The state of a run.
 
     Attributes:
         name: "finished": it has a result. "running": its process shows signs of life. "failed": by an error.

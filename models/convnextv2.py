@@ -73,7 +73,7 @@ class FastGlobalResponseNorm(GlobalResponseNorm):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, H, W, C]."""
+        """Normalise [B, H, W, C]."""
         wide = x.float()
         squares = (wide * wide).sum((1, 2), keepdim=True)
         norm = squares.clamp_min(1e-30).sqrt()  # the root's derivative is infinite at 0

@@ -1,4 +1,4 @@
-"""The one training loop: members of a stack take steps on batches, whatever plans the batches."""
+"""The training loop: members of a stack take steps on planned batches."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ class Learner:
                 yield losses
 
     def _batches(self, draws: Draws, first: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
+        """Yield images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
         index = draws.positions
         batch_bytes = index[0].numel() * math.prod(self.train.image_shape) * self.train.images.element_size()
         together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)

@@ -99,7 +99,7 @@ class ScheduleFree:
 
     @torch.no_grad()
     def averaged(self) -> dict[str, Tensor]:
-        """A copy of the averaged weights x by name, in the order the parameters were given in."""
+        """Return a copy of the averaged weights x by name, in the order of the parameters."""
         return self._views(torch.lerp(self._y, self._z, 1 - 1 / self._betas[0]) if self._k else self._y.clone())
 
     @torch.no_grad()
@@ -112,7 +112,7 @@ class ScheduleFree:
         self._z, self._v = self._flatten(z), self._flatten(v)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that `restore` needs: the flat buffers by name, and JSON-like numbers."""
+        """Return the state for `restore`: the flat buffers by name, and JSON-like numbers."""
         numbers = {"k": self._k, "weight_sum": self._weight_sum, "lr_max": self._lr_max}
         return {"y": self._y.detach(), "z": self._z, "v": self._v}, numbers
 
@@ -124,7 +124,7 @@ class ScheduleFree:
         self._k, self._weight_sum, self._lr_max = (numbers[key] for key in ("k", "weight_sum", "lr_max"))
 
     def _layout(self, parameters: Mapping[str, Tensor]) -> None:
-        """Place the parameters in a new flat buffer, those of one learning rate together."""
+        """Place the parameters in a new flat buffer, sorted by learning rate."""
         groups: dict[float, list[int]] = {}
         for position, name in enumerate(self._names):
             groups.setdefault(self._factors[name], []).append(position)
@@ -157,7 +157,7 @@ class ScheduleFree:
         return {name: buffer[start:stop].view(shape) for name, start, stop, shape in places}
 
     def _blocks(self, gradients: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, float]]:
-        """Matching pieces of y, z, v and the gradient, and their factor on the learning rate."""
+        """Yield matching pieces of y, z, v and the gradient, and their factor on the learning rate."""
         for segment in self._segments:
             gradient = self._gather(segment, gradients)
             for start in range(segment.start, segment.stop, self._block):
@@ -166,7 +166,7 @@ class ScheduleFree:
                 yield self._y[here], self._z[here], self._v[here], gradient[offset], segment.factor
 
     def _gather(self, segment: _Segment, gradients: Sequence[Tensor]) -> Tensor:
-        """The segment's gradients as one vector."""
+        """Return the segment's gradients as one vector."""
         if len(segment.positions) == 1:
             return gradients[segment.positions[0]].reshape(-1)
         gathered = self._gathered[: segment.stop - segment.start]

@@ -15,7 +15,7 @@ _FEW_PARAMETERS = 200_000
 
 
 def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
-    """The model's fully connected layers that see each example once, as a vector, by name.
+    """Return the model's fully connected layers that see each example once, as a vector, by name.
 
     One of the inputs x [n, ...] is passed through.
     """
@@ -28,19 +28,19 @@ def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.
 
 
 def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
-    """Parameters that are in none of the layers."""
+    """Return the parameters that are in none of the layers."""
     owned = {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters(recurse=False)}
     return {name: weight for name, weight in weights.items() if name not in owned}
 
 
 def exact_or(sampled: Projection, weights: Weights) -> Projection:
-    """Exact gradients with respect to these weights where they are few and that is cheap, else what is `sampled`."""
+    """Choose exact gradients with respect to these weights where they are few and that is cheap, else `sampled`."""
     return EXACT if sum(weight.numel() for weight in weights.values()) <= _FEW_PARAMETERS else sampled
 
 
 @contextmanager
 def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
-    """Whatever calls these layers meanwhile: the layer, its input and its output."""
+    """Record the calls of these layers: the layer, its input and its output."""
     calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -57,7 +57,7 @@ def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor
 def inputs_and_slopes(
     model: nn.Module, layer: nn.Module, weights: Weights, x: Tensor, *, batch_size: int
 ) -> tuple[Tensor, Tensor]:
-    """One layer's inputs h, [n, fan-in], and slopes δ, [n, k, fan-out], float64."""
+    """Compute one layer's inputs h, [n, fan-in], and slopes δ, [n, k, fan-out], float64."""
     parameters = {name: value.requires_grad_(name in weights) for name, value in in_double(model, weights).items()}
     h, slopes = [], []
     for batch in x.split(batch_size):
@@ -75,9 +75,12 @@ def add_layer(kernel: Tensor, h: Tensor, slopes: Tensor, n: int, *, bias: bool, 
     """Add one layer's part to a kernel [N k, n k] of N examples with the first n of them, in place.
 
     Args:
-        kernel, h, slopes: with the layer's inputs [N, fan-in] and slopes δ [N, k, fan-out].
-        n, bias: columns' examples, and whether the layer has a bias.
-        memory_bytes: for what is computed on the way.
+        kernel: to add to.
+        h: the layer's inputs, [N, fan-in].
+        slopes: δ, [N, k, fan-out].
+        n: number of examples of the columns.
+        bias: whether the layer has one.
+        memory_bytes: for intermediate results.
     """
     k = slopes.shape[1]
     columns = slopes[:n].flatten(0, 1).T
@@ -94,7 +97,7 @@ GIB = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class TangentOptions:
-    """How tangent kernels are computed.
+    """Options of the computation of tangent kernels.
 
     Attributes:
         projection: of the gradients of parameters that are not in fully connected layers; of all where it is not exact.
@@ -129,7 +132,7 @@ def ntk(
     held_out: Tensor,
     settings: TangentOptions = TangentOptions(),
 ) -> Kernels:
-    """The tangent kernels of a network.
+    """Compute the tangent kernels of a network.
 
     Exact kernels of fully connected layers are products of layer inputs and backpropagated outputs; those of others
     are sums over groups of layers, each group's Jacobian held on its own.
@@ -137,7 +140,8 @@ def ntk(
     Args:
         model: any, in evaluation mode.
         weights: w_0, by parameter name.
-        x, held_out: training inputs [n, ...], held-out ones [m, ...].
+        x: training inputs, [n, ...].
+        held_out: held-out inputs, [m, ...].
         settings: how they are computed.
     """
     projection = settings.projection
@@ -167,14 +171,15 @@ def mean_ntk(
     scales: Mapping[str, float],
     settings: TangentOptions = TangentOptions(),
 ) -> Tensor:
-    """The tangent kernel's mean over outputs, (1/k) Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩, [n, m] float64.
+    """Compute the mean over outputs, (1/k) Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩, [n, m] float64.
 
     Computed as `ntk` computes all pairs of outputs, but in k² times less memory.
 
     Args:
         model: any, in evaluation mode.
         weights: w, by parameter name.
-        x, y: inputs [n, ...] and [m, ...]; the same tensor is passed through once.
+        x: inputs of the rows, [n, ...].
+        y: inputs of the columns, [m, ...]; the same tensor as `x` is passed through once.
         scales: s_p of each parameter tensor; those of 0 are left out.
         settings: how it is computed.
     """
@@ -214,7 +219,7 @@ def _jacobians(
 
 
 def _groups(layers: Sequence[Layer], most: int) -> Iterator[list[Layer]]:
-    """Layers, or parts of them, in groups of at most `most` columns."""
+    """Yield layers, or parts of them, in groups of at most `most` columns."""
     group: list[Layer] = []
     room = most
     for layer in layers:
