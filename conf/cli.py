@@ -138,13 +138,13 @@ def _work(verb: Verb, config: Config) -> Work:
         return verb.work(config)
     finally:
         if not gc.get_freeze_count():
-            gc.freeze()  # all that was imported: later collections pass it over, too
+            gc.freeze()  # later collections skip all that was imported
         gc.enable()
 
 
 def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
     """Carry out one run; an error is recorded and shown, and ends this job alone: a sweep goes on past it."""
-    print_anywhere()  # in a sweep's other processes, too
+    print_anywhere()  # also in a sweep's other processes
     hydra_config = HydraConfig.get()
     sweep = Sweep(Path(hydra_config.sweep.dir)) if hydra_config.mode == RunMode.MULTIRUN else None
     outcome: dict[str, Any] = {"overrides": list(hydra_config.overrides.task), "exit_code": 0}
@@ -193,7 +193,7 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
 
 
 def _end_sweep(verb: Verb, sweep: Sweep) -> int:
-    """Print the sweep's table from what its jobs left on disk; the exit code."""
+    """Print the sweep's table from its jobs' files; return the exit code."""
     if sweep.left:
         print(f"to look at it: {sweep.status_command}")
         return 0

@@ -13,7 +13,7 @@ _folders = [CONF]
 
 
 def look_in(words: Sequence[str]) -> list[str]:
-    """Offer what is in the folder of a command line's --config-dir, too; the words without it."""
+    """Add the folder of a command line's --config-dir to the folders of choices; return the words without it."""
     words, own = list(words), []
     for flag in [word for word in words if word.partition("=")[0] in ("--config-dir", "-cd")]:
         at = words.index(flag)
@@ -56,7 +56,7 @@ def keys(group: str, choice: str) -> Options:
     assert isinstance(content, dict)
     merged: Options = {}
     for entry in content.pop("defaults", []):
-        if "@_global_" in str(entry):  # what its values refer to, beside it
+        if "@_global_" in str(entry):  # referred to by its values
             continue
         if isinstance(entry, dict):  # {"/dataset@parts.mnist": "mnist"}: the keys of dataset=mnist below parts.mnist
             for where, parent in entry.items():

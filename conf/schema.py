@@ -1,7 +1,7 @@
 """The closed, typed schema behind the YAML files: unknown keys and wrong types are errors of one line.
 
-A section's schema is what it configures: the keyword-only arguments of a class that it names, or a dataclass of
-settings. A new eraser, model or dataset therefore needs no entry here.
+A section's schema is the keyword-only arguments of a class that it names, or a dataclass of settings.
+A new eraser, model or dataset therefore needs no entry here.
 """
 
 import os

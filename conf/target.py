@@ -15,7 +15,7 @@ from conf import Options
 from conf.check import ConfigError, check, keyword_only
 from conf.groups import choices, preset
 
-TARGETS = {  # sections that name a class in _target_ -> what it is a subclass of
+TARGETS = {  # section that names a class in _target_ -> its base class
     "dataset": "erasure.source.Source",
     "eraser": "erasure.eraser.Eraser",
     "model": "models.classifier.Model",
@@ -114,7 +114,8 @@ def _hidden(error: Exception) -> str:
 def _may_be_imported(module: str) -> bool:
     """Return whether a configuration, perhaps a stranger's, may have a module imported; runs no module.
 
-    Importing does things, and installed packages have modules that do harm. What is not found may: that fails.
+    Importing runs code, and installed packages have modules that do harm. A module that is not found may be imported:
+    that fails.
     """
     package = module.partition(".")[0]
     if package in {base.partition(".")[0] for base in TARGETS.values()}:

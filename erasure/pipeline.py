@@ -135,8 +135,8 @@ def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
     train = originals["train"]
     eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **wanted.options)
     # rounded like the images: a black pixel is not out of range
-    admissible = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
-    ends = torch.tensor(admissible, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
+    ends = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
+    ends = torch.tensor(ends, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
     if isinstance(eraser, GradientEraser):
         if not raw.bounded:
             eraser.lift_range()
@@ -144,7 +144,7 @@ def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
             eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
     if scaling is not None:
         ends = scaling(ends)
-    low, high = ends.to(dtype).split(1)
+    least, largest = ends.to(dtype).split(1)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates, whitening = dict[str, Certificate](), None
@@ -155,9 +155,13 @@ def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
         after = ClassMoments.fit(erased, part.labels, num_classes=moments.num_classes, device=device)
         whitening = whitening or whitening_of(after)
         certificates[name] = certify(
-            numbers.rounded(part.images), erased, part.labels, moments,
-            low=low, high=high, after=after, whitening=whitening,
-        )  # fmt: skip
+            numbers.rounded(part.images),
+            erased,
+            part.labels,
+            moments,
+            admissible=(least, largest),
+            after=(after, whitening),
+        )
     require_erased(certificates["train"], eraser.erased_order, kind.__name__)
     if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}

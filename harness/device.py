@@ -30,7 +30,7 @@ def pick_device(name: str) -> torch.device:
 def pick_precision(name: str, device: str) -> str:
     """Return the precision that the configuration names; "auto" is bfloat16 on a GPU, float32 elsewhere.
 
-    A device that the configuration names need not be here: a run's identity is asked for on other machines, too.
+    A device that the configuration names need not be on this machine: a run's identity is computed on others as well.
     """
     if name != "auto":
         return name

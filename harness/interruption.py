@@ -51,7 +51,7 @@ class Interruption:
 def interruptible(*, at_once: bool = False) -> Iterator[Interruption]:
     """Let signals only set `pending`; ignored ones, and those outside the main thread, are left as they are.
 
-    A signal that nobody delivered within the block is delivered at its end.
+    A signal that is still pending at the end of the block is delivered then.
 
     Args:
         at_once: deliver signals when they come, as exceptions: nothing has to be saved, but blocks around this

@@ -65,7 +65,7 @@ class Logger:
     """One W&B run per run of ours, with the same id; a context manager that ends it finished or failed.
 
     A run that is continued, in another process or on another day, continues its W&B run. Whatever goes wrong with
-    W&B costs one line of warning, and what it was to show; the run goes on.
+    W&B costs one line of warning and its share of the dashboard; the run goes on.
 
     Args:
         settings: how to log.

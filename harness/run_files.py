@@ -96,7 +96,7 @@ class _Loader(yaml.SafeLoader):
     """YAML loader for files that runs write; libyaml's is killed by a file of 100,000 brackets."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge nothing: "<<", which runs do not write, multiplies what it merges."""
+        """Refuse merge keys: runs do not write "<<", which multiplies what it merges."""
 
 
 def believed_result(values: Options, directory: Path) -> Result:
@@ -140,7 +140,7 @@ def require_config(config: Any, verb: str = "") -> None:
         verb: whose; by its sections where that is not known.
 
     Raises:
-        ValueError: names the section, and what it is to be.
+        ValueError: names the section and the type it must have.
     """
     require_plain(config, _MOST_IN_CONFIG)
     if not isinstance(config, dict):

@@ -13,7 +13,7 @@ from harness.result import read_result
 from harness.run import CONFIG, LOCK, RESULT, STATE, seconds_spent
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
-UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
+UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process works on these
 _NOTED = ("running", "finished", "failed", "interrupted")  # what a run notes of itself
 _LONGEST_ERROR = 2000  # characters
 

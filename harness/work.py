@@ -107,7 +107,7 @@ class Work(Generic[L]):
 @contextlib.contextmanager
 def _under_way(job: Job, run: Run) -> Iterator[None]:
     """Note that a run is computed, what is logged meanwhile, and why it ends early if it does."""
-    # sections that say how and where, too: the record should be complete
+    # with the sections on how and where: the record should be complete
     run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
     try:
         with logged(run.directory):

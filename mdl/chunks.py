@@ -34,7 +34,7 @@ class ChunkSettings:
         num_chunks: number m >= 2 of training sizes.
         min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less.
         order: in which the sizes are trained, smallest or largest first; results are the same.
-        validation: what stops trainings and fits temperatures: the validation split, whose labels nobody pays for, or a
+        validation: examples that stop trainings and fit temperatures: the validation split, whose labels are free, or a
             tenth of the prefix, which is paid for, and not trained on.
         share: whether processes that are asked for the same run train different sizes of it; results are the same.
         code: "blocks" trains a network for each size, which codes the labels up to the next; "replay" trains one

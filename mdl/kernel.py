@@ -111,7 +111,7 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
         kernel = given = None
         for seed in (seed for seed in seeds if seed not in found):
             if (drawn := bench.kernel.drawn(generator(seed, "init"), bench.data["train"].images)) is not kernel:
-                given = None  # that of the seed before: memory need not hold both
+                given = None  # frees the previous seed's: memory need not hold both
                 kernel, given = drawn, matrices(bench, drawn, show)
             assert given is not None
             (coder, tested), order = given, permutation(seed, n).to(bench.job.device)

@@ -61,7 +61,7 @@ class KernelCode:
 
     For each λ, β and p of the grids softmax(β μ / s^p) is a member: μ and s are mean and standard deviation of a
     Gaussian process's prediction of the label's one-hot vector. The mixture weighs members, equal at first, by the
-    probability that they gave the labels so far: what it says of an example depends on no label that is not yet coded,
+    probability that they gave the labels so far: its prediction of an example depends on no label not yet coded,
     and on no later input.
 
     Args:

@@ -99,7 +99,7 @@ class _Sizes:
         return self._trained.get(i)
 
     def train(self, i: int) -> "SizeTrained":
-        """Train size number i, and keep what it gives."""
+        """Train size number i, and save its part."""
         n, following, orders = self.sizes[i], self._following[i], self.engine.orders
 
         def show(report: EpochReport) -> None:

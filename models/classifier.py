@@ -16,7 +16,7 @@ class Model(ABC):
     Options are keyword-only.
 
     Attributes:
-        version: what its code computes: raised by whoever changes the numbers, and part of a run's identity. A subclass
+        version: of its numbers: raised by every change that moves them, and part of a run's identity. A subclass
             without one of its own is known by its source (`erasure.code_identity`).
     """
 

@@ -18,7 +18,7 @@ class ConvNeXtV2(TimmClassifier):
     (d, d, 3d, d) blocks, w = `width` and d = `depth`, on every pixel (patch size 1).
     """
 
-    version = 2  # under bfloat16 both layers below give bfloat16, too
+    version = 2  # under bfloat16 both layers below give bfloat16
     base_width: ClassVar[int] = 40
     base_depth: ClassVar[int] = 2
     title: ClassVar[str] = "ConvNeXt V2"

@@ -28,7 +28,7 @@ class ScaledClassifier(Classifier):
         depth_exponent: p in lr ∝ (base_depth / depth)^p, applied under either parametrisation.
         scalings: per parameter; all factors 1 under the standard parametrisation.
         title: in messages.
-        smallest_side: of images; None where vectors will do, too.
+        smallest_side: of images; None where vectors are accepted.
 
     Raises:
         ValueError: width or depth below 1, or an image that is too small.

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 class StochasticDepth(nn.Module):
     """A layer that drops a residual branch for some examples of a batch, in training only (Huang et al. 2016).
 
-    A branch that is kept is divided by its probability of being kept, so that its mean is what it is at evaluation.
+    A branch that is kept is divided by its probability of being kept, so that its mean is as at evaluation.
 
     Attributes:
         rate: probability that a branch is dropped.

@@ -79,7 +79,7 @@ class TimmClassifier(ScaledClassifier):
         """Return the points along a side of the image in stage 0, 1, 2 or 3."""
 
     def layers(self, width: int) -> dict[str, nn.Module]:
-        with torch.random.fork_rng(devices=[]):  # what timm draws is drawn again, and should disturb nobody
+        with torch.random.fork_rng(devices=[]):  # timm's draws are drawn again, and must not disturb other generators
             network = self.build(width)
         replace_drop_path(network)
         return {"network": network, "readout": Linear(8 * width, self.num_classes)}

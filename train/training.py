@@ -42,7 +42,7 @@ class TrainingSets:
     held: Tensor | None = None
 
     def of(self, members: slice) -> "TrainingSets":
-        """Return those of some members."""
+        """Return the sets of some members."""
         held = None if self.held is None else self.held[members]
         return replace(self, seeds=self.seeds[members], subsets=self.subsets[members], held=held)
 

@@ -92,12 +92,12 @@ def note_finished(job: Job) -> bool:
 def in_turn(jobs: Sequence[Job], sweep: Sweep, *, join: bool = False) -> Iterator[Job]:
     """Yield each job when no other process computes its run; the others come last, once their runs are free.
 
-    So shells, processes and hosts share a sweep, and none of them waits while there is a run that nobody computes.
+    Shells, processes and hosts share a sweep in this way, and a process never idles while a run is free.
 
     Args:
         jobs: in their order.
         sweep: where they note how they ended; one that has not, as another process was faster, is given out again.
-        join: whether a run is given out that others compute, too, where there is no other left.
+        join: whether runs that other processes compute are yielded once no other is left.
     """
     left, told, rounds = list(jobs), False, 0
     while left:

@@ -8,7 +8,7 @@ from types import FrameType
 
 log = logging.getLogger(__name__)
 
-_GOING_ON = ("RUNNING", "SUSPENDED")  # states of a job that nobody has cancelled or requeued
+_GOING_ON = ("RUNNING", "SUSPENDED")  # states of a job that was neither cancelled nor requeued
 
 
 def requeue_on_signals() -> None:

@@ -23,7 +23,7 @@ class Projection:
 
     "coordinates" keeps `size` random coordinates of each layer, scaled so that inner products are right on average (the
     paper: 2,000 suffice); "random" adds all coordinates, each with a random sign, into `size` buckets, which is
-    right on average, too, and sees every coordinate (Charikar et al. 2002). A layer of no more than `size`
+    also right on average, and sees every coordinate (Charikar et al. 2002). A layer of no more than `size`
     coordinates is kept as it is.
 
     Args:

@@ -85,8 +85,8 @@ class TangentKernel:
     Attributes:
         network: in evaluation mode.
         weights, scales: w_p and s_p by parameter name.
-        projection: of gradients of what is in no fully connected layer.
-        size: what it is divided by.
+        projection: of gradients of parameters outside fully connected layers.
+        size: divisor that makes K(x, x) 1 on average.
     """
 
     network: nn.Module
