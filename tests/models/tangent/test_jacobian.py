@@ -6,8 +6,8 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
-from models.tangent.jacobian import Projection, in_double, jacobian, network_outputs
-from models.tangent.ntk import TangentOptions, mean_ntk, ntk
+from models.tangent.jacobian import EXACT, Projection, in_double, jacobian, network_outputs
+from models.tangent.ntk import TangentOptions, exact_or, mean_ntk, ntk
 from tests.models.every_model import EVERY
 from tests.sample_info.networks import some_network
 from train.randomness import generator
@@ -97,6 +97,12 @@ def test_layers_called_twice_or_on_sequences_have_no_product_form() -> None:
     assert kernels.how.startswith("exact")
     j = jacobian(model, net.weights, net.x).flatten(0, 1)
     torch.testing.assert_close(kernels.train, j @ j.T)
+
+
+def test_gradients_are_exact_up_to_so_many_parameters() -> None:
+    sampled = drawn("coordinates", 300)
+    assert exact_or(sampled, {"a": torch.zeros(150_000), "b": torch.zeros(50_000)}) is EXACT
+    assert exact_or(sampled, {"a": torch.zeros(150_000), "b": torch.zeros(50_001)}) is sampled
 
 
 def test_weights_of_another_network_are_refused() -> None:
