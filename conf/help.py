@@ -18,8 +18,8 @@ def help_text(verb: str, purpose: str, words: Sequence[str] = ()) -> str:
 
     Args:
         verb: the command's name.
-        purpose: what it does, in one line.
-        words: of the command line. Keys shown are those of the choices that its overrides make.
+        purpose: one line on what the command does.
+        words: of the command line, whose overrides choose the keys to show.
 
     Raises:
         ConfigError: there is no such topic.

@@ -1,4 +1,4 @@
-"""Weights & Biases, offline by default. A mirror of the run's files, never the truth, and never in the way."""
+"""Weights & Biases, offline by default: a copy of the run's files, whose failures never stop a run."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ class LoggerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunDescription:
-    """What W&B shows of a run.
+    """A run as W&B shows it.
 
     Attributes:
         run_id: its id and name.
@@ -65,7 +65,7 @@ class Logger:
     """One W&B run per run of ours, with the same id; a context manager that ends it finished or failed.
 
     A run that is continued, in another process or on another day, continues its W&B run. Whatever goes wrong with
-    W&B costs one line of warning, and what it was to show; the run goes on.
+    W&B costs one line of warning and its share of the dashboard; the run goes on.
 
     Args:
         settings: how to log.
@@ -211,7 +211,7 @@ def _files_in(folder: Path) -> Iterator[None]:
 
 
 def _flat_tables(result: Result) -> dict[str, tuple[list[Any], list[Any]]]:
-    """Columns and rows of tables with a row per seed, and of a prequential run one per training size and seed."""
+    """Return columns and rows of tables with a row per seed, and with one per training size and seed."""
     scalars = {name: values for name, values in per_seed(result) if not any(isinstance(v, dict | Part) for v in values)}
     numbers = {name: values for name, values in scalars.items() if not name.startswith("curve.")}
     rows = [[seed, *(values[s] for values in numbers.values())] for s, seed in enumerate(result.seeds)]

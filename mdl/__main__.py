@@ -61,7 +61,7 @@ def headline(result: "MdlResult") -> str:
 
 
 def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
-    """Table and figure of the comparison, printed and written to `directory`."""
+    """Print table and figure of the comparison, and write them to `directory`."""
     from harness.job import Job
     from harness.result import MdlResult
     from harness.results.arrange import arrange, by_setting

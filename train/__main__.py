@@ -34,7 +34,7 @@ def headline(result: "TrainResult") -> str:
 
 
 def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
-    """Table of final losses and figure of loss curves, printed and written to `directory`."""
+    """Print table of final losses and figure of loss curves, and write them to `directory`."""
     from harness.results.arrange import arrange, by_setting
     from harness.results.output import show
     from train.summary import draw, table_of

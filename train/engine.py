@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EpochReport:
-    """Where a training stands after an evaluation.
+    """The state of a training after an evaluation.
 
     Attributes:
         epoch: epochs finished.
@@ -83,7 +83,7 @@ class Fit:
 
     @classmethod
     def of(cls, ensemble: Ensemble, trainings: Sequence[Training], stack: int) -> "Fit":
-        """What trainings of `stack` members each have come to."""
+        """Join the trainings of `stack` members each."""
         best, last = (
             {name: torch.cat([getattr(training, kind)[name] for training in trainings]) for name in ensemble.names}
             for kind in ("best", "last")
@@ -99,7 +99,7 @@ class Fit:
         weights: Weights | None = None,
         temperatures: Tensor | None = None,
     ) -> Scores:
-        """As `Ensemble.score`, for any number of members of any architecture; of the best weights by default."""
+        """Score as `Ensemble.score`, any number of members of any architecture; the best weights by default."""
         scored = [
             self.ensemble.score(own, images, part, nats=tempered(None if temperatures is None else temperatures[here]))
             for here, own, part in self._stacks(weights or self.best, index)
@@ -107,7 +107,7 @@ class Fit:
         return Scores(*map(torch.cat, zip(*scored, strict=True)))
 
     def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """As `Ensemble.temperatures`, of the best weights."""
+        """Fit temperatures as `Ensemble.temperatures`, of the best weights."""
         found = (self.ensemble.temperatures(own, images, part) for _, own, part in self._stacks(self.best, index))
         return torch.cat(list(found))
 
@@ -161,7 +161,7 @@ def fit(
 
 
 class Engine:
-    """Trains a run's seeds; an interrupted run continues from its checkpoints.
+    """The training of a run's seeds; an interrupted run continues from its checkpoints.
 
     Args:
         bench: data and architecture.
@@ -200,5 +200,5 @@ class Engine:
         return in_stacks(begin, finish, len(self._bench.seeds), self.stacking.stack, name, self._checkpoints)
 
     def finished(self, n: int) -> None:
-        """The trainings of size n are no longer needed."""
+        """Delete checkpoints of the trainings of size n."""
         self._checkpoints.delete(f"{n}-")

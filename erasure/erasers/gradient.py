@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from erasure.alignment import align
+from erasure.alignment import Search, align
 from erasure.eraser import Eraser
 from erasure.interval import contains, free, pull_back, values
 from erasure.linalg import CovarianceFactor
@@ -150,7 +150,7 @@ class GradientEraser(Eraser):
 
     def _target(self, moments: ClassMoments) -> Tensor:
         factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
-        root = align(factors, moments.weights.tolist(), moments.within, rank=None, tolerance=1e-6).root
+        root = align(factors, moments.weights.tolist(), moments.within, Search(1e-6)).root
         return root @ root.T
 
     def _require_in_range(self, x: Tensor) -> None:

@@ -30,7 +30,7 @@ from train.data import DeviceImages, to_device
 from train.engine import fit
 from train.ensemble import Ensemble
 from train.memory import keep_freed_memory
-from train.optimizer import ScheduleFree
+from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.randomness import generator, permutation
 from train.settings import TrainSettings
 from train.stacking import Stacking, choose, multiply_adds
@@ -112,7 +112,7 @@ def step_seconds(ensemble: Ensemble, members: int, images: DeviceImages, lr: flo
     clock = time.process_time if alone else time.perf_counter
     batch = torch.arange(len(images), device=device).expand(members, -1)
     initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
-    optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=lr)
+    optimizer = ScheduleFree(initial, ScheduleFreeSettings(lr=lr), ensemble.model.learning_rates())
     x, z = images.plain(batch)
     times: list[float] = []
     while len(times) < 4 or (sum(times) < 0.2 and len(times) < 200):

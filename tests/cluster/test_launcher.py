@@ -87,11 +87,13 @@ def test_every_process_sees_a_device_of_its_own_and_no_ctrl_c(command, launcher,
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
     try:
         command(MDL, "-m", "hydra/launcher=local", "hydra.launcher.workers=3", "train.lr=0.1,0.2,0.3,0.4", *TINY)
-        assert signal.getsignal(signal.SIGINT) == before[signal.SIGINT]  # the driver itself can be stopped
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler  # the driver itself can be stopped
     finally:
-        signal.signal(signal.SIGTERM, before[signal.SIGTERM])
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert given == seen == ["3", "5", "3"]
     assert handlers == [signal.SIG_IGN] * 3
 

@@ -78,6 +78,8 @@ def test_random_coordinates_of_large_networks_are_the_same_at_every_call(monkeyp
     monkeypatch.setattr(ntk, "_FEW_PARAMETERS", 100)
     monkeypatch.setattr(kernel, "_COORDINATES", 60)
     own = drawn(EVERY["cnn"]())
+    assert own.projection.draws is not None
+    assert len({own.projection.draws(name).initial_seed() for name in own.weights}) == len(own.weights)
     both = torch.cat([x, y])
     torch.testing.assert_close(own(both, both)[3:, :3], own(y, x), rtol=1e-10, atol=1e-12)
     assert float((own(x, x) - exact).abs().max()) > 1e-6
