@@ -69,7 +69,7 @@ def test_runs_of_all_verbs_stand_in_one_report_each_in_its_tables(runs) -> None:
     out, problems = report(runs)
     assert problems == []
     data = page_data(out)
-    assert [run["verb"] for run in data["runs"]["details"]] == ["mdl"]
+    assert [run["command"] for run in data["runs"]["details"]] == ["mdl"]
     assert [sheet["title"] for sheet in data["sheets"]] == [
         "Runs", "How scores move between erasers", "Groups of examples", "Summaries",
     ]  # fmt: skip
