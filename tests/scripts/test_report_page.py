@@ -94,7 +94,7 @@ def test_columns_sort_by_their_numbers_and_what_has_none_comes_last(tmp_path: Pa
         Line((950.0, 950.0), "9"), Line((-3.0, -1.0), "100"), Line((), ""), Line((1233.0, 1235.0), "10"),
         Line((-0.5, -0.5), "12–40"), Line((2e-7, 4e-7), "8"),
     ]  # fmt: skip
-    columns = [
+    columns: list[Column[Line]] = [
         spread("change", "change_mean", ",.1f", lambda line: line.values),
         Column[Line]("epochs", lambda line: line.epochs),
     ]
