@@ -52,7 +52,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     colours, figures = eraser_colours(blocks), bring_figures(information, root, print)
     with mpl.rc_context(STYLE):
         figure = Figure()
-        figure.add_subplot(title="a figure").plot([0, 1], color="white")
+        figure.add_subplot(title="a figure").plot([0, 1], color="#0072B2")
         drawn = [save(figure, root / "figure.svg"), *figures.values()][:2]
     page = root / "index.html"
     return write_page(repeated, colours, reading.problems, [root / "runs"], page, sheets(information), figures, drawn)
@@ -123,6 +123,8 @@ def test_filters_filter(browser) -> None:
     menu(browser, "command").select_by_value("train")
     assert set(column(browser, "command")) == {"train"}
     assert column(browser, "bits per label") == []  # which no such run has
+    heads = browser.find_elements("css selector", "#trained thead button")
+    assert "bits per label" not in {head.text for head in heads if head.is_displayed()}
     menu(browser, "eraser").select_by_value("")
     menu(browser, "command").select_by_value("")
     settings.select_by_index(0)
