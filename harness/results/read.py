@@ -131,7 +131,7 @@ def _check(result: MdlResult) -> None:
 
 
 def _unfinished(directory: Path) -> Found:
-    """A run without result.json: its configuration says where it belongs."""
+    """Return a run without result.json; its configuration says where it belongs."""
     try:
         require_run_id(directory.name)
         config = read_config(directory)

@@ -3,6 +3,7 @@
 import csv
 import html
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -33,8 +34,7 @@ class Column(Generic[T]):
         text: of an entry.
         record: the same in full, for CSV; None where that has none.
         meaning: for the caption; empty where the heading says it.
-        menu: whether the page filters by it. Such columns hold words and are sorted as such, others by the number in
-            their text.
+        menu: whether the page filters by it.
     """
 
     heading: str
@@ -85,13 +85,21 @@ def spread(
     return Column(heading, text, record, meaning)
 
 
+def sort_key(column: Column[T], entry: T) -> float | None:
+    """Return the number that orders an entry in a column: the first of its record, None where that has none."""
+    values = column.record(entry).values() if column.record else ()
+    numbers = (v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v))
+    return next(numbers, None)
+
+
 @dataclass(frozen=True)
 class Table:
     """Headings and rows of text, and the same as records.
 
     Attributes:
         name: of its files and in LaTeX.
-        words: headings of columns that are sorted as text; the others as numbers.
+        keys: the numbers that order the rows, a line per row, in it one per column; a column without any is ordered by
+            its text.
         menus: headings of columns to filter by.
         runs: the run of each row; none where rows are not one run's.
         title: above it.
@@ -102,7 +110,7 @@ class Table:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     records: Sequence[Record] = ()
-    words: Sequence[str] = ()
+    keys: Sequence[Sequence[float | None]] = ()
     menus: Sequence[str] = ()
     runs: Sequence[str] = ()
     title: str = ""
@@ -119,9 +127,10 @@ class Table:
         """A row per entry; records have the columns `also`, too."""
         menus = [column.heading for column in columns if column.menu]
         rows = [[column.text(entry) for column in columns] for entry in entries]
+        keys = [[sort_key(column, entry) for column in columns] for entry in entries]
         headings, records = [column.heading for column in columns], records_of([*also, *columns], entries)
         runs = [str(record["run_id"]) for record in records if "run_id" in record]
-        return cls(name, caption_of(columns, caption), headings, rows, records, menus, menus, runs)
+        return cls(name, caption_of(columns, caption), headings, rows, records, keys, menus, runs)
 
     @classmethod
     def pivoted(
@@ -178,7 +187,15 @@ class Table:
 
     def sheet(self) -> dict[str, Any]:
         """As the page sorts and filters it."""
-        columns = [{"heading": h, "word": h in self.words, "menu": h in self.menus} for h in self.headings]
+        keys = [*zip(*self.keys, strict=True)] or [()] * len(self.headings)
+        columns = [
+            {
+                "heading": heading,
+                "menu": heading in self.menus,
+                "keys": own if any(k is not None for k in own) else None,
+            }
+            for heading, own in zip(self.headings, keys, strict=True)
+        ]
         return {"caption": self.caption, "columns": columns, "rows": [list(row) for row in self.rows]}
 
 

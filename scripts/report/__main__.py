@@ -99,7 +99,7 @@ def build(
         display.update(0.95, "page")
         problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
         remarks = [*problems, *left_out]
-        drawn = [figure for figure in figures if figure.suffix == ".png"]
+        drawn = [figure for figure in figures if figure.suffix != ".pdf"]
         page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies, drawn, chosen)
     for line in problems:
         print(line, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Figures of a report as files, PNG and PDF: what there is to draw, loss and learning curves, what they lack."""
+"""Figures of a report as files, SVG and PDF: what there is to draw, loss and learning curves, what they lack."""
 
 import functools
 import math
@@ -44,14 +44,14 @@ def at_most(most: int, drawings: Sequence[Drawing], note: Note) -> Sequence[Draw
 def draw_figures(
     drawings: Sequence[Drawing], directory: Path, note: Note, progress: Callable[[int, int], None] = lambda *_: None
 ) -> list[Path]:
-    """Draw to `figures/<name>.png` and `.pdf`; notes what a figure lacks, and a figure that cannot be drawn."""
+    """Draw to `figures/<name>.svg` and `.pdf`; notes what a figure lacks, and a figure that cannot be drawn."""
     paths = []
     for i, drawing in enumerate(drawings):
         progress(i, len(drawings))
         if drawing.hidden:
             lacking = f"without {len(drawing.hidden)} of its panels or rows; report on fewer runs for these"
             note(f"figure {drawing.name}: {lacking}")
-        path = file_in(directory, "figures", f"{file_name(drawing.name)}.png")
+        path = file_in(directory, "figures", f"{file_name(drawing.name)}.svg")
         path = path if path not in paths else path.with_stem(f"{path.stem}-{i}")
         try:
             with mpl.rc_context(STYLE):
