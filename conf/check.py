@@ -1,4 +1,4 @@
-"""Values against types, by pydantic; what is refused is told in one line, with the nearest key."""
+"""Check values against types with pydantic; an error is one line, with the nearest key."""
 
 import difflib
 import functools
@@ -34,7 +34,7 @@ class ConfigError(ValueError):
 
 @functools.cache
 def keyword_only(function: Callable) -> Mapping[str, Any]:
-    """Keyword-only arguments of a callable and their types."""
+    """Return the keyword-only arguments of a callable and their types."""
     hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
     parameters = inspect.signature(function).parameters.values()
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -53,7 +53,7 @@ def check(prefix: str, section: Options, types: Mapping[str, Any]) -> Options:
 
 @functools.cache
 def _model(types: tuple[tuple[str, Any], ...]) -> type[BaseModel]:
-    """Making it takes milliseconds, in a sweep of thousands that want the same few."""
+    """Create the model of a section; cached, as it takes milliseconds, and a sweep of thousands needs the same few."""
     # Pydantic keeps names with a leading underscore to itself, so fields are numbered and aliased.
     numbered: dict[str, Any] = {f"field_{i}": (kind, Field(alias=key)) for i, (key, kind) in enumerate(types)}
     return create_model("Section", __config__=ConfigDict(extra="forbid"), **numbered)  # groups inherit that

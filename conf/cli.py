@@ -1,4 +1,4 @@
-"""The command line of every verb: compose, check, run or sweep, say plainly what went wrong."""
+"""The command line of every command: compose, check, run or sweep, and report errors in one line."""
 
 import errno
 import functools
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Work(Protocol):
-    """A configuration's run, of which nothing is loaded."""
+    """The run of a configuration, with nothing loaded yet."""
 
     @property
     def directory(self) -> Path:
@@ -55,7 +55,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Verb:
-    """One of the commands `python -m <name>`; its functions import what they use: help and wrong keys need no torch.
+    """A command `python -m <name>`. Its functions import what they use, so that help and wrong keys need no torch.
 
     Attributes:
         name: of the package and of its primary configuration.
@@ -125,7 +125,7 @@ def _require_launchers_by_name(words: Sequence[str]) -> None:
 
 
 def checked_job(verb: Verb, config: DictConfig) -> Path:
-    """The directory of the run that a composed configuration asks for.
+    """Return the directory of the run that a composed configuration asks for.
 
     Raises:
         ConfigError: it cannot be run.
@@ -138,13 +138,13 @@ def _work(verb: Verb, config: Config) -> Work:
         return verb.work(config)
     finally:
         if not gc.get_freeze_count():
-            gc.freeze()  # all that was imported: later collections pass it over, too
+            gc.freeze()  # later collections skip all that was imported
         gc.enable()
 
 
 def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
-    """One run. Errors are recorded and shown, and end this job alone: a sweep goes on past them."""
-    print_anywhere()  # in a sweep's other processes, too
+    """Carry out one run; an error is recorded and shown, and ends this job alone: a sweep goes on past it."""
+    print_anywhere()  # also in a sweep's other processes
     hydra_config = HydraConfig.get()
     sweep = Sweep(Path(hydra_config.sweep.dir)) if hydra_config.mode == RunMode.MULTIRUN else None
     outcome: dict[str, Any] = {"overrides": list(hydra_config.overrides.task), "exit_code": 0}
@@ -193,7 +193,7 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
 
 
 def _end_sweep(verb: Verb, sweep: Sweep) -> int:
-    """Print the sweep's table from what its jobs left on disk; the exit code."""
+    """Print the sweep's table from its jobs' files; return the exit code."""
     if sweep.left:
         print(f"to look at it: {sweep.status_command}")
         return 0

@@ -1,4 +1,4 @@
-"""Configurations from lists of overrides: one, or those of all jobs of a sweep."""
+"""Compose configurations from lists of overrides: one, or those of all jobs of a sweep."""
 
 import copy
 import re
@@ -20,7 +20,7 @@ from conf.schema import Config, Section, validate
 
 
 def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> Config:
-    """The checked configuration that `python -m VERB OVERRIDES` would run.
+    """Return the checked configuration that `python -m VERB OVERRIDES` would run.
 
     Args:
         verb: "mdl" or "train".
@@ -34,13 +34,13 @@ def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section
 
 
 def unchecked(verb: str, overrides: Sequence[str]) -> DictConfig:
-    """As Hydra composes it; values may be missing."""
+    """Compose a configuration as Hydra does; values may be missing."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(verb, [*search_path(), *overrides])
 
 
 def jobs_of(verb: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
-    """Overrides and configuration of each job of `python -m VERB -m OVERRIDES`, in Hydra's order.
+    """Yield overrides and configuration of each job of `python -m VERB -m OVERRIDES`, in Hydra's order.
 
     Overrides of Hydra's own settings say where and how a sweep runs, and are passed over. A configuration holds until
     the next is asked for.
@@ -62,7 +62,7 @@ def jobs_of(verb: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], Di
 
 
 def plain(config: DictConfig) -> Options:
-    """Resolved plain containers.
+    """Return resolved plain containers.
 
     Raises:
         ConfigError: a mandatory value is missing.
@@ -108,7 +108,7 @@ class Composer:
         return config
 
     def _is_value(self, override: Override) -> bool:
-        """Whether it sets a key that exists, rather than choosing a file, adding or deleting."""
+        """Return whether an override sets an existing key, rather than choosing a file, adding or deleting."""
         if override.type is not OverrideType.CHANGE or override.package is not None:
             return False
         return override.key_or_group not in self._groups

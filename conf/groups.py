@@ -1,4 +1,4 @@
-"""What the YAML folders offer: groups, their choices, and each choice's keys. Read without composing."""
+"""The groups of YAML files, their choices, and each choice's keys, read without composing."""
 
 import functools
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _folders = [CONF]
 
 
 def look_in(words: Sequence[str]) -> list[str]:
-    """Offer what is in the folder of a command line's --config-dir, too; the words without it."""
+    """Add the folder of a command line's --config-dir to the folders of choices; return the words without it."""
     words, own = list(words), []
     for flag in [word for word in words if word.partition("=")[0] in ("--config-dir", "-cd")]:
         at = words.index(flag)
@@ -24,39 +24,39 @@ def look_in(words: Sequence[str]) -> list[str]:
 
 
 def own_folders() -> list[Path]:
-    """The user's folders of YAML files."""
+    """Return the user's folders of YAML files."""
     return _folders[1:]
 
 
 def search_path() -> list[str]:
-    """The override with which Hydra finds the user's choices where it was not given --config-dir."""
+    """Return the override with which Hydra finds the user's choices without --config-dir."""
     places = ",".join(f"'file://{folder}'" for folder in own_folders())
     return [f"hydra.searchpath=[{places}]"] if places else []
 
 
 def choices(group: str) -> list[str]:
-    """Names that `group=` accepts."""
+    """Return the names that `group=` accepts."""
     return sorted({path.stem for folder in _folders for path in (folder / group).glob("*.yaml")})
 
 
 def file_of(group: str, choice: str) -> Path:
-    """A choice's file; this project's where the user has one of the same name."""
+    """Return a choice's file; this project's where the user has one of the same name."""
     found = (path for folder in _folders if (path := folder / group / f"{choice}.yaml").exists())
     return next(found, CONF / group / f"{choice}.yaml")
 
 
 def groups() -> list[str]:
-    """Every group that a run is composed of, experiments aside."""
+    """Return the groups that a run is composed of, and the experiments."""
     return sorted(path.name for path in CONF.iterdir() if path.is_dir() and choices(path.name))
 
 
 def keys(group: str, choice: str) -> Options:
-    """A choice's keys and default values, those of the choices it builds on included."""
+    """Return a choice's keys and default values, with those of the choices it builds on."""
     content = OmegaConf.to_container(OmegaConf.load(file_of(group, choice)))
     assert isinstance(content, dict)
     merged: Options = {}
     for entry in content.pop("defaults", []):
-        if "@_global_" in str(entry):  # what its values refer to, beside it
+        if "@_global_" in str(entry):  # referred to by its values
             continue
         if isinstance(entry, dict):  # {"/dataset@parts.mnist": "mnist"}: the keys of dataset=mnist below parts.mnist
             for where, parent in entry.items():
@@ -71,20 +71,20 @@ preset = functools.cache(keys)  # for those who ask often, and change nothing of
 
 
 def _below(nested: Options, place: str) -> Options:
-    """The dictionary at a dotted place, made where there is none."""
+    """Return the dictionary at a dotted place, created where there is none."""
     for key in place.split("."):
         nested = nested.setdefault(key, {})
     return nested
 
 
 def common_keys(verb: str) -> list[str]:
-    """Keys that belong to no group."""
+    """Return the keys that belong to no group."""
     both = [OmegaConf.load(CONF / f"{name}.yaml") for name in ("base", verb)]
     return list(dict.fromkeys(str(key) for content in both for key in content if key not in ("defaults", "hydra")))
 
 
 def chosen(verb: str, overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Group -> its choices in a command line; several in a sweep, the default where nothing is said."""
+    """Return each group's choices in a command line: several in a sweep, the default where it names none."""
     entries = [e for name in ("base", verb) for e in OmegaConf.load(CONF / f"{name}.yaml").defaults]
     pairs = [(str(key).removeprefix("override "), e[key]) for e in entries if not isinstance(e, str) for key in e]
     selected = {group: [choice] for group, choice in pairs if "/" not in group}

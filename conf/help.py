@@ -18,8 +18,8 @@ def help_text(verb: str, purpose: str, words: Sequence[str] = ()) -> str:
 
     Args:
         verb: the command's name.
-        purpose: what it does, in one line.
-        words: of the command line. Keys shown are those of the choices that its overrides make.
+        purpose: one line on what the command does.
+        words: of the command line, whose overrides choose the keys to show.
 
     Raises:
         ConfigError: there is no such topic.
@@ -74,11 +74,11 @@ def _choices(verb: str, group: str, selected: str) -> str:
 
 
 def _experiments(verb: str) -> str:
-    """Return the experiments of a command, a line each: those whose file names no other command."""
+    """Return the experiments of a command, a line each: those whose file names it, or no command."""
     lines = [f"Ready-made sweeps; start one with python -m {verb} -m +experiment=NAME:"]
     for name in choices("experiment"):
-        named = re.search(r"^# python -m (\w+) ", file_of("experiment", name).read_text(), re.MULTILINE)
-        if named is None or named[1] == verb:
+        named = re.findall(r"^# python -m (\w+) ", file_of("experiment", name).read_text(), re.MULTILINE)
+        if not named or verb in named:
             lines.append(f"  {name:<17} {_title('experiment', name)}")
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """The closed, typed schema behind the YAML files: unknown keys and wrong types are errors of one line.
 
-A section's schema is what it configures: the keyword-only arguments of a class that it names, or a dataclass of
-settings. A new eraser, model or dataset therefore needs no entry here.
+A section's schema is the keyword-only arguments of a class that it names, or a dataclass of settings.
+A new eraser, model or dataset therefore needs no entry here.
 """
 
 import os
@@ -30,14 +30,14 @@ def later(default: T) -> T:
 
 
 def only_with(**others: Any) -> dict[str, Any]:
-    """Metadata of a settings field that is part of an identity only where others of its section have these values."""
+    """Return metadata of a field that counts towards an identity only where other fields have these values."""
     return {"identity_with": others}
 
 
 def hashed(options: Options, settings: Any) -> Options:
-    """Options without those that the dataclass `settings`, or the one of that name, declares `unhashed`; groups too.
+    """Return the options that count towards an identity: those not declared `unhashed` in `settings`, groups included.
 
-    What came `later` is left out at its default, and what matters `only_with` others where those are not so.
+    A field added `later` is left out at its default, one that counts `only_with` others where those differ.
     """
     own = _resolved(settings)
     left_out = {
@@ -56,19 +56,19 @@ def hashed(options: Options, settings: Any) -> Options:
 
 
 class Config(dict[str, Any]):
-    """A checked configuration: plain values, as files hold them, and the settings that its sections were made into."""
+    """A checked configuration: plain values, as files hold them, and the settings made of its sections."""
 
     def __init__(self, plain: Options, made: Options) -> None:
         super().__init__(plain)
         self._made = made
 
     def settings(self, kind: type[T]) -> T:
-        """The section of this type."""
+        """Return the section of this type."""
         (found,) = (own for own in self._made.values() if isinstance(own, kind))
         return found
 
     def changed(self, section: str, **options: Any) -> "Config":
-        """The same with other values of a section's options."""
+        """Return a copy with other values of a section's options."""
         made = replace(self._made[section], **options)
         return Config({**self, section: asdict(made)}, {**self._made, section: made})
 

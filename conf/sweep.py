@@ -1,4 +1,4 @@
-"""A sweep's own files: what was asked for, which runs that means, and how each job ended. The driver may die."""
+"""A sweep's own files: its command line, the runs it asks for, and how each job ended. The driver may die."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """What the sweep is called on W&B: its experiment or verb, and a digest of what was asked for.
+        """The sweep's name on W&B: its experiment or command, and a digest of its overrides.
 
         The same when it is launched again, wherever and through whatever launcher.
         """
@@ -64,7 +64,7 @@ class Sweep:
 
     @property
     def status_command(self) -> str:
-        """What to type to see how far its runs are."""
+        """The command that shows how far the sweep's runs are."""
         request = read_json(self.directory / REQUEST)
         words = [o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
         runs = self.directory.parent.parent
@@ -84,11 +84,11 @@ class Sweep:
         imported("erasure.store.storage.write_json")(self._path(job), outcome)
 
     def recorded(self) -> set[int]:
-        """The numbers of the jobs that have ended."""
+        """Return the numbers of the jobs that have ended."""
         return {int(path.stem[4:]) for path in self.directory.glob("job-*.json") if re.fullmatch(r"job-\d+", path.stem)}
 
     def outcomes(self) -> list[dict[str, Any]]:
-        """How every job ended; of planned ones that left no word, that they did not."""
+        """Return how every job ended; a planned job without a record counts as killed."""
         recorded = {job: _outcome(self._path(job)) for job in self.recorded()}
         for job, plan in enumerate(self._planned()):
             if job not in recorded:
@@ -119,7 +119,7 @@ class Sweep:
 
 
 class RememberSweep(Callback):
-    """Notes which sweep this process drives (hydra.sweep.dir), and what it was asked for."""
+    """Callback that notes which sweep this process drives (hydra.sweep.dir), and its overrides."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         Sweep.current = Sweep(Path(config.hydra.sweep.dir))
@@ -139,7 +139,7 @@ class RememberSweep(Callback):
 
 
 def read_json(path: Path) -> Any:
-    """One of a sweep's own files.
+    """Read one of a sweep's own files.
 
     Raises:
         ConfigError: it is damaged.
@@ -151,7 +151,7 @@ def read_json(path: Path) -> Any:
 
 
 def _outcome(path: Path) -> dict[str, Any]:
-    """How a job ended, as `Sweep.record` wrote it."""
+    """Read how a job ended, as `Sweep.record` wrote it."""
     try:
         outcome = imported("erasure.store.storage.read_json")(path)
         if "result" not in outcome and "error" not in outcome:

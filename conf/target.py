@@ -15,7 +15,7 @@ from conf import Options
 from conf.check import ConfigError, check, keyword_only
 from conf.groups import choices, preset
 
-TARGETS = {  # sections that name a class in _target_ -> what it is a subclass of
+TARGETS = {  # section that names a class in _target_ -> its base class
     "dataset": "erasure.source.Source",
     "eraser": "erasure.eraser.Eraser",
     "model": "models.classifier.Model",
@@ -57,7 +57,7 @@ class Target:
 
     @property
     def schema(self) -> Callable:
-        """What the options are passed to: an eraser's fit, unless that hands them on to the class."""
+        """The callable that takes the options: an eraser's fit, unless that hands them on to the class."""
         resolved = self.resolve()
         for name in ("fit_examples", "from_moments"):
             function = getattr(resolved, name, resolved)
@@ -67,13 +67,13 @@ class Target:
 
     @property
     def options(self) -> Options:
-        """The section without what only identifies it."""
+        """The section without its name and class."""
         accepted = keyword_only(self.schema)
         return {key: value for key, value in self.section.items() if key in accepted}
 
     @property
     def nested(self) -> dict[str, tuple[str, bool]]:
-        """Options that hold sections -> their kind, and whether they hold several, by name.
+        """The options that hold sections: by name, their kind, and whether they hold several.
 
         {"parts": ("dataset", True)} for `parts: Mapping[str, Source]`,
         {"network": ("model", False)} for `network: Model`.
@@ -83,7 +83,7 @@ class Target:
         return {key: kinds[str(kind)] for key, kind in keyword_only(self.schema).items() if str(kind) in kinds}
 
     def held(self) -> Iterator[tuple[str, str, Options]]:
-        """Place, kind and content of the sections that its options hold."""
+        """Yield place, kind and content of the sections that the options hold."""
         for key, (kind, several) in self.nested.items():
             if several:
                 yield from ((f"{key}.{name}", kind, part) for name, part in self.section[key].items())
@@ -104,7 +104,7 @@ class Target:
 
 
 def _hidden(error: Exception) -> str:
-    """Where what was not found may be in a user's package that one of this project's, of the same name, hides."""
+    """Return a hint for a module that one of this project's packages, of the same name, hides; else ""."""
     package = str(error.name).partition(".")[0] if isinstance(error, ImportError) and error.name else ""
     own = Path(__file__).parents[1] / package
     return f"; {package} is {own}: a package of yours needs another name" if package and own.is_dir() else ""
@@ -112,9 +112,10 @@ def _hidden(error: Exception) -> str:
 
 @functools.cache
 def _may_be_imported(module: str) -> bool:
-    """Whether a configuration, which may be somebody else's, may have a module imported; found without running any.
+    """Return whether a configuration, perhaps a stranger's, may have a module imported; runs no module.
 
-    Importing does things, and installed packages have modules that do harm. What is not found may: that fails.
+    Importing runs code, and installed packages have modules that do harm. A module that is not found may be imported:
+    that fails.
     """
     package = module.partition(".")[0]
     if package in {base.partition(".")[0] for base in TARGETS.values()}:
@@ -168,7 +169,7 @@ def _listed() -> set[str]:
 
 
 def check_target(place: str, section: Options, kind: str) -> Options:
-    """A section that names a class, checked against that class's options.
+    """Check a section that names a class against that class's options.
 
     Args:
         place: the section's key.

@@ -1,4 +1,4 @@
-"""The commands `python -m NAME`: whatever has a NAME.yaml here and a package of that name; nobody lists them."""
+"""The commands `python -m NAME`: every NAME.yaml in this folder with a package of that name."""
 
 import functools
 import importlib
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def verbs() -> list[str]:
-    """Their names."""
+    """Return the names of all commands."""
     return sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")
 
 
 def verb_named(name: str) -> "Verb":
-    """The command `python -m NAME`.
+    """Import the command `python -m NAME`.
 
     Raises:
         ConfigError: there is none; nothing is imported.
@@ -32,7 +32,7 @@ def verb_named(name: str) -> "Verb":
 
 
 def identifying(config: Options) -> Options:
-    """What of a run's configuration is part of its identity, whichever verb's it is: see `conf.schema.unhashed`."""
+    """Return the part of a run's configuration that counts towards its identity: see `conf.schema.unhashed`."""
     counted = hashed({key: config[key] for key in (*TARGETS, *keyword_only(Common)) if key in config}, Common)
     for name, section in sections().items():
         if name in config and (own := hashed(config[name], section)):
@@ -42,5 +42,5 @@ def identifying(config: Options) -> Options:
 
 @functools.cache
 def sections() -> Mapping[str, Section]:
-    """Every verb's, by name."""
+    """Return the sections of all commands, by name."""
     return {name: section for verb in verbs() for name, section in verb_named(verb).sections.items()}

@@ -41,15 +41,28 @@ class Alignment:
         return maps
 
 
+@dataclass(frozen=True)
+class Search:
+    """Options of `align`.
+
+    Attributes:
+        tolerance: excess of the objective to stop at, relative to the variance.
+        max_rounds: after which it stops short of the tolerance; the last excess tells.
+        polar: `polar_factor` for a barycenter that is itself accurate to the last digits; the rough one is for maps,
+            whose edit it serves as well.
+    """
+
+    tolerance: float
+    max_rounds: int = 100
+    polar: Callable[[Tensor], Tensor] = rough_polar_factor
+
+
 def align(
     factors: Sequence[CovarianceFactor],
     weights: Sequence[float],
     average: Tensor,
-    *,
-    rank: int | None,
-    polar: Callable[[Tensor], Tensor] = rough_polar_factor,
-    tolerance: float,
-    max_rounds: int = 100,
+    search: Search,
+    rank: int | None = None,
 ) -> Alignment:
     """Minimise Σ λ_j ‖R - F_j U_j‖² over R and orthonormal U_j: the barycenter's fixed point, on factors.
 
@@ -62,13 +75,13 @@ def align(
         factors: of the Σ_j.
         weights: λ_j, summing to one.
         average: Σ λ_j Σ_j, [d, d], where the search starts.
+        search: when it ends, and how factors are turned.
         rank: r, of the barycenter looked for; None for no limit.
-        polar: `polar_factor` for a barycenter that is itself accurate to the last digits; the rough one is for
-            maps, whose edit it serves as well.
-        tolerance: excess of the objective to stop at, relative to the variance.
-        max_rounds: rounds, at least one (or ValueError), after which it stops short of the tolerance; the last excess
-            tells.
+
+    Raises:
+        ValueError: no round is allowed.
     """
+    tolerance, max_rounds = search.tolerance, search.max_rounds
     if max_rounds < 1:
         raise ValueError(f"max_rounds={max_rounds}: need at least one")
     root, last_step = _start(average, rank), math.inf
@@ -78,7 +91,7 @@ def align(
     geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # as the excess shrinks, towards it or towards rounding
     with Display("barycenter of class covariances") as display:
         for _ in range(max_rounds):
-            rotations = [polar(factor.multiply_transposed(root)) for factor in factors]
+            rotations = [search.polar(factor.multiply_transposed(root)) for factor in factors]
             mean = torch.zeros_like(root)
             for weight, factor, rotation in zip(weights, factors, rotations, strict=True):
                 mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would show in the edit

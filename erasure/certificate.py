@@ -106,10 +106,8 @@ def certify(
     z: Any,
     reference: ClassMoments,
     *,
-    low: Tensor | float = 0.0,
-    high: Tensor | float = 1.0,
-    after: ClassMoments | None = None,
-    whitening: Whitening | None = None,
+    admissible: tuple[Tensor | float, Tensor | float] = (0.0, 1.0),
+    after: tuple[ClassMoments, Whitening | None] | None = None,
 ) -> Certificate: ...
 @overload
 def certify(original: Tensor, erased: Tensor, z: Any) -> Certificate | ConceptCertificate: ...
@@ -119,10 +117,8 @@ def certify(
     z: Any,
     reference: ClassMoments | ConceptMoments | None = None,
     *,
-    low: Tensor | float = 0.0,
-    high: Tensor | float = 1.0,
-    after: ClassMoments | None = None,
-    whitening: Whitening | None = None,
+    admissible: tuple[Tensor | float, Tensor | float] = (0.0, 1.0),
+    after: tuple[ClassMoments, Whitening | None] | None = None,
 ) -> Certificate | ConceptCertificate:
     """Measure what one split of erased examples still tells about the concept.
 
@@ -131,10 +127,9 @@ def certify(
         erased: examples as they are stored, [n, ...].
         z: labels [n], or the concept in any form that `ConceptMoments` takes.
         reference: moments of the training split before erasure; those of `original` by default.
-        low: least admissible value, of all coordinates or of each, [1, ...].
-        high: largest admissible value, likewise.
-        after: moments of `erased`, where they are known.
-        whitening: of the erased training split, for the orders; of `erased` by default.
+        admissible: least and largest admissible value, of all coordinates or of each, [1, ...].
+        after: moments of `erased` and whitening of the erased training split, for the orders; both of `erased` by
+            default.
 
     Returns:
         For classes gaps, R² and orders; for another concept R² of the best linear prediction.
@@ -151,8 +146,14 @@ def certify(
     labels = check_batch(erased, z, reference.dim, reference.num_classes)[1]
     assert labels is not None
     if after is None:
-        after = ClassMoments.fit(erased, labels, num_classes=reference.num_classes, device=total.device)
-    mean_gap, covariance_gap = _gaps(after, total, variance)
+        moments, whitening = (
+            ClassMoments.fit(erased, labels, num_classes=reference.num_classes, device=total.device),
+            None,
+        )
+    else:
+        moments, whitening = after
+    mean_gap, covariance_gap = _gaps(moments, total, variance)
+    low, high = admissible
     return Certificate(
         n=len(labels),
         mean_gap=mean_gap,
@@ -160,8 +161,8 @@ def certify(
         edit_size=edit_size,
         out_of_range=int(((erased < low) | (erased > high)).sum()) / max(1, erased.numel()),
         rounding=torch.finfo(erased.dtype).eps * float((1 + reference.mean.square().sum() / variance).sqrt()),
-        **_predictions(erased, labels, after),
-        **_orders(erased.to(total.device), labels, whitening or whitening_of(after)),
+        **_predictions(erased, labels, moments),
+        **_orders(erased.to(total.device), labels, whitening or whitening_of(moments)),
     )
 
 

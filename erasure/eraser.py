@@ -253,15 +253,6 @@ class Eraser(ABC):
         told |= {"removed": removed} if (removed := getattr(self, "removed", None)) is not None else {}
         return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in told.items())})"
 
-    def rescale_range(self, scale: Tensor, shift: Tensor) -> None:  # noqa: B027 most erasers have no range
-        """Turn an admissible range given for x into that of scale · x + shift, both [d]."""
-
-    def lift_range(self) -> None:  # noqa: B027 most erasers have no range
-        """Take every value to be admissible: what is erased are no images."""
-
-    def require_orders(self, erased: Tensor, z: Tensor) -> None:  # noqa: B027 certificates check the others
-        """Raise BrokenGuaranteeError where examples [n, ...], erased together, break promises beyond `erased_order`."""
-
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
         """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from erasure.certificate import Certificate, certify, require_erased, whitening_of
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
+from erasure.erasers.gradient import GradientEraser
 from erasure.images import file_name, packed, raw_images, unpacked
 from erasure.moments import ClassMoments
 from erasure.normalize import Numbers, Scaling, require_precision
@@ -84,18 +85,8 @@ def erased_dataset(
         ValueError: the dataset is missing or cannot be erased, or memory is short.
         BrokenGuaranteeError: the erased training split is not what the eraser promises.
     """
-    described = {
-        "dataset": {key: value for key, value in source.identity().items() if key not in {"name", "flip"}},
-        "eraser": code_identity(eraser),
-        "options": dict(options),
-        "dtype": str(dtype),
-        "version": ERASURE_VERSION,
-        **({} if apart is None else {"apart": digest(apart)}),
-    }
-    key = f"{file_name(source.name)}-{eraser.__name__}-{fingerprint(described)}"
-    tensors, metadata = cache.fetch(
-        key, lambda: _build(source, eraser, options, dtype, cache, apart, torch.device(device))
-    )
+    wanted = _Wanted(source, eraser, options, dtype, apart)
+    tensors, metadata = cache.fetch(wanted.key, lambda: _build(wanted, cache, torch.device(device)))
     return ErasedDataset(
         splits=unpacked(tensors, metadata["certificate"]),
         class_names=tuple(metadata["class_names"]),
@@ -106,15 +97,31 @@ def erased_dataset(
     )
 
 
-def _build(
-    source: Source,
-    kind: type[Eraser],
-    options: Mapping[str, Any],
-    dtype: torch.dtype,
-    cache: Cache,
-    apart: Tensor | None,
-    device: torch.device,
-) -> Entry:
+@dataclass(frozen=True)
+class _Wanted:
+    """An erased dataset to be built; see `erased_dataset`."""
+
+    source: Source
+    eraser: type[Eraser]
+    options: Mapping[str, Any]
+    dtype: torch.dtype
+    apart: Tensor | None
+
+    @property
+    def key(self) -> str:
+        described = {
+            "dataset": {key: value for key, value in self.source.identity().items() if key not in {"name", "flip"}},
+            "eraser": code_identity(self.eraser),
+            "options": dict(self.options),
+            "dtype": str(self.dtype),
+            "version": ERASURE_VERSION,
+            **({} if self.apart is None else {"apart": digest(self.apart)}),
+        }
+        return f"{file_name(self.source.name)}-{self.eraser.__name__}-{fingerprint(described)}"
+
+
+def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
+    source, kind, dtype, apart = wanted.source, wanted.eraser, wanted.dtype, wanted.apart
     raw = raw_images(source, cache)
     originals = splits(source, raw)
     if apart is not None:
@@ -126,16 +133,18 @@ def _build(
     log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
     numbers = Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     train = originals["train"]
-    eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **options)
+    eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **wanted.options)
     # rounded like the images: a black pixel is not out of range
-    admissible = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
-    ends = torch.tensor(admissible, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
-    if not raw.bounded:
-        eraser.lift_range()
+    ends = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
+    ends = torch.tensor(ends, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
+    if isinstance(eraser, GradientEraser):
+        if not raw.bounded:
+            eraser.lift_range()
+        if scaling is not None:
+            eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
     if scaling is not None:
-        eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
         ends = scaling(ends)
-    low, high = ends.to(dtype).split(1)
+    least, largest = ends.to(dtype).split(1)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
     certificates, whitening = dict[str, Certificate](), None
@@ -146,9 +155,13 @@ def _build(
         after = ClassMoments.fit(erased, part.labels, num_classes=moments.num_classes, device=device)
         whitening = whitening or whitening_of(after)
         certificates[name] = certify(
-            numbers.rounded(part.images), erased, part.labels, moments,
-            low=low, high=high, after=after, whitening=whitening,
-        )  # fmt: skip
+            numbers.rounded(part.images),
+            erased,
+            part.labels,
+            moments,
+            admissible=(least, largest),
+            after=(after, whitening),
+        )
     require_erased(certificates["train"], eraser.erased_order, kind.__name__)
     if scaling is not None:
         tensors |= {"scale": scaling.scale, "shift": scaling.shift}

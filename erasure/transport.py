@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from erasure.alignment import align, factor_map
+from erasure.alignment import Search, align, factor_map
 from erasure.linalg import CovarianceFactor
 from erasure.polar import polar_factor
 
@@ -92,10 +92,7 @@ def barycenter(
         [CovarianceFactor(matrix) for matrix in matrices],
         shares.tolist(),
         (shares.to(matrices)[:, None, None] * matrices).sum(0),
-        rank=None,
-        polar=polar_factor,
-        tolerance=tolerance,
-        max_rounds=max_rounds,
+        Search(tolerance, max_rounds, polar_factor),
     )
     if not alignment.excess[-1] <= tolerance:
         raise NotConvergedError(

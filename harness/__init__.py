@@ -1,1 +1,1 @@
-"""What every verb does around its own computation: identity, run directory, result, comparison, logger."""
+"""Around every command's own computation: identity, run directory, result, comparison, logger."""

@@ -1,4 +1,4 @@
-"""Where a run computes, in which precision, and what a reader needs to repeat it."""
+"""Device, precision, and the versions that a reader needs to repeat a run."""
 
 import platform
 import subprocess
@@ -11,7 +11,7 @@ import erasure
 
 
 def pick_device(name: str) -> torch.device:
-    """The device named by the configuration; "auto" takes a GPU if there is one.
+    """Return the device that the configuration names; "auto" takes a GPU if there is one.
 
     Raises:
         ValueError: no such device here.
@@ -28,9 +28,9 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_precision(name: str, device: str) -> str:
-    """The precision named by the configuration; "auto" is bfloat16 on a GPU, float32 elsewhere.
+    """Return the precision that the configuration names; "auto" is bfloat16 on a GPU, float32 elsewhere.
 
-    A device that the configuration names need not be here: a run's identity is asked for on other machines, too.
+    A device that the configuration names need not be on this machine: a run's identity is computed on others as well.
     """
     if name != "auto":
         return name
@@ -39,7 +39,7 @@ def pick_precision(name: str, device: str) -> str:
 
 
 def versions(device: torch.device) -> dict[str, str]:
-    """Versions and hardware that a reader needs to repeat a run."""
+    """Return the versions and the hardware that a reader needs to repeat a run."""
     hardware = (
         torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     )
@@ -49,7 +49,7 @@ def versions(device: torch.device) -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The checkout's commit, with "-dirty" where files differ from it; empty where there is no git."""
+    """Return the checkout's commit, with "-dirty" where files differ from it; empty where there is no git."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from erasure.store.regular import DamagedFileError, regular
 from erasure.store.storage import load_tensors, save_tensors
-from harness.compare import Array, bootstrap_error
+from harness.results.statistics import Array, bootstrap_error
 from harness.run import Run
 
 TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split

@@ -1,4 +1,4 @@
-"""Signals that end a run are held back until its state is saved, and then do what they would have done."""
+"""Signals that end a run, held back until its state is saved."""
 
 import contextlib
 import logging
@@ -49,9 +49,9 @@ class Interruption:
 
 @contextlib.contextmanager
 def interruptible(*, at_once: bool = False) -> Iterator[Interruption]:
-    """Within it signals only set `pending`; ignored ones, and those outside the main thread, are left as they are.
+    """Let signals only set `pending`; ignored ones, and those outside the main thread, are left as they are.
 
-    A signal that nobody delivered within the block is delivered at its end.
+    A signal that is still pending at the end of the block is delivered then.
 
     Args:
         at_once: deliver signals when they come, as exceptions: nothing has to be saved, but blocks around this

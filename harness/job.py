@@ -1,4 +1,4 @@
-"""A configuration with its parts resolved: what it is a run of, under which id, and the data that it names."""
+"""A configuration with its parts resolved: dataset, eraser, model, and the run's id."""
 
 import functools
 import re
@@ -57,7 +57,7 @@ class Job:
 
     @functools.cached_property
     def device(self) -> torch.device:
-        """Where it runs; not asked for a run that has finished.
+        """The device; looked up only for a run that is not finished.
 
         Raises:
             ValueError: a device that is not there.
@@ -65,7 +65,7 @@ class Job:
         return pick_device(self.config["device"])
 
     def settings(self, kind: type[T]) -> T:
-        """The section of this type."""
+        """Return the section of this type."""
         assert isinstance(self.config, Config)
         return self.config.settings(kind)
 
@@ -76,7 +76,7 @@ class Job:
 
     @property
     def model_identity(self) -> Options:
-        """What of the model's section, and of a model within it, determines its numbers."""
+        """The options of the model, and of a model within it, that determine its numbers."""
         section = self.config["model"]
         inner = {key: Target(part).resolve(Model).identity(part) for key, _, part in Target(section).held()}
         return {**self.model.identity(section), **inner}
@@ -86,7 +86,7 @@ class Job:
         return self.source.identity()  # may read the data's files
 
     def code(self) -> dict[str, int | str]:
-        """What stands for the code that computes this run's numbers: see `erasure.code_identity`."""
+        """Return what identifies the code that computes this run's numbers: see `erasure.code_identity`."""
         model = self.config["model"]
         sections = [self.config["eraser"], model, *(part for _, _, part in Target(model).held())]
         own: dict[str, int | str] = {
@@ -99,7 +99,7 @@ class Job:
         return own
 
     def identity(self) -> str:
-        """This run's id."""
+        """Return this run's id."""
         described = identifying(self.config)
         for section, named in self.checksums.items():
             described[section] = {**described[section], **named}
@@ -111,12 +111,12 @@ class Job:
         return Run(self.config["runs_dir"], self.identity())
 
     def control(self) -> "Job":
-        """The same with nothing erased."""
+        """Return the same job with nothing erased."""
         return replace(self, config={**self.config, "eraser": CONTROL})
 
 
 def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
-    """The job's dataset under its eraser, from the cache or built; see `erased_dataset`."""
+    """Return the job's dataset under its eraser, from the cache or built; see `erased_dataset`."""
     target = Target(job.config["eraser"])
     dtype, cache = getattr(torch, job.config["dtype"]), Cache(job.config["cache_dir"])
     return erased_dataset(
@@ -125,7 +125,7 @@ def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
 
 
 def run_id(verb: str, described: Options, code: Mapping[str, int | str]) -> str:
-    """Identity of a run: readable names, a digest of what was asked for, and one of the code that computes it.
+    """Return a run's id: readable names, a digest of its configuration, and one of its code.
 
     Args:
         verb: "mdl", "train", ...

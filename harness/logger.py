@@ -1,4 +1,4 @@
-"""Weights & Biases, offline by default. A mirror of the run's files, never the truth, and never in the way."""
+"""Weights & Biases, offline by default: a copy of the run's files, whose failures never stop a run."""
 
 import contextlib
 import json
@@ -42,33 +42,53 @@ class LoggerSettings:
     finish_timeout_s: float = unhashed(300.0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunDescription:
+    """A run as W&B shows it.
+
+    Attributes:
+        run_id: its id and name.
+        command: "mdl", "train", ...
+        group: the sweep it belongs to, if any.
+        tags: names to find it by.
+        config: its configuration.
+    """
+
+    run_id: str
+    command: str
+    group: str | None
+    tags: Sequence[str]
+    config: Options
+
+
 class Logger:
     """One W&B run per run of ours, with the same id; a context manager that ends it finished or failed.
 
     A run that is continued, in another process or on another day, continues its W&B run. Whatever goes wrong with
-    W&B costs one line of warning, and what it was to show; the run goes on.
+    W&B costs one line of warning and its share of the dashboard; the run goes on.
+
+    Args:
+        settings: how to log.
+        run: what is logged.
+        directory: the run's; W&B writes below it.
+        axes: patterns of metrics, and the metric that is their x axis.
     """
 
-    def __init__(
-        self,
-        settings: LoggerSettings,
-        *,
-        run_id: str,
-        verb: str,
-        group: str | None,
-        tags: Sequence[str],
-        config: Options,
-        directory: Path,
-        axes: Mapping[str, str],
-    ) -> None:
+    def __init__(self, settings: LoggerSettings, run: RunDescription, directory: Path, axes: Mapping[str, str]) -> None:
         self._wandb_run: Any = None
-        self._name, self._directory = run_id, directory.absolute()
+        self._name, self._directory = run.run_id, directory.absolute()
         if settings.mode == "disabled":
             return
         self._start(
-            settings, id=run_id, name=run_id, group=group, job_type=verb, tags=list(tags), config=dict(config),
+            settings,
+            id=run.run_id,
+            name=run.run_id,
+            group=run.group,
+            job_type=run.command,
+            tags=list(run.tags),
+            config=dict(run.config),
             dir=self._directory,  # its service may have started in another folder
-        )  # fmt: skip
+        )
         for metrics, axis in axes.items():
             self._do(lambda run, _, axis=axis: run.define_metric(axis))
             self._do(lambda run, _, metrics=metrics, axis=axis: run.define_metric(metrics, step_metric=axis))
@@ -191,7 +211,7 @@ def _files_in(folder: Path) -> Iterator[None]:
 
 
 def _flat_tables(result: Result) -> dict[str, tuple[list[Any], list[Any]]]:
-    """Columns and rows of tables with a row per seed, and of a prequential run one per training size and seed."""
+    """Return columns and rows of tables with a row per seed, and with one per training size and seed."""
     scalars = {name: values for name, values in per_seed(result) if not any(isinstance(v, dict | Part) for v in values)}
     numbers = {name: values for name, values in scalars.items() if not name.startswith("curve.")}
     rows = [[seed, *(values[s] for values in numbers.values())] for s, seed in enumerate(result.seeds)]

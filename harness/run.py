@@ -49,7 +49,7 @@ class Run:
 
     @contextlib.contextmanager
     def claim(self, part: str = "", *, wait: bool = True) -> Iterator[bool]:
-        """Be the only process that computes a part, or that writes this run's result; several may share a run so.
+        """Claim a part of this run, or its result: no other process computes or writes it meanwhile.
 
         Args:
             part: its name; none for the result.
@@ -101,7 +101,7 @@ class Run:
         return found if found is not None and found.run_id == self.id else None
 
     def before_code_changed(self) -> Result | None:
-        """The latest result of a finished run that differs from this one by its code alone."""
+        """Return the latest result of a finished run that differs from this one by its code alone."""
         pattern = f"{glob.escape(self.id.rpartition('-')[0])}-*/{RESULT}"
         with contextlib.suppress(OSError, ValueError):  # other runs' trouble is not ours
             latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
@@ -177,7 +177,7 @@ class Run:
         write_json(self.directory / STATE, {"run": self.id, "state": name, **more})
 
     def part(self, name: str) -> Any:
-        """A finished part of an unfinished run, or None; one that is damaged or another's is named, and left out."""
+        """Return a finished part of an unfinished run; None, with a warning, if damaged or another run's."""
         path = self.directory / f"part-{name}.json"
         try:
             kept = read_json(path)
@@ -204,7 +204,7 @@ class Run:
         return round(time.monotonic() - self._since + seconds_spent(self.directory), 3)
 
     def save_curves(self, rows: Iterable[CurveRow]) -> None:
-        """Loss curves as curves.csv: one row per training size, seed and evaluation."""
+        """Write loss curves to curves.csv: one row per training size, seed and evaluation."""
         self.require_lease()
         write_curves(self.directory / CURVES, rows)
 
@@ -234,10 +234,10 @@ def seconds_spent(directory: Path) -> float:
 
 
 def _says_nothing(name: str) -> bool:
-    """Whether a file of this name holds nothing computed."""
+    """Return whether a file of this name holds nothing computed."""
     return name in ("config.yaml", STATE, "log.txt", "wandb") or name.startswith(LOCK)
 
 
 def leftover(name: str) -> bool:
-    """Whether a file of this name has no place in the directory of a run that has finished."""
+    """Return whether a file of this name has no place in the directory of a run that has finished."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in _LEFTOVERS)

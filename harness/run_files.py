@@ -1,4 +1,4 @@
-"""Run directories, which anybody may have written: which folders are runs, and what is believed of their files.
+"""Run directories, which anybody may have written: which folders are runs, and reading their files safely.
 
 Every command that reads runs it did not write itself (reports, dashboards, the state of a sweep) reads them through
 this module, so that a run directory can neither stop the command, nor have it read or write elsewhere.
@@ -69,7 +69,7 @@ def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
 
 
 def leads_out(link: Path, top: Path) -> bool:
-    """Whether a link leads to a folder that is not below `top`."""
+    """Return whether a link leads to a folder that is not below `top`."""
     inner = os.path.isdir(link)  # noqa: PTH112 (False where nobody may look)
     return inner and not Path(os.path.realpath(link)).is_relative_to(top)
 
@@ -93,10 +93,10 @@ def read_config(directory: Path) -> Options:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as runs write it; not libyaml's loader, which a file of 100,000 brackets kills."""
+    """YAML loader for files that runs write; libyaml's is killed by a file of 100,000 brackets."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge nothing: "<<", which runs do not write, multiplies what it merges."""
+        """Refuse merge keys: runs do not write "<<", which multiplies what it merges."""
 
 
 def believed_result(values: Options, directory: Path) -> Result:
@@ -140,7 +140,7 @@ def require_config(config: Any, verb: str = "") -> None:
         verb: whose; by its sections where that is not known.
 
     Raises:
-        ValueError: names the section, and what it is to be.
+        ValueError: names the section and the type it must have.
     """
     require_plain(config, _MOST_IN_CONFIG)
     if not isinstance(config, dict):
@@ -182,7 +182,7 @@ def require_plain(values: Any, most: int) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is a number or a text of usual size; a text has to have a place in a file."""
+    """Return whether a value is a number, or a text of usual size that can be written to a file."""
     if isinstance(value, str):
         return len(value) <= _LONGEST_TEXT and not re.search("[\ud800-\udfff]", value)
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""What a run's directory says about the run, whatever became of the process that wrote it."""
+"""The state of a run, from its directory, even if its process was killed."""
 
 import fnmatch
 import os
@@ -13,14 +13,14 @@ from harness.result import read_result
 from harness.run import CONFIG, LOCK, RESULT, STATE, seconds_spent
 
 Name = Literal["finished", "running", "failed", "interrupted", "missing"]
-UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # what nobody works at
+UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process works on these
 _NOTED = ("running", "finished", "failed", "interrupted")  # what a run notes of itself
 _LONGEST_ERROR = 2000  # characters
 
 
 @dataclass(frozen=True)
 class State:
-    """How far a run is.
+    """The state of a run.
 
     Attributes:
         name: "finished": it has a result. "running": its process shows signs of life. "failed": by an error.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from erasure.store.storage import replacing
-from harness.labels import spelled
+from harness.results.labels import spelled
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.artist import Artist
@@ -28,6 +28,17 @@ ERASER_COLOURS = {
     "gradient": "#009E73",
     "random": "#CC79A7",
 }
+_DARK = {  # colours of figures in light mode that are others in dark mode, where they would not be seen
+    "#000000": "#e6e6e6",
+    "#333333": "#d0d0d0",
+    "#4d4d4d": "#b8b8b8",
+    "#777777": "#a8a8a8",
+    "#1b4332": "#5f9e80",
+    "#6a3d9a": "#a880d0",
+    "#e6e6e6": "#3a3a3a",
+    "#ffffff": "#161616",
+}
+ON_DARK, ON_LIGHT = "#fefefe", "#010101"  # text on a coloured cell, the same in both modes
 _SPARE = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
 
 STYLE: Any = {  # matplotlib rc parameters
@@ -40,6 +51,7 @@ STYLE: Any = {  # matplotlib rc parameters
     "axes.axisbelow": True,
     "legend.frameon": False,
     "pdf.fonttype": 42,  # fonts that publishers accept
+    "svg.fonttype": "none",  # text, not outlines
 }
 
 _PAD_INCHES = 0.1  # around all that is drawn
@@ -61,6 +73,8 @@ def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
 def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200, *, crop: bool = True) -> Path:
     """Write a figure to `path` and, to print, to a PDF beside it.
 
+    An SVG has no background and follows the reader's light or dark mode.
+
     Args:
         figure: as it was drawn.
         path: of the file; its ending says which kind.
@@ -75,10 +89,29 @@ def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200, *, 
     margins = figure.get_tightbbox().padded(_PAD_INCHES) if crop else None
     for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
         drawn = io.BytesIO()  # on a full disk, matplotlib's own files end in other errors
-        figure.savefig(drawn, format=each.suffix[1:], dpi=dpi, bbox_inches=margins)
+        svg = each.suffix == ".svg"
+        figure.savefig(drawn, format=each.suffix[1:], dpi=dpi, bbox_inches=margins, transparent=svg)
+        content = drawn.getvalue()
         with replacing(each) as temporary:
-            temporary.write_bytes(drawn.getbuffer())
+            temporary.write_bytes(content.replace(b"</style>", _dark_mode() + b"</style>", 1) if svg else content)
     return path
+
+
+def _dark_mode() -> bytes:
+    """Return CSS that gives a figure's greys their dark colours; matplotlib writes each colour into a style attribute.
+
+    Black is what the attribute leaves out.
+    """
+    rules = [f":root {{ color-scheme: light dark; fill: {_DARK['#000000']} }}"]
+    for light, dark in _DARK.items():
+        rules += [f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}' for kind in ("fill", "stroke")]
+    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}".encode()
+
+
+def css_colour(light: str) -> str:
+    """Return a colour of a figure as CSS of a page that is light or dark."""
+    dark = _DARK.get(light.lower(), light)
+    return light if dark == light else f"light-dark({light}, {dark})"
 
 
 def hide_axes(ax: "Axes") -> None:
@@ -135,7 +168,8 @@ def _short(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.replace("$", r"\$")
+    """Return text without mathematics and without the control characters that no SVG may hold."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text).replace("$", r"\$")
 
 
 def epoch_axis(ax: "Axes", last: float) -> None:

@@ -1,4 +1,4 @@
-"""A job done once, whatever its verb computes: skipped if finished, continued, logged, its result written."""
+"""Carry out a job once, for any command: skip it if finished, continue it, log it, write its result."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ from harness.device import versions
 from harness.information import Information
 from harness.interruption import interruptible
 from harness.job import Job
-from harness.logger import Logger, LoggerSettings
+from harness.logger import Logger, LoggerSettings, RunDescription
 from harness.result import Result, result_of
 from harness.run import Run
 from harness.trained import Timing, Trained
@@ -30,7 +30,7 @@ _LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 
 
 class Loaded(Protocol):
-    """A job's data and whatever its verb needs beside it, loaded."""
+    """A job's data and whatever else its command needs, loaded."""
 
     @property
     def dataset(self) -> ErasedDataset: ...
@@ -46,13 +46,13 @@ Share = Trained | Information  # what a verb computes of its result
 
 
 def deferred(name: str) -> Callable[..., Any]:
-    """The function of this qualified name, imported when it is called: a finished run needs none of them."""
+    """Return a function that imports the one of this qualified name when it is called: a finished run needs none."""
     return lambda *given: imported(name)(*given)
 
 
 @dataclass(frozen=True)
 class Work(Generic[L]):
-    """A job, and how its verb does it.
+    """A job, and the functions that carry it out.
 
     Attributes:
         job: what to run.
@@ -71,7 +71,7 @@ class Work(Generic[L]):
 
     @property
     def directory(self) -> Path:
-        """Where the run is, or would be."""
+        """The run's directory, whether or not it exists."""
         return self.job.run().directory
 
     def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
@@ -107,7 +107,7 @@ class Work(Generic[L]):
 @contextlib.contextmanager
 def _under_way(job: Job, run: Run) -> Iterator[None]:
     """Note that a run is computed, what is logged meanwhile, and why it ends early if it does."""
-    # sections that say how and where, too: the record should be complete
+    # with the sections on how and where: the record should be complete
     run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
     try:
         with logged(run.directory):
@@ -144,16 +144,8 @@ def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> R
     started = time.time()
     bench = bench or work.load(job)
     names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-    with Logger(
-        job.settings(LoggerSettings),
-        run_id=run.id,
-        verb=job.verb,
-        group=group,
-        tags=names,
-        config=job.config,
-        directory=run.directory,
-        axes=work.axes,
-    ) as logger:
+    described = RunDescription(run_id=run.id, command=job.verb, group=group, tags=names, config=job.config)
+    with Logger(job.settings(LoggerSettings), described, run.directory, work.axes) as logger:
         for split, certificate in bench.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
@@ -179,7 +171,7 @@ def _tell_changes(job: Job, run: Run) -> None:
 
 
 def example_row(dataset: ErasedDataset) -> Tensor:
-    """What an eraser leaves of the first test image of each class, side by side, uint8 [H, W, C], clipped."""
+    """Draw the first test image of each class after erasure, side by side, uint8 [H, W, C], clipped."""
     images, labels = dataset.splits["test"].images, dataset.splits["test"].labels
     firsts = [int((labels == label).nonzero()[0]) for label in labels.unique()]
     pixels = dataset.pixels(images[firsts].float()).clamp(0, 1).cpu()

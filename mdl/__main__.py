@@ -54,18 +54,18 @@ def require_published(settings: "ChunkSettings") -> None:
 
 
 def headline(result: "MdlResult") -> str:
-    from harness.compare import Spread, seeds_text
+    from harness.results.statistics import Spread, seeds_text
 
     code = Spread.of(result.mdl.bits_per_sample)
     return f"{code} bits per label, {seeds_text(len(result.seeds))}"
 
 
 def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
-    """Table and figure of the comparison, printed and written to `directory`."""
-    from harness.compare import arrange, by_setting
-    from harness.drawn import show
+    """Print table and figure of the comparison, and write them to `directory`."""
     from harness.job import Job
     from harness.result import MdlResult
+    from harness.results.arrange import arrange, by_setting
+    from harness.results.output import show
     from mdl.figure import draw
     from mdl.table import print_run, table_of
 

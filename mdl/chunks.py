@@ -1,4 +1,4 @@
-"""How labels are coded, and the training sizes of the curve: parts that grow geometrically."""
+"""Options of the code, and the training sizes of the curve: parts that grow geometrically."""
 
 import itertools
 import math
@@ -34,7 +34,7 @@ class ChunkSettings:
         num_chunks: number m >= 2 of training sizes.
         min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less.
         order: in which the sizes are trained, smallest or largest first; results are the same.
-        validation: what stops trainings and fits temperatures: the validation split, whose labels nobody pays for, or a
+        validation: examples that stop trainings and fit temperatures: the validation split, whose labels are free, or a
             tenth of the prefix, which is paid for, and not trained on.
         share: whether processes that are asked for the same run train different sizes of it; results are the same.
         code: "blocks" trains a network for each size, which codes the labels up to the next; "replay" trains one
@@ -66,12 +66,12 @@ class ChunkSettings:
             )
 
     def own_validation(self, n: int) -> int:
-        """How many of the first n examples stop the training on the others."""
+        """Return how many of the first n examples stop the training on the others."""
         return max(1, n // _HELD_SHARE) if self.validation == "prefix" else 0
 
 
 def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:
-    """Cumulative training sizes n_1 < ... < n_m = total; their parts form a geometric series from n_1 on.
+    """Return training sizes n_1 < ... < n_m = total; the parts form a geometric series from n_1 on.
 
     The parts are rounded down and the last takes what is left, so that they never shrink.
 
@@ -120,7 +120,7 @@ def rounded_sizes(total: int, settings: ChunkSettings) -> list[int]:
 
 
 def _ratio(sum_of_powers: float, m: int) -> float:
-    """r >= 1 with 1 + r + ... + r^(m-1) = sum_of_powers >= m."""
+    """Solve 1 + r + ... + r^(m-1) = sum_of_powers >= m for r >= 1."""
 
     def excess(r: float) -> float:
         return sum(r**i for i in range(m)) - sum_of_powers

@@ -1,4 +1,4 @@
-"""From cross-entropies at growing training sizes to a codelength in bits and a power law."""
+"""Codelength in bits and power law, from cross-entropies at growing training sizes."""
 
 import itertools
 import math
@@ -7,13 +7,13 @@ from statistics import mean
 
 import numpy as np
 
-from harness.compare import Spread
 from harness.logger import Logger
+from harness.results.statistics import Spread
 from harness.trained import Coded, Codelength, Final, Point, published_units
 
 
 def online_code_bits(sizes: Sequence[int], ce_next_bits: Sequence[float], num_classes: int) -> float:
-    """Total bits of the online code (Voita & Titov 2020, section 3.2).
+    """Return the total bits of the online code (Voita & Titov 2020, section 3.2).
 
     The first n_1 labels are sent with the uniform code, each later part with the model trained on all
     before it: n_1 log2 k + Σ_{i<m} (n_{i+1} - n_i) CE_i.
@@ -28,7 +28,7 @@ def online_code_bits(sizes: Sequence[int], ce_next_bits: Sequence[float], num_cl
 
 
 def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, float] | None:
-    """Least-squares fit of a · n^-b + c with a, b >= 0 and c >= 0, or None where it does not describe the curve.
+    """Fit a · n^-b + c with a, b, c >= 0 by least squares; None where it does not describe the curve.
 
     Returns a, b, c (bits) and r2, the share of variance explained. A curve that does not fall, or of
     which less than 90 % is explained, gets None rather than numbers that mean nothing.
@@ -52,7 +52,7 @@ def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, f
 
 
 def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
-    """What follows from a learning curve and the codelengths of all labels, an entry per seed."""
+    """Compute the result of a learning curve and the codelengths of all labels, an entry per seed."""
     sizes, last = [point.n for point in curve], curve[-1]
     assert last.test_accuracy is not None
     following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
@@ -70,7 +70,7 @@ def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
 
 
 def as_result(logger: Logger, curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
-    """`of_curve`, with every size and the totals on the dashboard."""
+    """Compute the result as `of_curve`, and log every size and the totals."""
     for point in curve:
         log_point(logger, point)
     result = of_curve(curve, total_bits)
@@ -79,13 +79,13 @@ def as_result(logger: Logger, curve: Sequence[Point], total_bits: Sequence[float
 
 
 def log_point(logger: Logger, point: Point) -> None:
-    """A training size on the dashboard, means over seeds."""
+    """Log a training size, means over seeds."""
     means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
     logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
 
 
 def log_summary(logger: Logger, result: Coded) -> None:
-    """The totals on the dashboard."""
+    """Log the totals."""
     code = Spread.of(result.mdl.bits_per_sample)
     logger.summarise(
         {

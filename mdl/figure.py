@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.compare import Grid, paired_difference, seeds_text, signed
-from harness.labels import spelled
-from harness.panels import panel_size, panels
 from harness.result import MdlResult, of_common_seeds
+from harness.results.arrange import Grid
+from harness.results.labels import spelled
+from harness.results.panels import panel_size, panels
+from harness.results.statistics import paired_difference, seeds_text, signed
 from harness.style import chance_line, colour, figure_at, line_width, literal, shared_legend, wrapped
 from harness.trained import stuck
 

@@ -1,4 +1,4 @@
-"""python -m mdl with a kernel in a network's place: every label predicted from all before it, nothing trained."""
+"""`python -m mdl` with a kernel instead of a network: every label predicted from all before it, without training."""
 
 import itertools
 import math
@@ -31,19 +31,19 @@ _BIT_NATS = math.log(2)
 
 @dataclass(frozen=True)
 class KernelBench(Loaded):
-    """With the kernel to predict by."""
+    """A bench with the kernel to predict by."""
 
     kernel: KernelModel
 
     @property
     def parameters(self) -> int:
-        """One coefficient per training example and class."""
+        """The number of coefficients: one per training example and class."""
         return len(self.data["train"]) * self.num_classes
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedCoded(Part):
-    """One order: what each label cost, in that order, and losses and accuracies on the test split, by size.
+    """The code of one order: cost of each label in that order, and test losses and accuracies by size.
 
     Attributes:
         test_bits: of each test example, after all labels.
@@ -76,9 +76,10 @@ def require_memory(name: str, n: int, m: int, beside: float, device: torch.devic
 
     Args:
         name: the model's.
-        n, m: examples.
-        beside: bytes that computing the kernel takes, beside what grows with the square of the examples.
-        device: where.
+        n: number of training examples.
+        m: number of test examples.
+        beside: bytes for computing the kernel, without those that grow with the square of the examples.
+        device: that holds the kernels.
 
     Raises:
         ValueError: says how much is needed, and what there is.
@@ -110,7 +111,7 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
         kernel = given = None
         for seed in (seed for seed in seeds if seed not in found):
             if (drawn := bench.kernel.drawn(generator(seed, "init"), bench.data["train"].images)) is not kernel:
-                given = None  # that of the seed before: memory need not hold both
+                given = None  # frees the previous seed's: memory need not hold both
                 kernel, given = drawn, matrices(bench, drawn, show)
             assert given is not None
             (coder, tested), order = given, permutation(seed, n).to(bench.job.device)
@@ -124,7 +125,7 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
 def matrices(
     bench: KernelBench, kernel: Similarity, show: Callable[[str], None]
 ) -> tuple[KernelCode, tuple[Tensor, Tensor]]:
-    """What codes the training labels by a kernel; the kernel of test with training images [m, n], and K(x, x) [m]."""
+    """Return the training labels' kernel code, the kernel of test with training images [m, n], and K(x, x) [m]."""
     train, test = bench.data["train"], bench.data["test"]
     show(f"the kernel of {len(train):,} training images")
     coder = KernelCode(kernel(train.images, train.images), train.labels, bench.num_classes)
@@ -133,7 +134,7 @@ def matrices(
 
 
 def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:
-    """From costs [n], and log-probabilities of the test labels `z` [m] by size, [sizes, m, k]."""
+    """Collect costs [n], and log-probabilities of the test labels `z` [m] by size, [sizes, m, k]."""
     losses = -tested.gather(2, z.expand(len(tested), -1)[:, :, None]).squeeze(2) / _BIT_NATS
     return SeedCoded(
         bits=bits.tolist(),
@@ -144,7 +145,7 @@ def of_seed(bits: Tensor, tested: Tensor, z: Tensor) -> SeedCoded:
 
 
 def curve_of(sizes: Sequence[int], coded: Sequence[SeedCoded]) -> list[Point]:
-    """The learning curve: what labels cost between sizes, and the test split's after each; nothing took an epoch."""
+    """Return the learning curve: costs between sizes, and the test split's loss after each, without epochs."""
     return [
         Point(
             n=n,

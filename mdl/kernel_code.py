@@ -1,4 +1,4 @@
-"""The exact kernel code: a Cholesky factor gives every one-step-ahead prediction, a mixture says how sure it is."""
+"""The exact kernel code: one-step-ahead predictions from a Cholesky factor, mixed over temperatures and ridges."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ _BLOCK = 1024  # examples of which all members speak at once
 
 @dataclass(frozen=True)
 class Factor:
-    """What is known of one λ: K + λI = L Lᵀ of the n training examples in the order in which they are coded.
+    """The Cholesky factor of one λ: K + λI = L Lᵀ of the n training examples in the order in which they are coded.
 
     Attributes:
         lower: L, [n, n] float64.
@@ -29,7 +29,7 @@ class Factor:
     targets: Tensor
 
     def ahead(self) -> tuple[Tensor, Tensor]:
-        """Mean [n, k] and standard deviation [n] of each example's prediction from those before it.
+        """Compute mean [n, k] and standard deviation [n] of each example's prediction from those before it.
 
         μ_i = Σ_{j<i} L_ij α_j, which is y_i - L_ii α_i without having touched y_i; s_i = L_ii, noise included.
         """
@@ -41,11 +41,12 @@ class Factor:
         return mean, deviation
 
     def predict(self, cross: Tensor, variance: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Mean [m, k] and standard deviation [m] of other examples from the first n, for each of the ascending sizes.
+        """Yield mean [m, k] and standard deviation [m] of other examples from the first n, for each ascending size n.
 
         Args:
             cross: kernel with the training examples in their order, [n, m].
             variance: K(x, x) + λ of each, [m].
+            sizes: numbers n, ascending.
         """
         solved = torch.linalg.solve_triangular(self.lower, cross, upper=False)
         mean, variance = cross.new_zeros(cross.shape[1], self.targets.shape[1]), variance.clone()
@@ -56,11 +57,11 @@ class Factor:
 
 
 class KernelCode:
-    """Codes labels in an order, each with a mixture of kernel regressions on all before it.
+    """A code of labels in an order, each by a mixture of kernel regressions on all before it.
 
     For each λ, β and p of the grids softmax(β μ / s^p) is a member: μ and s are mean and standard deviation of a
     Gaussian process's prediction of the label's one-hot vector. The mixture weighs members, equal at first, by the
-    probability that they gave the labels so far: what it says of an example depends on no label that is not yet coded,
+    probability that they gave the labels so far: its prediction of an example depends on no label not yet coded,
     and on no later input.
 
     Args:
@@ -74,11 +75,11 @@ class KernelCode:
         self._kernel, self._labels, self._num_classes, self._ridges = kernel, labels, num_classes, ridges
 
     def targets(self, order: Tensor) -> Tensor:
-        """One-hot labels less 1/k, [n, k] float64."""
+        """Return one-hot labels less 1/k, [n, k] float64."""
         return F.one_hot(self._labels[order], self._num_classes).double() - 1 / self._num_classes
 
     def factors(self, order: Tensor) -> Iterator[tuple[float, Factor]]:
-        """Each λ and its factor, which the next overwrites."""
+        """Yield each λ and its factor, which the next overwrites."""
         n = len(order)
         targets = self.targets(order)
         memory = self._kernel.new_empty(n, n)
@@ -95,7 +96,7 @@ class KernelCode:
             yield ridge, Factor(upper, torch.linalg.solve_triangular(upper, targets, upper=False))
 
     def members(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        """Log-probabilities of each member of one λ, [members, n, k]."""
+        """Return log-probabilities of each member of one λ, [members, n, k]."""
         powers, sharpness = (mean.new_tensor(grid) for grid in (POWERS, SHARPNESS))
         scores = mean / deviation[:, None] ** powers[:, None, None]
         return (scores[:, None] * sharpness[:, None, None]).flatten(0, 1).log_softmax(2)
@@ -103,7 +104,7 @@ class KernelCode:
     def code(
         self, order: Tensor, cross: Tensor | None = None, diagonal: Tensor | None = None, sizes: Sequence[int] = ()
     ) -> tuple[Tensor, Tensor]:
-        """What each label costs, and what the mixture says of test examples after so many labels.
+        """Code the labels, and predict test examples after so many labels.
 
         Args:
             order: of the training examples, [n].
@@ -131,12 +132,12 @@ class KernelCode:
         return mixture_bits(log_p), torch.stack(said).logsumexp(0) - total[:, None, None]
 
     def _given(self, mean: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
-        """Log-probabilities [n, members] that one λ's members give the labels `z` [n]."""
+        """Return log-probabilities [n, members] that one λ's members give the labels `z` [n]."""
         parts = zip(*(values.split(_BLOCK) for values in (mean, deviation, z)), strict=True)
         return torch.cat([self.members(m, s)[:, torch.arange(len(own)), own].T for m, s, own in parts])
 
     def _tested(self, factor: Factor, cross: Tensor, variance: Tensor, sizes: Sequence[int], weights: Tensor) -> Tensor:
-        """One λ's share of what test examples are given after each size, [sizes, m, k] in logarithms."""
+        """Return one λ's part of the mixture's test log-probabilities after each size, [sizes, m, k]."""
         said = (self.members(*one) for one in factor.predict(cross, variance, sizes))
         return torch.stack(
             [(weight[:, None, None] + one).logsumexp(0) for weight, one in zip(weights, said, strict=True)]
@@ -144,7 +145,7 @@ class KernelCode:
 
 
 def mixture_bits(log_p: Tensor) -> Tensor:
-    """What each label costs in bits, [n], of members that give it the log-probabilities [n, M], in nats.
+    """Return the cost of each label in bits, [n], under members that give it log-probabilities [n, M], in nats.
 
     A member's weight before example i is the product of the probabilities that it gave labels 1..i-1.
     """

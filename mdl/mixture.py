@@ -1,4 +1,4 @@
-"""Forward calibration: how sure of itself a network that is still learning should be taken to be."""
+"""Forward calibration of a network that is still learning."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ class TemperatureMixture:
 
     Bornschein, Li & Hutter (2022) move one temperature by a gradient step on every batch before the batch is learnt.
     The mixture, ours, learns from the same losses, has no rate to choose, and its share that ignores the network
-    (inverse temperature 0) bounds the code: it never exceeds the uniform one by more than log2 17 = 4.1 bits in all.
+    (inverse temperature 0) bounds the code: where labels are coded one at a time, it never exceeds the uniform one by
+    more than log2 17 = 4.1 bits in all; in batches, by more where the first labels contradict the network.
 
     Attributes:
         log_weights: in nats and not normalised, [S, temperatures] float64.
@@ -21,11 +22,11 @@ class TemperatureMixture:
         self.log_weights = torch.zeros(members, len(INVERSE_TEMPERATURES), dtype=torch.float64, device=device)
 
     def nats(self, logits: Tensor, z: Tensor) -> Tensor:
-        """What labels [S, B] cost by the mixture as it stands, by logits [S, B, k]; [S, B] float64."""
+        """Return the cost of labels [S, B] by logits [S, B, k] under the mixture as it stands, [S, B] float64."""
         return self._mixed(_log_probabilities(logits, z))
 
     def coded(self, logits: Tensor, z: Tensor) -> Tensor:
-        """The same; then the mixture learns from them."""
+        """Return the cost as `nats`, and let the mixture learn from the labels."""
         each = _log_probabilities(logits, z)
         paid = self._mixed(each)
         self.log_weights += each.sum(-1)
@@ -36,7 +37,7 @@ class TemperatureMixture:
 
 
 def _log_probabilities(logits: Tensor, z: Tensor) -> Tensor:
-    """Of labels [S, B] at every temperature, [S, temperatures, B] float64."""
+    """Return log-probabilities of labels [S, B] at every temperature, [S, temperatures, B] float64."""
     logits, target = logits.double(), z[..., None]
     each = [(beta * logits).log_softmax(-1).gather(-1, target).squeeze(-1) for beta in INVERSE_TEMPERATURES]
     return torch.stack(each, 1)

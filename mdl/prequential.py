@@ -1,4 +1,4 @@
-"""The main job: train afresh on growing prefixes of the data, and add up what the labels cost in bits."""
+"""Block-wise prequential code: train afresh on growing prefixes of the data, and sum the cost of the labels in bits."""
 
 import functools
 import math
@@ -89,17 +89,17 @@ class _Sizes:
         return Engine(self._bench, self._run)
 
     def name(self, i: int) -> str:
-        """Of the part of size number i."""
+        """Return the name of the part of size number i."""
         return str(self.sizes[i])
 
     def trained(self, i: int) -> "SizeTrained | None":
-        """What size number i gave, if it is trained."""
+        """Return the part of size number i, or None if it is not trained."""
         if i not in self._trained and (kept := self._run.part(self.name(i))) is not None:
             self._finish(i, parsed(SizeTrained, kept))
         return self._trained.get(i)
 
     def train(self, i: int) -> "SizeTrained":
-        """Train size number i, and keep what it gives."""
+        """Train size number i, and save its part."""
         n, following, orders = self.sizes[i], self._following[i], self.engine.orders
 
         def show(report: EpochReport) -> None:
@@ -119,7 +119,7 @@ class _Sizes:
 
 @dataclass(frozen=True)
 class SizeTrained:
-    """What one training size gave, an entry per seed, and its loss curves: kept while the run is unfinished.
+    """One training size's scores and loss curves, an entry per seed: kept while the run is unfinished.
 
     Attributes:
         coded_bits: what each label up to the next size cost, in the seed's order.
@@ -162,7 +162,7 @@ def train_size(
 
 
 def coded(bench: Bench, sizes: Sequence[int], orders: Tensor, parts: Sequence[SizeTrained]) -> CodedBits:
-    """What each training label cost, those of the first size by the uniform code; `orders` is [S, N]."""
+    """Return the cost of each training label, the first size's by the uniform code; `orders` is [S, N]."""
     uniform = torch.full((len(orders), sizes[0]), math.log2(bench.num_classes))
     bits = torch.cat([uniform, *(torch.tensor(part.coded_bits) for part in parts[:-1])], 1)
     trained_on = torch.zeros(orders.shape[1], dtype=torch.int32)
@@ -172,14 +172,14 @@ def coded(bench: Bench, sizes: Sequence[int], orders: Tensor, parts: Sequence[Si
 
 
 def placed(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
-    """What labels cost, [S, N] in each seed's order, by their examples' places in the dataset."""
+    """Place costs of labels, [S, N] in each seed's order, at their examples' positions in the dataset."""
     source, cache = job.source, Cache(job.config["cache_dir"])
     train = positions(source, whole_images(source, cache))["train"]
     return CodedBits.in_order(job.config["seeds"], train.images, train.labels, orders, bits, trained_on)
 
 
 def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:
-    """Codelengths per seed, the learning curve, the final loss and the sharpest fall on the way there."""
+    """Compute codelengths per seed, the learning curve, the final loss and the sharpest fall on the way there."""
     curve = [part.point for part in parts]
     k, total = bench.num_classes, sizes[-1]
     following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)

@@ -72,7 +72,7 @@ class PublishedData:
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """Return what result.json says of it."""
+        """The fields of result.json that describe the data."""
         return {
             "seeds": list(self.job.config["seeds"]),
             "num_classes": len(self.dataset.class_names),
@@ -109,8 +109,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
             trained.append([])
             for seed in seeds:
                 if (kept := run.part(f"{n}-{seed}")) is None:
-                    order = published_order(seed, len(data.labels), i).to(data.labels.device)
-                    kept = as_json(_train(data, seed, sizes, n, order, checkpoints, progress.show))
+                    kept = as_json(_train(data, seed, sizes, i, checkpoints, progress.show))
                     run.save_part(f"{n}-{seed}", kept)
                     checkpoints.delete(f"{n}-{seed}-")
                 trained[-1].append(parsed(SeedTrained, kept))
@@ -158,12 +157,15 @@ def _train(
     data: PublishedData,
     seed: int,
     sizes: Sequence[int],
-    n: int,
-    order: Tensor,
+    i: int,
     checkpoints: Checkpoints,
     show: Callable[["PublishedTraining"], None],
 ) -> SeedTrained:
-    """Train one seed on the first n images of its order, test on the last part of `sizes`, stop by what follows."""
+    """Train one seed at size number i, on the first images of its order there.
+
+    The last part of `sizes` tests it, what follows stops it.
+    """
+    n, order = sizes[i], published_order(seed, len(data.labels), i).to(data.labels.device)
 
     def part(first: int, end: int | None) -> Examples:
         index = order[first:end]
@@ -240,12 +242,12 @@ class PublishedTraining:
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended."""
+        """Whether the training has ended."""
         return self.curve.ended is not None
 
     @property
     def epochs_left(self) -> int:
-        """Epochs that it still has if it improves no more."""
+        """The epochs left if it improves no more."""
         options = self.settings.published
         return min(options.patience_epochs - self.failures, self.settings.max_epochs - self.curve.epochs)
 
@@ -345,7 +347,7 @@ class PublishedTraining:
         self._train_bits = sum(losses) / len(losses)
 
     def _log_probabilities(self, x: Tensor) -> Tensor:
-        """Log-softmax of the network's logits, [B, k], branches dropped as in training."""
+        """Return the log-softmax of the network's logits, [B, k], branches dropped as in training."""
         source = self._draws["stochastic depth"]
         layers = self.model.stochastic_depth()
         for layer in layers:
@@ -408,7 +410,7 @@ def _batches(examples: Examples, size: int) -> Iterator[Examples]:
 
 
 def _joined(points: Sequence[Point]) -> Point:
-    """One point with the entries of all seeds, from one point for each."""
+    """Join one point per seed into one with an entry per seed."""
     first = vars(points[0])
     lists = {
         name: [entry for point in points for entry in getattr(point, name)]

@@ -6,7 +6,7 @@ Bornschein, Li & Hutter (2022), "Sequential Learning of Neural Networks for Preq
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -43,9 +43,8 @@ def replay(bench: Bench, run: Run, logger: Logger) -> Coded:
     with Display(run.id) as display:
 
         def begin(here: slice) -> ReplayCode:
-            members = bench.seeds[here], engine.orders[here]
-            parts = splits["train"], splits["test"]
-            return ReplayCode(bench.ensemble, *members, *parts, bench.settings, settings.replay, sizes)
+            labels = ReplayLabels(bench.seeds[here], engine.orders[here], splits["train"], splits["test"], sizes)
+            return ReplayCode(bench.ensemble, labels, bench.settings, settings.replay)
 
         def finish(code: ReplayCode) -> None:
             nonlocal finished
@@ -63,21 +62,36 @@ def replay(bench: Bench, run: Run, logger: Logger) -> Coded:
     return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
 
 
+@dataclass(frozen=True)
+class ReplayLabels:
+    """The labels that the members of a replay code code, and their orders.
+
+    Attributes:
+        seeds: one per member.
+        orders: in which each member codes the training split, [S, N].
+        train: training split.
+        test: test split.
+        sizes: numbers of labels after which the members are scored; batches end there. The last is N.
+    """
+
+    seeds: Sequence[int]
+    orders: Tensor
+    train: DeviceImages
+    test: DeviceImages
+    sizes: Sequence[int]
+
+
 class ReplayCode(Learner):
-    """One stack of members that code the labels of their orders, batch after batch, and then learn them.
+    """A stack of members that code the labels of their orders, batch after batch, and then learn them.
 
     A member's steps take the next example of each of K streams, and of the new batch, in turn: (K + 1) examples for
     every new one, in batches of `train.batch_size`.
 
     Args:
         ensemble: the architecture.
-        seeds: one per member.
-        orders: in which each member codes the training split, [S, N].
-        train: training split.
-        test: test split.
+        labels: what is coded.
         settings: of the optimiser, and batch size; nothing is stopped early.
         options: the code's own.
-        sizes: numbers of labels after which the members are scored; batches end there. The last is N.
 
     Attributes:
         bits: what each label has cost, in each member's order, [S, N] float64; 0 where it is not yet coded.
@@ -87,19 +101,12 @@ class ReplayCode(Learner):
     """
 
     def __init__(
-        self,
-        ensemble: Ensemble,
-        seeds: Sequence[int],
-        orders: Tensor,
-        train: DeviceImages,
-        test: DeviceImages,
-        settings: TrainSettings,
-        options: ReplaySettings,
-        sizes: Sequence[int],
+        self, ensemble: Ensemble, labels: ReplayLabels, settings: TrainSettings, options: ReplaySettings
     ) -> None:
+        seeds, orders, sizes = labels.seeds, labels.orders, labels.sizes
         initial = ensemble.initial_weights([generator(seed, "replay", "init") for seed in seeds], orders.device)
-        super().__init__(ensemble, initial, train, settings, average_power=_AVERAGE_POWER)
-        self.seeds, self.test, self._options, self._sizes = seeds, test, options, sizes
+        super().__init__(ensemble, initial, labels.train, settings, average_power=_AVERAGE_POWER)
+        self.seeds, self.test, self._options, self._sizes = seeds, labels.test, options, sizes
         self._orders, self._planned = orders, orders.cpu()
         self.ends = batch_ends(sizes, options.batch)
         self._streams = [stream_positions(len(self.ends), options.streams, seed) for seed in seeds]
@@ -128,11 +135,11 @@ class ReplayCode(Learner):
             yield self.known
 
     def tested(self) -> Scores:
-        """The averaged weights, calibrated as they are now, on the test split."""
+        """Score the averaged weights, calibrated as they are now, on the test split."""
         return self.ensemble.score(self.optimizer.averaged(), self.test, nats=self.mixture.nats)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that `restore` needs to go on to the bit."""
+        """Return tensors and values with which `restore` goes on bit by bit."""
         tensors, numbers = self.optimizer.state()
         progress = {"known": self.known, "batch": self._batch, "step": self._step}
         return tensors | self._own, {"members": self._members, "progress": progress, "optimizer": numbers}
@@ -153,7 +160,7 @@ class ReplayCode(Learner):
 
     @property
     def _members(self) -> dict[str, Any]:
-        """Whose state can go on here."""
+        """The identity of the members: a saved state fits these alone."""
         return {"format": _FORMAT, "seeds": list(self.seeds), "sizes": list(self._sizes)}
 
     def _code(self, end: int) -> None:
@@ -165,7 +172,7 @@ class ReplayCode(Learner):
         self.known = end
 
     def _draws(self) -> Draws:
-        """The steps that follow the newest batch, planned on the CPU."""
+        """Plan the steps that follow the newest batch, on the CPU."""
         starts, batch = torch.tensor([0, *self.ends[:-1]]), self._options.batch
         members = []
         for seed, order, streams in zip(self.seeds, self._planned, self._streams, strict=True):
@@ -195,7 +202,7 @@ class ReplayCode(Learner):
 
 
 def batch_ends(sizes: Sequence[int], batch: int) -> list[int]:
-    """Where batches of at most `batch` labels end: as few as can be, nearly equal, none across one of the sizes."""
+    """Return the ends of batches of at most `batch` labels: few, nearly equal, none across one of the sizes."""
     ends = []
     for before, n in itertools.pairwise([0, *sizes]):
         count = math.ceil((n - before) / batch)
@@ -204,7 +211,7 @@ def batch_ends(sizes: Sequence[int], batch: int) -> list[int]:
 
 
 def stream_positions(batches: int, streams: int, seed: int) -> Tensor:
-    """The batch that each stream reads once batch t is coded, [batches, streams]: uniform over 0..t.
+    """Draw the batch that each stream reads once batch t is coded, [batches, streams]: uniform over 0..t.
 
     A stream reads on, batch after batch, and at t starts again at 0 with probability 1 / (t + 1) (the paper's rule): if
     it stood uniformly over 0..t - 1, it stands so over 0..t. Which batches it reads does not depend on the data.
@@ -222,7 +229,7 @@ def _save_bits(bench: Bench, run: Run, orders: Tensor, codes: Sequence[ReplayCod
 
 
 def _curve(codes: Sequence[ReplayCode], sizes: Sequence[int], options: ReplaySettings) -> list[Point]:
-    """All members' losses by size, an entry per seed."""
+    """Return all members' losses by size, an entry per seed."""
     bits, scores = torch.cat([code.bits for code in codes]), torch.cat([code.scores for code in codes], 1)
     points = []
     for i, (n, following) in enumerate(itertools.zip_longest(sizes, sizes[1:])):

@@ -7,11 +7,12 @@ from rich.table import Table as RichTable
 
 from erasure.certificate import Certificate
 from erasure.progress import console
-from harness.beside import beside_controls
-from harness.columns import BY_NAME, ERASER, ROW, RUNS, SEEDS, columns, notes
-from harness.compare import Grid, Spread, seeds_text
 from harness.result import MdlResult
-from harness.table import Table
+from harness.results.arrange import Grid
+from harness.results.columns import BY_NAME, ERASER, ROW, RUNS, SEEDS, columns, notes
+from harness.results.comparison import beside_controls
+from harness.results.statistics import Spread, seeds_text
+from harness.results.table import Table
 
 
 def table_of(grid: Grid[MdlResult], setting: str) -> Table:

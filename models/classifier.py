@@ -1,4 +1,4 @@
-"""What a model is; and what every architecture is: images in, class logits out, initialised from a generator."""
+"""Base classes of predictors and of networks: images in, class logits out, initialised from a generator."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from models.stochastic_depth import StochasticDepth
 
 
 class Model(ABC):
-    """What labels are predicted with. A subclass takes `input_shape` (C, H, W) and `num_classes` k, then options.
+    """A predictor of labels. A subclass takes `input_shape` (C, H, W) and `num_classes` k, then options.
 
     Options are keyword-only.
 
     Attributes:
-        version: what its code computes: raised by whoever changes the numbers, and part of a run's identity. A subclass
+        version: of its numbers: raised by every change that moves them, and part of a run's identity. A subclass
             without one of its own is known by its source (`erasure.code_identity`).
     """
 
@@ -24,7 +24,7 @@ class Model(ABC):
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What of its options determines a model's numbers; where files lie does not, their content does."""
+        """Return the options that determine a model's numbers; for files, their content and not their path."""
         return options
 
 
@@ -47,14 +47,14 @@ class Classifier(nn.Module, Model):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Images [B, C, H, W] to logits [B, k]."""
+        """Map images [B, C, H, W] to logits [B, k]."""
 
     def learning_rates(self) -> Mapping[str, float]:
-        """For each parameter, the factor by which its learning rate differs from the run's."""
+        """Return the factor on the run's learning rate for each parameter."""
         return {name: 1.0 for name, _ in self.named_parameters()}
 
     def stochastic_depth(self) -> list[StochasticDepth]:
-        """Where training drops branches, in the order in which `forward` comes by."""
+        """Return the modules that drop branches in training, in the order in which `forward` calls them."""
         return [module for module in self.modules() if isinstance(module, StochasticDepth)]
 
 

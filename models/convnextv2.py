@@ -18,7 +18,7 @@ class ConvNeXtV2(TimmClassifier):
     (d, d, 3d, d) blocks, w = `width` and d = `depth`, on every pixel (patch size 1).
     """
 
-    version = 2  # under bfloat16 both layers below give bfloat16, too
+    version = 2  # under bfloat16 both layers below give bfloat16
     base_width: ClassVar[int] = 40
     base_depth: ClassVar[int] = 2
     title: ClassVar[str] = "ConvNeXt V2"
@@ -73,7 +73,7 @@ class FastGlobalResponseNorm(GlobalResponseNorm):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, H, W, C]."""
+        """Normalise [B, H, W, C]."""
         wide = x.float()
         squares = (wide * wide).sum((1, 2), keepdim=True)
         norm = squares.clamp_min(1e-30).sqrt()  # the root's derivative is infinite at 0

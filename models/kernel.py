@@ -1,4 +1,4 @@
-"""Kernels of MLPs of infinite width, and the Gaussian one: what the kernel code predicts with (`python -m mdl`)."""
+"""Kernels of MLPs of infinite width, and the Gaussian one: predictors of the kernel code (`python -m mdl`)."""
 
 import math
 from abc import abstractmethod
@@ -20,23 +20,23 @@ class Similarity(Protocol):
     """A kernel K of images."""
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
+        """Compute K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
         ...
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """K(x, x) of each image, [n] float64."""
+        """Compute K(x, x) of each image, [n] float64."""
         ...
 
 
 class KernelModel(Model):
-    """What labels are predicted with by a kernel: nothing is trained."""
+    """A predictor of labels by a kernel: nothing is trained."""
 
     @abstractmethod
     def drawn(self, generator: torch.Generator, x: Tensor) -> Similarity:
-        """The kernel for training images x [n, C, H, W]; one that has nothing to draw is always the same object."""
+        """Draw the kernel for training images x [n, C, H, W]; one without random weights is always the same object."""
 
     def beside_bytes(self, examples: int) -> float:  # noqa: ARG002, an override may use them
-        """What computing the kernel of so many examples takes, beside the kernel."""
+        """Return the memory for computing the kernel of so many examples, without the kernel itself."""
         return 2**28
 
 
@@ -70,7 +70,7 @@ class Kernel(KernelModel):
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Without the options of other kernels."""
+        """Return the options without those of other kernels."""
         foreign = "depth" if options.get("kernel") == "rbf" else "bandwidth"
         return {key: value for key, value in options.items() if key != foreign}
 
@@ -78,7 +78,7 @@ class Kernel(KernelModel):
         return self
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]; an entry depends on its two images only."""
+        """Compute K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W], each from its two images."""
         x, y = (images.flatten(1).double() for images in (x, y))
         found = x.new_empty(len(x), len(y))
         block = max(1, _BLOCK // max(1, len(y)))
@@ -87,7 +87,7 @@ class Kernel(KernelModel):
         return found
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """K(x, x) of each image, [n] float64."""
+        """Compute K(x, x) of each image, [n] float64."""
         squares = x.flatten(1).double().square().mean(1)
         return torch.ones_like(squares) if self.kernel == "rbf" else squares
 

@@ -21,7 +21,7 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
 
     def reset_parameters(self, generator: torch.Generator, gain: float) -> None:
-        """Weights N(0, gain² / fan_in), biases zero. A gain of 0 makes a readout that predicts uniformly."""
+        """Draw weights from N(0, gain² / fan_in), biases zero; a gain of 0 makes a readout that predicts uniformly."""
         with torch.no_grad():
             draw_normal_(self.weight, gain * self.weight.shape[-1] ** -0.5, generator)
             self.bias.zero_()
@@ -55,13 +55,13 @@ class Conv2d(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_channels))
 
     def reset_parameters(self, generator: torch.Generator, gain: float) -> None:
-        """Weights N(0, gain² / fan_in) with fan_in = in · k², biases zero."""
+        """Draw weights from N(0, gain² / fan_in) with fan_in = in · k², biases zero."""
         draw_normal_(self.weight, gain * self.weight[0].numel() ** -0.5, generator)
         with torch.no_grad():
             self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images [B, in, H, W] to [B, out, h, w]; a stack also takes [S, B, in, H, W], and gives [S, B, out, h, w]."""
+        """Map images [B, in, H, W] to [B, out, h, w]; a stack maps [S, B, in, H, W] or these to [S, B, out, h, w]."""
         if self.weight.ndim == 4:
             return self._convolve(x, self.weight, self.bias)
         members = len(self.weight)
@@ -93,12 +93,12 @@ class GroupNorm(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Scale 1, shift 0."""
+        """Set scale to 1 and shift to 0."""
         self.weight.fill_(1.0)
         self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images [B, C, H, W] or, for a stack, [S, B, C, H, W]; the same shape."""
+        """Normalise images [B, C, H, W] or, for a stack, [S, B, C, H, W]; the shape stays."""
         if self.weight.ndim == 1:
             return F.group_norm(x, self.groups, self.weight, self.bias)
         weight, bias = (p[:, None, :, None, None] for p in (self.weight, self.bias))

@@ -125,7 +125,7 @@ class Sizes:
     units: int
 
     def parameters(self, input_shape: tuple[int, int, int], num_classes: int, depth: int) -> int:
-        """Number of parameters of the LeNet of these sizes."""
+        """Return the number of parameters of the LeNet of these sizes."""
         channels, height, across = input_shape
         area = _KERNEL**2
         convolutions = self.first * (channels * area + 1) + self.second * (self.first * area + 1)
@@ -135,13 +135,13 @@ class Sizes:
 
 
 def mlp_parameters(input_shape: tuple[int, int, int], num_classes: int, width: int, depth: int) -> int:
-    """Number of parameters of the ReLU MLP."""
+    """Return the number of parameters of the ReLU MLP."""
     hidden = width * (math.prod(input_shape) + 1) + (depth - 1) * width * (width + 1)
     return hidden + num_classes * (width + 1)
 
 
 def matching_sizes(input_shape: tuple[int, int, int], num_classes: int, width: int, depth: int) -> Sizes:
-    """The sizes nearest to LeNet-5's proportions whose number of parameters is nearest to the MLP's.
+    """Return the sizes nearest to LeNet-5's proportions whose number of parameters is nearest to the MLP's.
 
     For each pair of channels near 6 : 16 the number of units follows from the number of parameters; of the
     candidates within half the tolerance, the one with units nearest to LeNet-5's 84 : 16 is taken, and where
@@ -173,7 +173,7 @@ def matching_sizes(input_shape: tuple[int, int, int], num_classes: int, width: i
 def _with_units(
     first: int, second: int, wanted: int, input_shape: tuple[int, int, int], num_classes: int, depth: int
 ) -> Sizes:
-    """The number of units, at least 1, that comes nearest to the wanted number of parameters."""
+    """Return the number of units, at least 1, that comes nearest to the wanted number of parameters."""
     none, one = (Sizes(first, second, units).parameters(input_shape, num_classes, depth) for units in (0, 1))
     square, missing = depth - 1, wanted - none
     linear = one - none - square

@@ -59,7 +59,7 @@ class MLP(ScaledClassifier):
         return self.after_first_layer(self.hidden[0](x.flatten(-3)))
 
     def after_first_layer(self, u: Tensor) -> Tensor:
-        """Logits of what the first layer makes of images, x Wᵀ + b: [B, units], or [S, B, units] of a stack."""
+        """Compute logits from the first layer's output x Wᵀ + b: [B, units], or [S, B, units] of a stack."""
         h = self._activate(u)
         for layer in list(self.hidden)[1:]:
             if self.activation == "swiglu":

@@ -20,7 +20,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Scaling:
-    """What changes for one parameter between the base width and the width at hand.
+    """The changes of one parameter between the base width and the width at hand.
 
     Attributes:
         role: "hidden": fan-in and fan-out grow with width; "input": fan-out only (stems, depthwise kernels);
@@ -39,7 +39,7 @@ class Scaling:
 
 
 def scaling(role: Role, width_ratio: float) -> Scaling:
-    """μP's rule for Adam: a pure function of a parameter's role and its fan-in ratio."""
+    """Apply μP's rule for Adam: a pure function of a parameter's role and its fan-in ratio."""
     if role == "hidden":
         return Scaling(role, width_ratio, 1 / width_ratio, width_ratio**-0.5, 1.0)
     if role == "output":
@@ -48,7 +48,7 @@ def scaling(role: Role, width_ratio: float) -> Scaling:
 
 
 def scalings(base: Shapes, wider: Shapes, target: Shapes) -> dict[str, Scaling]:
-    """The scaling of every parameter of `target`.
+    """Return the scaling of every parameter of `target`.
 
     Args:
         base: parameter shapes at base width; weights [fan_out, fan_in, ...].
@@ -82,11 +82,11 @@ def _role(name: str, base: tuple[int, ...], wider: tuple[int, ...], target: tupl
 
 
 def shapes_of(build: Callable[[], nn.Module]) -> Shapes:
-    """Parameter shapes of the network that `build` makes, built on the meta device."""
+    """Return parameter shapes of the network that `build` makes, built on the meta device."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return {name: tuple(parameter.shape) for name, parameter in build().named_parameters()}
 
 
 def depth_factor(base_depth: int, depth: int, exponent: float) -> float:
-    """(L_base / L)^p, by which every learning rate is multiplied."""
+    """Return (L_base / L)^p, by which every learning rate is multiplied."""
     return (base_depth / depth) ** exponent

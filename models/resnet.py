@@ -59,7 +59,7 @@ class ResNet(ScaledClassifier):
 
 
 class Normalised(nn.Module):
-    """A 3×3 convolution without change of size, or that halves it, and its normalisation."""
+    """A 3×3 convolution that keeps the size, or halves it, and its normalisation."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int = 1) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Normalised(nn.Module):
         self.norm = GroupNorm(_GROUPS, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images as `Conv2d` takes them."""
+        """Map images as `Conv2d` does, and normalise."""
         return self.norm(self.convolution(x))
 
 
@@ -81,6 +81,6 @@ class Block(nn.Module):
         self.second = Normalised(out_channels, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images [..., in, H, W] to [..., out, h, w]."""
+        """Map images [..., in, H, W] to [..., out, h, w]."""
         shortcut = F.pad(x[..., :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.new_channels))
         return F.relu(shortcut + self.second(F.relu(self.first(x))))

@@ -1,4 +1,4 @@
-"""Architectures with a width and a depth, whose learning rates follow from both."""
+"""Architectures with a width and a depth, from which their learning rates follow."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class ScaledClassifier(Classifier):
         depth_exponent: p in lr ∝ (base_depth / depth)^p, applied under either parametrisation.
         scalings: per parameter; all factors 1 under the standard parametrisation.
         title: in messages.
-        smallest_side: of images; None where vectors will do, too.
+        smallest_side: of images; None where vectors are accepted.
 
     Raises:
         ValueError: width or depth below 1, or an image that is too small.
@@ -72,7 +72,7 @@ class ScaledClassifier(Classifier):
 
     @abstractmethod
     def layers(self, width: int) -> dict[str, nn.Module]:
-        """Its modules by name at a width, for its `input_shape`, `num_classes` and `depth`."""
+        """Return its modules by name at a width, for its `input_shape`, `num_classes` and `depth`."""
 
     def reset_parameters(self, generator: torch.Generator) -> None:
         """Draw weights N(0, gain² / fan_in), and a readout of zeros."""
@@ -82,7 +82,7 @@ class ScaledClassifier(Classifier):
 
     @property
     def readout_multiplier(self) -> float:
-        """What the readout's input is multiplied by: μP divides it by the width ratio."""
+        """The factor on the readout's input: μP divides it by the width ratio."""
         return self.scalings["readout.weight"].output
 
     def learning_rates(self) -> Mapping[str, float]:

@@ -1,12 +1,12 @@
-"""Stochastic depth whose draws are made elsewhere, so that nothing in a step waits for them."""
+"""Stochastic depth with random draws made elsewhere, so that no step waits for them."""
 
 from torch import Tensor, nn
 
 
 class StochasticDepth(nn.Module):
-    """Drops a residual branch for some of the examples of a batch, during training only (Huang et al. 2016).
+    """A layer that drops a residual branch for some examples of a batch, in training only (Huang et al. 2016).
 
-    A branch that is kept is divided by its probability of being kept, so that its mean is what it is at evaluation.
+    A branch that is kept is divided by its probability of being kept, so that its mean is as at evaluation.
 
     Attributes:
         rate: probability that a branch is dropped.
@@ -20,7 +20,7 @@ class StochasticDepth(nn.Module):
         self.factors: Tensor | None = None
 
     def forward(self, branch: Tensor) -> Tensor:
-        """Branch [B, ...] of B examples."""
+        """Drop or scale the branch [B, ...] of B examples."""
         if self.factors is None:
             return branch
         return branch * self.factors.to(branch.dtype).view(-1, *[1] * (branch.ndim - 1))

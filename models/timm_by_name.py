@@ -96,7 +96,7 @@ class TimmByName(Classifier):
             log.warning(said, self._name)
 
     def train(self, mode: bool = True) -> "TimmByName":
-        """Leave timm's network in evaluation mode, whatever the mode: see `batch_norm`."""
+        """Set the mode, and leave timm's network in evaluation mode: see `batch_norm`."""
         super().train(mode)
         self.network.eval()
         return self
@@ -118,14 +118,14 @@ class TimmByName(Classifier):
 
     @classmethod
     def identity(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Options with what the file of weights holds in the place of where it lies."""
+        """Return the options with the checksum of the file of weights in place of its path."""
         if options["weights"] is None:
             return options
         with _existing(options["weights"]).open("rb") as file:
             return {**options, "weights": hashlib.file_digest(file, "sha256").hexdigest()}
 
     def _build(self, seed: int = 0, **source: Any) -> nn.Module:
-        """timm's network; `source` says which weights, random ones of this seed if nothing."""
+        """Build timm's network; `source` says which weights, random ones of this seed if nothing."""
         with torch.random.fork_rng(devices=[]):  # timm draws from PyTorch's own generator
             torch.manual_seed(seed)
             network = timm.create_model(self._name, **self._options, **source)
@@ -163,7 +163,7 @@ class TimmByName(Classifier):
             raise ValueError(f"model.weights={weights} does not fit {self._name} ({reason})") from error
 
     def _features(self, input_shape: tuple[int, int, int]) -> int:
-        """Features before the readout, found by trying, which shows whether the images are large enough, too."""
+        """Count the features before the readout by a trial, which shows whether the images are large enough."""
         channels, *sides = input_shape
         sides = [self.size] * 2 if self.size else sides
         with self._explained(input_shape), torch.no_grad():
@@ -183,7 +183,7 @@ class TimmByName(Classifier):
 
 
 def _configuration(architecture: str) -> Any:
-    """What timm knows of an architecture.
+    """Return timm's configuration of an architecture.
 
     Raises:
         ValueError: nothing; suggests the nearest name.

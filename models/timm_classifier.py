@@ -1,4 +1,4 @@
-"""What timm's architectures share here: our readout, explicit randomness, widths that scale."""
+"""The common part of timm's architectures: our readout, explicit randomness, widths that scale."""
 
 import logging
 from abc import abstractmethod
@@ -66,20 +66,20 @@ class TimmClassifier(ScaledClassifier):
 
     @property
     def blocks(self) -> tuple[int, int, int, int]:
-        """In each stage."""
+        """The blocks of each stage."""
         return self.depth, self.depth, 3 * self.depth, self.depth
 
     @abstractmethod
     def build(self, width: int) -> nn.Module:
-        """timm's network, from images to `8 * width` features: width doubles from stage to stage."""
+        """Build timm's network, from images to `8 * width` features: width doubles from stage to stage."""
 
     @staticmethod
     @abstractmethod
     def side_at(side: int, stage: int) -> int:
-        """Points along a side of the image in stage 0, 1, 2 or 3."""
+        """Return the points along a side of the image in stage 0, 1, 2 or 3."""
 
     def layers(self, width: int) -> dict[str, nn.Module]:
-        with torch.random.fork_rng(devices=[]):  # what timm draws is drawn again, and should disturb nobody
+        with torch.random.fork_rng(devices=[]):  # timm's draws are drawn again, and must not disturb other generators
             network = self.build(width)
         replace_drop_path(network)
         return {"network": network, "readout": Linear(8 * width, self.num_classes)}
@@ -97,5 +97,5 @@ class TimmClassifier(ScaledClassifier):
         return self.readout(self.network(x) * self.readout_multiplier)
 
     def base_std(self, name: str, weight: Tensor) -> float:  # noqa: ARG002, an override may use them
-        """timm's initial standard deviation of a weight, which is that of the base width here."""
+        """Return timm's initial standard deviation of a weight, taken at the base width."""
         return _STD

@@ -9,9 +9,9 @@ from conf import Options, cli
 from conf.schema import Config, validate
 
 if TYPE_CHECKING:
-    from harness.compare import Grid
     from harness.job import Job
     from harness.result import InformationResult
+    from harness.results.arrange import Grid
     from sample_info.report.comparison import Agreement, Movement
 
 AXES = {"information/*": "seed"}
@@ -55,8 +55,8 @@ def headline(result: "InformationResult") -> str:
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Tables and figures, printed and written to `directory`."""
     from erasure.store.storage import write_text
-    from harness.compare import arrange
-    from harness.table import markdown
+    from harness.results.arrange import arrange
+    from harness.results.table import markdown
     from sample_info.report.comparison import agreement_matrix, agreements, few_enough, movements, read_scores
     from sample_info.report.summaries import summaries_tables
     from sample_info.report.table import tables_of

@@ -182,10 +182,8 @@ def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
         lambda x: training.network(weights, examples.standardised(x)),
         stored,
         problem.y.to(stored.dtype),
-        count=round(data.adversarial * len(stored)),
-        epsilon=data.epsilon,
-        seed=data.seed,
-        batch_size=problem.batch_size,
+        data,
+        problem.batch_size,
     )
     # originals as they were, not rounded twice
     return torch.where(attacked[:, None, None, None], examples.standardised(x), examples.x), attacked

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from erasure.classes import ClassSubset
 from erasure.source import RawImages, Source
+from sample_info.settings import DataSettings
 
 
 @dataclass(frozen=True)
@@ -112,15 +113,24 @@ def decisions(outputs: Tensor) -> Tensor:
 
 
 def adversaries(
-    network: Trained, x: Tensor, y: Tensor, *, count: int, epsilon: float, seed: int, batch_size: int = 512
+    network: Trained, x: Tensor, y: Tensor, data: DataSettings, batch_size: int = 512
 ) -> tuple[Tensor, Tensor]:
-    """Inputs [n, ...] of which `count`, a random sample of those that can be, fool the network; which they are, [n].
+    """Replace a share of the inputs by adversarial ones (Harutyunyan et al. 2021, appendix A.7).
 
-    Harutyunyan et al. 2021, appendix A.7, with `fast_gradient_sign`.
+    Args:
+        network: with its weights.
+        x: inputs, [n, ...].
+        y: targets, [n, k].
+        data: the share `adversarial`, `epsilon` of `fast_gradient_sign`, and the seed that samples those that succeed.
+        batch_size: without effect on the result.
+
+    Returns:
+        the inputs, [n, ...], and which of them were replaced, [n].
 
     Raises:
         ValueError: fewer inputs fool the network at this ε.
     """
+    count, epsilon = round(data.adversarial * len(x)), data.epsilon
     moved = fast_gradient_sign(network, x, y, epsilon=epsilon, batch_size=batch_size)
     with torch.no_grad():
         before, after = (torch.cat([network(part) for part in v.split(batch_size)]) for v in (x, moved))
@@ -130,7 +140,7 @@ def adversaries(
             f"sample_info.data.epsilon={epsilon:g}: {len(successful)} of {len(x)} examples fool the trained network "
             f"at this distance, and {count} are asked for: raise it, or lower sample_info.data.adversarial"
         )
-    chosen = successful[torch.randperm(len(successful), generator=torch.Generator().manual_seed(seed))[:count]]
+    chosen = successful[torch.randperm(len(successful), generator=torch.Generator().manual_seed(data.seed))[:count]]
     replaced = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     replaced[chosen.to(x.device)] = True
     return torch.where(replaced.view(-1, *[1] * (x.ndim - 1)), moved, x), replaced

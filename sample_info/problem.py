@@ -14,7 +14,7 @@ from erasure.store.storage import DamagedFileError, checksum, load_tensors
 from models.classifier import Classifier
 from models.layers import Linear
 from models.tangent.jacobian import EXACT, Projection, Weights, network_outputs
-from models.tangent.ntk import Kernels, ntk
+from models.tangent.ntk import Kernels, TangentOptions, ntk
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.retraining import GradientDescent
 from train.randomness import generator
@@ -43,8 +43,8 @@ class Problem:
 
     def kernels(self, projection: Projection = EXACT) -> Kernels:
         """Tangent kernels at the weights."""
-        sizes = {"batch_size": self.batch_size, "memory_bytes": self.memory_bytes}
-        return ntk(self.model, self.weights, self.x, self.held_out, projection=projection, **sizes)
+        settings = TangentOptions(projection=projection, batch_size=self.batch_size, memory_bytes=self.memory_bytes)
+        return ntk(self.model, self.weights, self.x, self.held_out, settings)
 
     @property
     def training(self) -> GradientDescent:

@@ -22,17 +22,17 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from erasure.store.storage import write_text
-from harness.beside import beside_controls
-from harness.columns import ERASER as BY_ERASER
-from harness.columns import ROW, SEEDS, columns
-from harness.compare import Grid, by_setting
-from harness.labels import spelled
 from harness.logger import ignore_local_settings
 from harness.result import MdlResult
+from harness.results.arrange import Grid, by_setting
+from harness.results.columns import ERASER as BY_ERASER
+from harness.results.columns import ROW, SEEDS, columns
+from harness.results.comparison import beside_controls
+from harness.results.labels import spelled
+from harness.results.read import read_runs
+from harness.results.table import Table
 from harness.run_files import one_line
-from harness.table import Table
 from scripts.options import parser
-from scripts.report.read import read_runs
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
 _TITLE = "Erasers compared"

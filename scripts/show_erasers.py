@@ -17,7 +17,7 @@ from conf.compose import composed
 from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
-from harness.labels import spelled
+from harness.results.labels import spelled
 from harness.style import hide_axes, literal, name_row, save
 from mdl.__main__ import VERB
 from scripts.options import parser

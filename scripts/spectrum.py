@@ -15,9 +15,9 @@ import torch
 from conf.errors import exit_code
 from erasure.spectrum import OrderSpectrum, order_spectrum
 from erasure.store.storage import write_text
-from harness.labels import spelled
+from harness.results.labels import spelled
+from harness.results.table import Table
 from harness.style import colour, figure_at
-from harness.table import Table
 from scripts.options import parser
 from scripts.show_erasers import erased_by
 

@@ -32,12 +32,12 @@ from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint, save_tensors, sealed
 from harness.result import MdlResult, read_result
+from harness.results.cell import Found as Read
+from harness.results.read import read_run
 from harness.run import Run
 from harness.state import State, state_of
 from mdl.__main__ import VERB
 from sample_info.report.comparison import read_scores
-from scripts.report.read import Found as Read
-from scripts.report.read import read_run
 from scripts.sweep.relaunch import command
 from scripts.sweep.status import Found
 from train.checkpoint import Checkpoints

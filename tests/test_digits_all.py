@@ -7,7 +7,19 @@ import pytest
 
 from mdl.__main__ import VERB as MDL
 from scripts.report.__main__ import build
-from tests.scripts.chromium import CHROMIUM, DRIVER, REASON, column, opened, press, require_nothing_overflows, resize
+from tests.scripts.chromium import (
+    CHROMIUM,
+    DRIVER,
+    REASON,
+    column,
+    faint_texts,
+    menu,
+    opened,
+    prefer,
+    press,
+    require_nothing_overflows,
+    resize,
+)
 
 MINIATURE = ["seeds=[0]", "train.stack=one", "train.max_epochs=1", "train.min_epoch_steps=1", "mdl.num_chunks=2"]
 
@@ -24,23 +36,24 @@ def report(command, tmp_path: Path) -> Path:
 
 @pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=REASON)
 def test_the_experiment_s_report_opens_in_a_browser(report: Path) -> None:
-    from selenium.webdriver.support.select import Select
-
     with opened(report / "index.html") as browser:
         press(browser, "bits per label")
         bits = [float(text.split(" ")[0]) for text in column(browser, "bits per label")]
         assert len(bits) == 8
         assert bits == sorted(bits)
-        Select(browser.find_element("id", "filter-family")).select_by_value("Swin V2")
+        menu(browser, "family").select_by_value("Swin V2")
         assert column(browser, "eraser").count("QLEACE") == 1
         assert len(column(browser, "eraser")) == 2
         drawn = len(browser.find_elements("css selector", "#learning polyline"))  # control and erasures, as it opened
         assert drawn > 1
-        browser.find_element("css selector", "#results tbody input").send_keys(" ")
+        browser.find_element("css selector", "#trained tbody input:not(:checked)").send_keys(" ")
         assert len(browser.find_elements("css selector", "#learning polyline")) == drawn + 1
         for width in (1280, 390):
             resize(browser, width)
             require_nothing_overflows(browser, width)
+            for scheme in ("light", "dark"):
+                prefer(browser, scheme)
+                assert faint_texts(browser) == []
     with next((report / "tables").glob("*.csv")).open() as file:
         assert {"control", "qleace"} <= {row["eraser"] for row in csv.DictReader(file)}
-    assert {path.suffix for path in (report / "figures").iterdir()} == {".png", ".pdf"}
+    assert {path.suffix for path in (report / "figures").iterdir()} == {".svg", ".png", ".pdf"}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -193,7 +194,7 @@ def test_an_image_folder_runs_end_to_end(command, tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
-    images = pixels.reshape(-1, 8, 8)
+    images = np.asarray(pixels).reshape(-1, 8, 8)
     for split, rows in (("train", range(300)), ("test", range(300, 400))):
         for i in rows:
             if labels[i] in (4, 9):

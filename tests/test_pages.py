@@ -65,7 +65,7 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
                 for row in shown:
                     numbers = [f"{float(row[f'{column}_{part}'] or 'nan'):.3f}" for part in ("mean", "std")]
                     assert f"| {' ± '.join(numbers)} |".replace(" ± nan", "") in page, (name, unit, row["eraser"])
-    assert list((tmp_path / "figures").glob("*learning-curves.png"))
+    assert list((tmp_path / "figures").glob("*learning-curves.svg"))
     small, whole = (
         f"image_folder-size-16-train_size-{n}-train.precision-float32-normalize-zscore" for n in (9976, 48976)
     )
@@ -75,7 +75,7 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
         assert len(losses) >= 4
         assert [bits for bits in losses if f"| {bits:.3f}" not in page] == []
     for name in (f"{small}-convnextv2", f"{small}-swinv2", f"{whole}-lenet"):  # single runs do not come first
-        assert (tmp_path / f"figures/train-{name}-loss-curves.png").exists()
+        assert (tmp_path / f"figures/train-{name}-loss-curves.svg").exists()
 
 
 def test_readme_is_read_in_three_minutes() -> None:

@@ -27,16 +27,16 @@ def work(config: Config) -> cli.Work:
 
 
 def headline(result: "TrainResult") -> str:
-    from harness.compare import Spread
+    from harness.results.statistics import Spread
 
     test, train = Spread.of(result.final.loss_bits), Spread.of(result.final.train_loss_bits or [])
     return f"test {test.mean:.4f}, training {train.mean:.4f} bits per label"
 
 
 def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
-    """Table of final losses and figure of loss curves, printed and written to `directory`."""
-    from harness.compare import arrange, by_setting
-    from harness.drawn import show
+    """Print table of final losses and figure of loss curves, and write them to `directory`."""
+    from harness.results.arrange import arrange, by_setting
+    from harness.results.output import show
     from train.summary import draw, table_of
 
     compared = {setting: table_of(own, setting) for setting, own in by_setting(results).items()}

@@ -1,4 +1,4 @@
-"""What a training needs: a job's data on the device, and its architecture."""
+"""A job's data on the device, and its architecture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from train.settings import TrainSettings
 
 
 def training_job(verb: str, config: Config) -> Job:
-    """The job of a verb that trains; its `train.precision` is the one that is used, never "auto".
+    """Return the job of a command that trains, with `train.precision` resolved, never "auto".
 
     Raises:
         ValueError: a value that its part refuses, before anything is loaded.
@@ -29,7 +29,7 @@ def training_job(verb: str, config: Config) -> Job:
 
 
 def require_network(job: Job) -> Job:
-    """The same job.
+    """Return the job, if its model is a network.
 
     Raises:
         ValueError: its model has no weights, and there is nothing to train.
@@ -61,7 +61,7 @@ class Loaded:
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """What result.json says of it."""
+        """The fields of result.json that describe the data."""
         return {
             "seeds": list(self.seeds),
             "num_classes": self.num_classes,
@@ -71,13 +71,13 @@ class Loaded:
 
     @property
     def parameters(self) -> int:
-        """How many are fitted."""
+        """The number of fitted parameters."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Bench(Loaded):
-    """With the architecture to train."""
+    """A job's data on the device, and the architecture to train."""
 
     ensemble: Ensemble
 

@@ -1,4 +1,4 @@
-"""How sure a network may be: one temperature for its logits, fitted on examples that it was not trained on."""
+"""Temperature scaling: one temperature for a network's logits, fitted on examples it was not trained on."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _HALVINGS = 40  # of that interval, on the logarithmic scale
 
 
 def temperatures(logits: Tensor, z: Tensor) -> Tensor:
-    """Temperatures [S] at which softmax(logits / T) [S, n, k] says most of the labels `z` [S, n].
+    """Fit temperatures [S], at which softmax(logits / T) [S, n, k] predicts the labels `z` [S, n] best.
 
     Guo et al. 2017, section 4.2; here with a log-normal prior of unit width on T, so that few examples move it little:
     the minimum over t = -ln T of Σ_i CE_i(e^t) + t²/2, by bisection of its derivative.
@@ -32,12 +32,12 @@ def temperatures(logits: Tensor, z: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, z: Tensor) -> Tensor:
-    """What labels [S, B] cost by the softmax of logits [S, B, k], in nats [S, B]."""
+    """Return the cost of labels [S, B] under the softmax of logits [S, B, k], in nats [S, B]."""
     return F.cross_entropy(logits.flatten(0, 1), z.flatten(), reduction="none").view_as(z)
 
 
 def tempered(temperatures: Tensor | None) -> Nats:
-    """The same by logits divided by temperatures [S]."""
+    """Return the cross-entropy of logits divided by temperatures [S]."""
     if temperatures is None:
         return cross_entropy
     return lambda logits, z: cross_entropy(logits / temperatures.to(logits)[:, None, None], z)

@@ -1,4 +1,4 @@
-"""Trainings on disk while they are unfinished: saved by time and when interrupted, and gone on with."""
+"""Checkpoints of unfinished trainings: saved by time and when interrupted, and continued."""
 
 import contextlib
 import logging
@@ -38,7 +38,7 @@ class Checkpoints:
         self._took_s: dict[str, float] = {}
 
     def due(self, name: str) -> bool:
-        """Whether it is time to save the training of this name again."""
+        """Return whether the training of this name is to be saved again."""
         since = time.monotonic() - self._saved_at.get(name, self._started)
         return since >= max(self._every_s, self._took_s.get(name, 0.0) / _MAX_SHARE)
 
@@ -61,7 +61,7 @@ class Checkpoints:
         self._took_s[name] = self._saved_at[name] - started
 
     def load(self, name: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]] | None:
-        """The newest state of this name that is whole and this run's, or None; others are deleted with a warning."""
+        """Load the newest state of this name that is whole and this run's, or None; delete others with a warning."""
         numbered = self._numbered(name)
         for number in sorted(numbered, reverse=True):
             try:
@@ -80,7 +80,7 @@ class Checkpoints:
             remove(path)
 
     def before_step(self, name: str, state: Callable[[], State], interruption: Interruption) -> Callable[[], None]:
-        """What a training calls before every step: saves its state when due, and when a signal has arrived."""
+        """Return a function to call before every training step: it saves when due, or when a signal has arrived."""
 
         def check() -> None:
             interrupted = interruption.pending is not None
@@ -97,7 +97,7 @@ class Checkpoints:
 
 
 class Resumable(Protocol):
-    """What is computed of one stack of members, and can be saved on the way.
+    """A computation on one stack of members that can be saved on the way.
 
     Attributes:
         before_step: to be called before every step.

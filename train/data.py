@@ -42,18 +42,18 @@ class DeviceImages:
 
     @property
     def num_views(self) -> int:
-        """Number of crop and flip combinations an example can be seen in."""
+        """The number of crop and flip combinations of an example."""
         return (2 * self.padding + 1) ** 2 * (1 + self.flip)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def plain(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Examples [...] as they are: images [..., C, H, W] and labels [...]."""
+        """Return examples [...] as they are: images [..., C, H, W] and labels [...]."""
         return self.images[index], self.labels[index]
 
     def augmented(self, index: Tensor, view: Tensor) -> tuple[Tensor, Tensor]:
-        """Examples [...], each in its own crop and flip `view` [...] in 0..num_views-1."""
+        """Return examples [...], each in its own crop and flip `view` [...] in 0..num_views-1."""
         if self.num_views == 1:
             return self.plain(index)
         offsets = 2 * self.padding + 1
@@ -68,7 +68,7 @@ class DeviceImages:
 def to_device(
     dataset: ErasedDataset, *, crop_padding: float, flip: bool, device: torch.device
 ) -> Mapping[str, DeviceImages]:
-    """Every split on `device`; only the training split is padded for crops, by `crop_padding` of the side."""
+    """Copy every split to `device`; only the training split is padded for crops, by `crop_padding` of the side."""
     side = max(dataset.splits["train"].images.shape[-2:])
     return {
         name: DeviceImages(
@@ -84,6 +84,6 @@ def to_device(
 
 
 def label_entropy_bits(labels: Tensor) -> float:
-    """Entropy of the labels' shares: the lowest loss that a constant predictor can have on them."""
+    """Return the entropy of the labels' shares: the lowest loss of a constant predictor on them."""
     shares = labels.bincount().double() / len(labels)
     return float(-(shares * shares.log2()).nan_to_num().sum())

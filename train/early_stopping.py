@@ -1,4 +1,4 @@
-"""A member's loss curve, the decision to stop training it, and what it had come to by then."""
+"""Per-member loss curve and early stopping."""
 
 import logging
 import math
@@ -45,12 +45,12 @@ class MemberCurve:
 
     @property
     def best_epoch(self) -> int:
-        """Of the lowest validation loss, the first of equals."""
+        """The epoch of the lowest validation loss, the first of equals."""
         return self.epoch[self.validation_loss_bits.index(self.best_validation_bits)]
 
     @property
     def plateau_epochs(self) -> int | None:
-        """Epochs before the one in which the training loss fell clearly below the label entropy; None without one.
+        """The epochs before the training loss fell clearly below the label entropy; None if it never did.
 
         Not the validation loss: by chance alone it falls by more than drift on a plateau, and it need not fall where
         a network learns its training examples by heart.
@@ -60,13 +60,13 @@ class MemberCurve:
         return next((before for before, bits in evaluations if bits is not None and bits < enough), None)
 
     def rows(self, n: int) -> list[CurveRow]:
-        """Rows of curves.csv for a training set of n examples."""
+        """Return rows of curves.csv for a training set of n examples."""
         losses = zip(self.epoch, self.train_loss_bits, self.validation_loss_bits, strict=True)
         return [CurveRow(n, self.seed, epoch, train, validation) for epoch, train, validation in losses]
 
 
 def endings(curves: Sequence[MemberCurve]) -> dict[str, list[Any]]:
-    """What became of each member's training, as result.json has it: lists, one entry per seed.
+    """Return how each member's training ended, as fields of result.json: lists, one entry per seed.
 
     Returns:
         "epochs": trained; "best_epoch": of the lowest validation loss, whose weights are kept;
@@ -99,7 +99,7 @@ def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: 
 
 
 class EarlyStopping:
-    """Ends a member's training once its validation loss has not improved for so many optimiser steps.
+    """The rule that ends a member's training once its validation loss has not improved for so many optimiser steps.
 
     All it knows is the curve: updated with another's evaluations, it stands where the other stood.
 
@@ -133,13 +133,13 @@ class EarlyStopping:
 
     @property
     def epochs_left(self) -> int:
-        """Epochs that it still has if it gains nothing more, on the plateau if it leaves that now."""
+        """The epochs left if it improves no more, or leaves the plateau now."""
         steps = min(self._steps_left, self._settings.patience_steps)
         return min(-(-steps // self._epoch_steps), self._settings.max_epochs - self.curve.epochs)
 
     @property
     def _steps_left(self) -> int:
-        """Until the validation loss has had its time; it starts again where the training loss leaves the plateau."""
+        """The optimiser steps left for the validation loss; counted anew where the training loss leaves the plateau."""
         settings, left = self._settings, self.curve.plateau_epochs
         since = max(self._improved_epoch, left or 0)
         patience_steps = max(settings.patience_steps, settings.plateau_steps if left is None else 0)

@@ -18,14 +18,14 @@ from train.memory import keep_freed_memory
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking import choose
-from train.training import Training
+from train.training import Training, TrainingSets
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """Where a training stands after an evaluation.
+    """The state of a training after an evaluation.
 
     Attributes:
         epoch: epochs finished.
@@ -83,7 +83,7 @@ class Fit:
 
     @classmethod
     def of(cls, ensemble: Ensemble, trainings: Sequence[Training], stack: int) -> "Fit":
-        """What trainings of `stack` members each have come to."""
+        """Join the trainings of `stack` members each."""
         best, last = (
             {name: torch.cat([getattr(training, kind)[name] for training in trainings]) for name in ensemble.names}
             for kind in ("best", "last")
@@ -99,7 +99,7 @@ class Fit:
         weights: Weights | None = None,
         temperatures: Tensor | None = None,
     ) -> Scores:
-        """As `Ensemble.score`, for any number of members of any architecture; of the best weights by default."""
+        """Score as `Ensemble.score`, any number of members of any architecture; the best weights by default."""
         scored = [
             self.ensemble.score(own, images, part, nats=tempered(None if temperatures is None else temperatures[here]))
             for here, own, part in self._stacks(weights or self.best, index)
@@ -107,7 +107,7 @@ class Fit:
         return Scores(*map(torch.cat, zip(*scored, strict=True)))
 
     def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """As `Ensemble.temperatures`, of the best weights."""
+        """Fit temperatures as `Ensemble.temperatures`, of the best weights."""
         found = (self.ensemble.temperatures(own, images, part) for _, own, part in self._stacks(self.best, index))
         return torch.cat(list(found))
 
@@ -120,14 +120,10 @@ class Fit:
 
 def fit(
     ensemble: Ensemble,
-    seeds: Sequence[int],
-    subsets: Tensor,
-    train: DeviceImages,
-    validation: DeviceImages,
+    sets: TrainingSets,
     settings: TrainSettings,
     report: Report = lambda _: None,
     *,
-    held: Tensor | None = None,
     stack: int | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Fit:
@@ -137,26 +133,22 @@ def fit(
 
     Args:
         ensemble: the architecture.
-        seeds: one per member, distinct.
-        subsets: indices into `train`, [S, n].
-        train: training split.
-        validation: split for early stopping.
+        sets: members and their data.
         settings: how to train.
         report: called after every evaluation.
-        held: indices into `validation` of what each member is stopped by, [S, m]; all by default.
         stack: members in one network; all that can be by default.
         checkpoints: where unfinished trainings are saved and found again; signals then wait for the save.
 
     Raises:
         NonFiniteLossError, MemoryExhaustedError: name the size, seed, epoch and learning rate; the setting to lower.
     """
-    stack = (len(seeds) if ensemble.model.stackable else 1) if stack is None else stack
-    stacks = -(-len(seeds) // stack)
+    count = len(sets.seeds)
+    stack = (count if ensemble.model.stackable else 1) if stack is None else stack
+    stacks = -(-count // stack)
     elsewhere: list[int] = []  # epochs of the stacks before
 
     def begin(here: slice) -> Training:
-        stopped_by = None if held is None else held[here]
-        return Training(ensemble, seeds[here], subsets[here], train, validation, settings, held=stopped_by)
+        return Training(ensemble, sets.of(here), settings)
 
     def finish(training: Training) -> None:
         about = len(training.seeds), (len(elsewhere), stacks), sum(elsewhere)
@@ -164,12 +156,12 @@ def fit(
             report(EpochReport(training.epoch, validation_bits, training.epochs_left, *about))
         elsewhere.append(training.epoch)
 
-    trainings = in_stacks(begin, finish, len(seeds), stack, str(subsets.shape[1]), checkpoints)
+    trainings = in_stacks(begin, finish, count, stack, str(sets.subsets.shape[1]), checkpoints)
     return Fit.of(ensemble, trainings, stack)
 
 
 class Engine:
-    """Trains a run's seeds; an interrupted run continues from its checkpoints.
+    """The training of a run's seeds; an interrupted run continues from its checkpoints.
 
     Args:
         bench: data and architecture.
@@ -200,15 +192,13 @@ class Engine:
         """
         bench, stack = self._bench, self.stacking.stack
         splits = bench.data["train"], bench.data["validation" if held is None else "train"]
-        return fit(
-            bench.ensemble, bench.seeds, subsets, *splits, bench.settings, report,
-            held=held, stack=stack, checkpoints=self._checkpoints,
-        )  # fmt: skip
+        sets = TrainingSets(bench.seeds, subsets, *splits, held)
+        return fit(bench.ensemble, sets, bench.settings, report, stack=stack, checkpoints=self._checkpoints)
 
     def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:
         """Compute something else of every seed; see `in_stacks`."""
         return in_stacks(begin, finish, len(self._bench.seeds), self.stacking.stack, name, self._checkpoints)
 
     def finished(self, n: int) -> None:
-        """The trainings of size n are no longer needed."""
+        """Delete checkpoints of the trainings of size n."""
         self._checkpoints.delete(f"{n}-")

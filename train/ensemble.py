@@ -18,7 +18,7 @@ _BIT_NATS = math.log(2)
 
 
 class Scores(NamedTuple):
-    """What S members make of N examples.
+    """Predictions of N examples by S members.
 
     Attributes:
         bits: mean cross-entropy, [S] float64.
@@ -32,7 +32,7 @@ class Scores(NamedTuple):
 
 
 class Ensemble:
-    """Applies S members of one architecture to their own batches, or to one that they share.
+    """S members of one architecture, applied to their own batches, or to one that they share.
 
     A stackable architecture runs all members in one call; another takes one member at a time (S = 1).
 
@@ -52,11 +52,11 @@ class Ensemble:
 
     @property
     def drop_rates(self) -> list[float]:
-        """Of the model's layers of stochastic depth."""
+        """The rates of the model's layers of stochastic depth."""
         return [layer.rate for layer in self._stochastic_depth]
 
     def initial_weights(self, generators: Sequence[torch.Generator], device: torch.device) -> Weights:
-        """Fresh weights, each member's drawn from its own generator."""
+        """Draw fresh weights, each member's from its own generator."""
         members = []
         for generator in generators:
             self.model.reset_parameters(generator)
@@ -67,7 +67,7 @@ class Ensemble:
         }
 
     def logits(self, weights: Weights, x: Tensor) -> Tensor:
-        """Logits [S, B, k] of images [S, B, C, H, W], or of [B, C, H, W] shared by all members."""
+        """Compute logits [S, B, k] of images [S, B, C, H, W], or of [B, C, H, W] shared by all members."""
         alone = len(weights[self.names[0]]) == 1  # plain layers are faster than a stack of one
         if alone:
             weights = {name: weight.squeeze(0) for name, weight in weights.items()}
@@ -77,13 +77,13 @@ class Ensemble:
         return logits[None] if alone else logits
 
     def autocast(self, device: torch.device) -> torch.autocast:
-        """Within it the forward pass is in the precision of training."""
+        """Run the forward pass in the precision of training."""
         return torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32)
 
     def gradients(
         self, weights: Weights, x: Tensor, z: Tensor, factors: Tensor | None = None
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Mean cross-entropy of each member in nats, and every member's gradient of its own.
+        """Compute each member's mean cross-entropy in nats, and its gradient.
 
         Args:
             weights: of the S members, leaves of autograd.
@@ -131,12 +131,12 @@ class Ensemble:
 
     @torch.no_grad()
     def temperatures(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Tensor:
-        """Of each member, [S], fitted on examples as for `score`: see `train.calibration`."""
+        """Fit each member's temperature, [S], on examples as for `score`: see `train.calibration`."""
         logits, z = zip(*self._outputs(weights, images, index), strict=True)
         return temperatures(torch.cat(logits, 1), torch.cat(z, 1))
 
     def _outputs(self, weights: Weights, images: DeviceImages, index: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Logits [S, B, k] and labels [S, B], some examples at a time."""
+        """Yield logits [S, B, k] and labels [S, B], some examples at a time."""
         members = len(weights[self.names[0]])
         index = torch.arange(len(images), device=images.labels.device) if index is None else index
         with advice("evaluating", eval_batch_size=self.eval_batch_size, stack="one" if members == 1 else "all"):
@@ -146,7 +146,7 @@ class Ensemble:
 
     @contextlib.contextmanager
     def _carrying(self, weights: Weights) -> Iterator[None]:
-        """Within it the model computes with these weights (what `functional_call` does, at a tenth of its cost)."""
+        """Compute with these weights meanwhile (what `functional_call` does, at a tenth of its cost)."""
         own = [module._parameters[name] for module, name in self._places]
         for (module, name), key in zip(self._places, self.names, strict=True):
             module._parameters[name] = weights[key]  # pyright: ignore[reportArgumentType]
@@ -158,7 +158,7 @@ class Ensemble:
 
     @contextlib.contextmanager
     def _dropping(self, factors: Tensor | None) -> Iterator[None]:
-        """Within it stochastic depth is on: one member's, as others do not run in one stack."""
+        """Turn stochastic depth on meanwhile, for one member: others do not run in one stack."""
         if factors is None or not self._stochastic_depth:
             yield
             return

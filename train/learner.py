@@ -1,4 +1,4 @@
-"""The one training loop: members of a stack take steps on batches, whatever plans the batches."""
+"""The training loop: members of a stack take steps on planned batches."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from torch import Tensor
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Weights
 from train.memory import advice
-from train.optimizer import ScheduleFree
+from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.order import Draws
 from train.settings import TrainSettings
 
@@ -39,15 +39,14 @@ class Learner:
         average_power: float = 0.0,
     ) -> None:
         self.ensemble, self.train, self.settings = ensemble, train, settings
-        self.optimizer = ScheduleFree(
-            initial,
-            ensemble.model.learning_rates(),
+        options = ScheduleFreeSettings(
             lr=settings.lr,
             betas=settings.betas,
             weight_decay=settings.weight_decay,
             warmup_steps=settings.warmup_steps,
             average_power=average_power,
         )
+        self.optimizer = ScheduleFree(initial, options, ensemble.model.learning_rates())
         self.before_step: Callable[[], None] = lambda: None
 
     def learn(self, draws: Draws, first: int = 0) -> Iterator[Tensor]:
@@ -71,7 +70,7 @@ class Learner:
                 yield losses
 
     def _batches(self, draws: Draws, first: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
+        """Yield images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
         index = draws.positions
         batch_bytes = index[0].numel() * math.prod(self.train.image_shape) * self.train.images.element_size()
         together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)

@@ -24,7 +24,7 @@ def keep_freed_memory() -> None:
 
 
 class MemoryExhaustedError(RuntimeError):
-    """A device's memory does not hold what the settings ask for."""
+    """A device's memory that does not hold what the settings ask for."""
 
 
 @contextlib.contextmanager

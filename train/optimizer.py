@@ -23,6 +23,27 @@ class _Segment:
     factor: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScheduleFreeSettings:
+    """Options of the optimizer.
+
+    Attributes:
+        lr: learning rate after warm-up.
+        betas: β₁ and β₂.
+        weight_decay: decoupled; every parameter shrinks by `lr` × `weight_decay` per step, whatever its factor,
+            so that the time over which weights are forgotten does not depend on width.
+        warmup_steps: over which learning rates rise linearly from zero.
+        average_power: r, so that the k-th iterate weighs k^r in the average x: 0 for all alike; where the loss changes
+            on the way, as where data grows, later ones should weigh more.
+    """
+
+    lr: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = 0.0
+    warmup_steps: int = 0
+    average_power: float = 0.0
+
+
 class ScheduleFree:
     """Schedule-free AdamW (Defazio et al. 2024) over named parameters that may carry a leading member axis.
 
@@ -36,31 +57,20 @@ class ScheduleFree:
 
     Args:
         parameters: initial values by name; copied.
+        settings: its options.
         learning_rates: factor on `lr` per name; 1 for all by default.
-        lr: after warm-up.
-        betas: β₁ and β₂.
-        weight_decay: decoupled; every parameter shrinks by `lr` × `weight_decay` per step, whatever its factor,
-            so that the time over which weights are forgotten does not depend on width.
-        warmup_steps: over which learning rates rise linearly from zero.
-        average_power: r, so that the k-th iterate weighs k^r in the average x: 0 for all alike; where the loss changes
-            on the way, as where data grows, later ones should weigh more.
     """
 
     def __init__(
         self,
         parameters: Mapping[str, Tensor],
+        settings: ScheduleFreeSettings,
         learning_rates: Mapping[str, float] | None = None,
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        weight_decay: float = 0.0,
-        warmup_steps: int = 0,
-        average_power: float = 0.0,
     ) -> None:
         self._names = list(parameters)
         self._factors = dict.fromkeys(parameters, 1.0) if learning_rates is None else dict(learning_rates)
-        self._lr, self._betas, self._decay, self._warmup_steps = lr, betas, weight_decay, warmup_steps
-        self._power = average_power
+        self._lr, self._betas, self._decay = settings.lr, settings.betas, settings.weight_decay
+        self._warmup_steps, self._power = settings.warmup_steps, settings.average_power
         self._k = 0  # steps taken
         self._weight_sum = self._lr_max = 0.0
         self._layout({name: parameter.detach() for name, parameter in parameters.items()})
@@ -89,7 +99,7 @@ class ScheduleFree:
 
     @torch.no_grad()
     def averaged(self) -> dict[str, Tensor]:
-        """A copy of the averaged weights x by name, in the order the parameters were given in."""
+        """Return a copy of the averaged weights x by name, in the order of the parameters."""
         return self._views(torch.lerp(self._y, self._z, 1 - 1 / self._betas[0]) if self._k else self._y.clone())
 
     @torch.no_grad()
@@ -102,7 +112,7 @@ class ScheduleFree:
         self._z, self._v = self._flatten(z), self._flatten(v)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that `restore` needs: the flat buffers by name, and JSON-like numbers."""
+        """Return the state for `restore`: the flat buffers by name, and JSON-like numbers."""
         numbers = {"k": self._k, "weight_sum": self._weight_sum, "lr_max": self._lr_max}
         return {"y": self._y.detach(), "z": self._z, "v": self._v}, numbers
 
@@ -114,7 +124,7 @@ class ScheduleFree:
         self._k, self._weight_sum, self._lr_max = (numbers[key] for key in ("k", "weight_sum", "lr_max"))
 
     def _layout(self, parameters: Mapping[str, Tensor]) -> None:
-        """Place the parameters in a new flat buffer, those of one learning rate together."""
+        """Place the parameters in a new flat buffer, sorted by learning rate."""
         groups: dict[float, list[int]] = {}
         for position, name in enumerate(self._names):
             groups.setdefault(self._factors[name], []).append(position)
@@ -147,7 +157,7 @@ class ScheduleFree:
         return {name: buffer[start:stop].view(shape) for name, start, stop, shape in places}
 
     def _blocks(self, gradients: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, float]]:
-        """Matching pieces of y, z, v and the gradient, and their factor on the learning rate."""
+        """Yield matching pieces of y, z, v and the gradient, and their factor on the learning rate."""
         for segment in self._segments:
             gradient = self._gather(segment, gradients)
             for start in range(segment.start, segment.stop, self._block):
@@ -156,7 +166,7 @@ class ScheduleFree:
                 yield self._y[here], self._z[here], self._v[here], gradient[offset], segment.factor
 
     def _gather(self, segment: _Segment, gradients: Sequence[Tensor]) -> Tensor:
-        """The segment's gradients as one vector."""
+        """Return the segment's gradients as one vector."""
         if len(segment.positions) == 1:
             return gradients[segment.positions[0]].reshape(-1)
         gathered = self._gathered[: segment.stop - segment.start]

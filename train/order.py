@@ -1,4 +1,4 @@
-"""All that chance decides about an epoch, for each member: order of examples, crops and flips, dropped branches."""
+"""Random draws for one epoch of each member: order of examples, crops and flips, dropped branches."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ _PURPOSES = ("order", "views", "stochastic depth")
 
 
 def epoch_steps(n: int, settings: TrainSettings) -> int:
-    """Optimiser steps per epoch of a training set of n examples."""
+    """Return the optimiser steps per epoch of a training set of n examples."""
     batches = math.ceil(n / settings.batch_size)
     return batches * math.ceil(settings.min_epoch_steps / batches)  # a small training set is repeated
 
 
 class Draws(NamedTuple):
-    """One epoch of S members, step by step.
+    """The random draws of one epoch of S members, step by step.
 
     Attributes:
         positions: in the training set, [steps, S, B].
@@ -34,7 +34,7 @@ class Draws(NamedTuple):
 
 
 class EpochOrder:
-    """Each member's order of its examples and what is drawn beside it, epoch by epoch, from its own generators.
+    """The random draws of all epochs, each member's from its own generators: order, views, dropped branches.
 
     A training set of n examples is cut into the fewest equal batches of at most `batch_size`; the few that
     do not fill them sit this pass out and are drawn again in the next. Batches of one size, and draws on
@@ -60,14 +60,14 @@ class EpochOrder:
         self._before = self._states()
 
     def draw(self, members: Sequence[int], device: torch.device) -> Draws:
-        """One epoch of the given members; draws go to the device once."""
+        """Draw one epoch of some members; draws go to the device once."""
         self._before = self._states()
         return stacked(
             (self._draw(*(self._generators[purpose][member] for purpose in _PURPOSES)) for member in members), device
         )
 
     def state(self) -> dict[str, Tensor]:
-        """What `restore` needs to draw the latest epoch again: states of all generators, [S, bytes] by purpose."""
+        """Return the generators' states, [S, bytes] by purpose, with which `restore` draws the latest epoch again."""
         return self._before
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -89,7 +89,7 @@ class EpochOrder:
 def drawn(
     positions: Tensor, num_views: int, rates: Sequence[float], views: torch.Generator, depth: torch.Generator
 ) -> Draws:
-    """What one member draws beside the examples [steps, B] of its steps; without an axis S."""
+    """Draw one member's views and factors of the examples [steps, B] of its steps, without an axis S."""
     steps, batch_size = positions.shape
     dropped = torch.tensor(rates)[:, None]
     kept = torch.rand(steps, len(rates), batch_size, generator=depth) >= dropped
@@ -98,5 +98,5 @@ def drawn(
 
 
 def stacked(members: Iterable[Draws], device: torch.device) -> Draws:
-    """Draws of S members as one, on the device that they go to once."""
+    """Stack the draws of S members, and copy them to the device once."""
     return Draws(*(torch.stack(kind, 1).to(device) for kind in zip(*members, strict=True)))

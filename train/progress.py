@@ -22,7 +22,7 @@ class Work:
         self._shown = 0.0
 
     def finish(self, i: int, epochs: int) -> None:
-        """Size number `i` took this many epochs."""
+        """Note how many epochs size `i` took."""
         self._epochs[i] = epochs
 
     def share(self, i: int, epoch: float, left: float) -> float:

@@ -6,7 +6,7 @@ import torch
 
 
 def generator(seed: int, *purpose: str | int) -> torch.Generator:
-    """A CPU generator that belongs to one seed and one purpose, e.g. `generator(3, "order", 642)`.
+    """Create the CPU generator of one seed and one purpose, e.g. `generator(3, "order", 642)`.
 
     Generators of different purposes are independent, so that no draw depends on how often another
     was used, on what else runs, or on the device.
@@ -17,5 +17,5 @@ def generator(seed: int, *purpose: str | int) -> torch.Generator:
 
 
 def permutation(seed: int, n: int) -> torch.Tensor:
-    """A seed's order of the n training examples; its prefixes are the seed's training sets, [n] int64."""
+    """Return a seed's order of the n training examples; its prefixes are the seed's training sets, [n] int64."""
     return torch.randperm(n, generator=generator(seed, "permutation"))

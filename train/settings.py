@@ -39,7 +39,7 @@ class TrainSettings:
             which `patience_steps` count from there: erased data starts with a plateau, on which a network that will
             learn looks like one that cannot.
         min_improvement_bits: smaller improvements do not reset the patience, though the best weights
-            are still those of the lowest validation loss.
+            stay those of the lowest validation loss.
         eval_every: epochs between evaluations on the validation split.
         min_epoch_steps: a small training set is repeated until an epoch has this many steps, so that it is not
             evaluated all the time.
@@ -51,7 +51,7 @@ class TrainSettings:
             architecture, image size and device (`train.stacking`). Results agree to floating-point reordering.
         protocol: "standard", ours, or "published": the procedure of the paper's code (`mdl.published`), for `python -m
             mdl` alone. It uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`,
-            `crop_padding` and `precision` (of weights and optimizer, too), and its own options.
+            `crop_padding` and `precision` (of weights and optimizer as well), and its own options.
         published: options of the latter.
         checkpoint_every_s: seconds between checkpoints within a training.
     """

@@ -1,4 +1,4 @@
-"""Whether seeds train in one stacked network or one after another: a rule of architecture, image size and device.
+"""The rule by which seeds train in one stacked network or one after another: architecture, image size, device.
 
 Stacked layers save launches and interpreter time, but on a CPU batched products of large layers are slower than plain
 ones. The rule comes from measurements (docs/benchmarks.md) and is not timed at run time: stacking changes the last
@@ -23,7 +23,7 @@ _HOW = {"all": "in one network", "one": "one after another"}
 
 @dataclass(frozen=True)
 class Stacking:
-    """How many seeds train at once, and why.
+    """The number of seeds that train at once, and the reason.
 
     Attributes:
         stack: seeds in one network.
@@ -35,7 +35,7 @@ class Stacking:
 
     @property
     def setting(self) -> str:
-        """The value of train.stack that asks for this."""
+        """The value of train.stack that asks for it."""
         return "one" if self.stack == 1 else "all"
 
     @property

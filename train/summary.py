@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from harness.beside import beside_controls
-from harness.cell import Cell, Found
-from harness.columns import ERASER, FINALS, ROW, RUNS, SEEDS, columns, notes
-from harness.compare import Grid
-from harness.labels import spelled
-from harness.panels import loss_lines, panel_size, panels
 from harness.result import TrainResult
+from harness.results.arrange import Grid
+from harness.results.cell import Cell, Found
+from harness.results.columns import ERASER, FINALS, ROW, RUNS, SEEDS, columns, notes
+from harness.results.comparison import beside_controls
+from harness.results.labels import spelled
+from harness.results.panels import loss_lines, panel_size, panels
+from harness.results.table import Table
 from harness.style import chance_line, colour, epoch_axis, figure_at, line_width, literal, shared_legend, wrapped
-from harness.table import Table
 from harness.trained import stuck
 
 

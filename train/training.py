@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,27 +20,42 @@ _FORMAT = 2  # of a training's state; what an earlier version saved does not go 
 
 
 class NonFiniteLossError(RuntimeError):
-    """A training diverged."""
+    """A training that diverged."""
+
+
+@dataclass(frozen=True)
+class TrainingSets:
+    """The members of an ensemble, and the examples that train and stop each.
+
+    Attributes:
+        seeds: one per member, distinct.
+        subsets: positions in `train`, [S, n].
+        train: training split.
+        validation: split for early stopping.
+        held: positions in `validation` that stop each member, [S, m]; None for all.
+    """
+
+    seeds: Sequence[int]
+    subsets: Tensor
+    train: DeviceImages
+    validation: DeviceImages
+    held: Tensor | None = None
+
+    def of(self, members: slice) -> "TrainingSets":
+        """Return the sets of some members."""
+        held = None if self.held is None else self.held[members]
+        return replace(self, seeds=self.seeds[members], subsets=self.subsets[members], held=held)
 
 
 class Training(Learner):
-    """One stack of members, from initial weights to the best ones. Members that stop leave the stack."""
+    """A stack of members, trained from initial weights to the best ones. Members that stop leave the stack."""
 
-    def __init__(
-        self,
-        ensemble: Ensemble,
-        seeds: Sequence[int],
-        subsets: Tensor,
-        train: DeviceImages,
-        validation: DeviceImages,
-        settings: TrainSettings,
-        *,
-        held: Tensor | None = None,
-    ) -> None:
+    def __init__(self, ensemble: Ensemble, sets: TrainingSets, settings: TrainSettings) -> None:
+        seeds, subsets, train = sets.seeds, sets.subsets, sets.train
         self.n = subsets.shape[1]
         initial = ensemble.initial_weights([generator(seed, self.n, "init") for seed in seeds], subsets.device)
         super().__init__(ensemble, initial, train, settings)
-        self.seeds, self.subsets, self.validation, self.held = seeds, subsets, validation, held
+        self.seeds, self.subsets, self.validation, self.held = seeds, subsets, sets.validation, sets.held
         self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
         self.best, self.last = (
             {name: weight.clone() for name, weight in initial.items()} for _ in ("lowest validation loss", "end")
@@ -60,7 +76,7 @@ class Training(Learner):
 
     @property
     def epochs_left(self) -> int:
-        """Epochs that one of the members will still be trained for at least."""
+        """The epochs that one of the members will still be trained for at least."""
         return max((self.stopping[member].epochs_left for member in self.active), default=0)
 
     def __str__(self) -> str:
@@ -76,7 +92,7 @@ class Training(Learner):
                 yield self.evaluate()
 
     def run_epoch(self) -> None:
-        """One pass of every member over its training set; nothing here waits for the device."""
+        """Train every member for one pass over its training set; nothing waits for the device."""
         draws = self.order.draw(self.active, self.subsets.device)
         members = torch.tensor(self.active, device=self.subsets.device)[:, None]
         own = Draws(self.subsets[members, draws.positions], draws.views, draws.factors)
@@ -111,7 +127,7 @@ class Training(Learner):
         return validation_bits
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that `restore` needs to go on to the bit: tensors by name, and JSON-like values."""
+        """Return tensors by name and JSON-like values with which `restore` goes on bit by bit."""
         tensors, numbers = self.optimizer.state() if self.active else ({}, {})
         for kind, weights in (("best", self.best), ("last", self.last)):
             tensors |= {f"{kind}.{name}": weight for name, weight in weights.items()}
@@ -147,11 +163,11 @@ class Training(Learner):
 
     @property
     def _members(self) -> dict[str, Any]:
-        """Whose state can go on here."""
+        """The identity of the members: a saved state fits these alone."""
         return {"format": _FORMAT, "seeds": list(self.seeds), "n": self.n}
 
     def _train_bits(self) -> list[float | None]:
-        """Mean training loss of each member since the last evaluation, on augmented batches, in bits."""
+        """Return each member's mean training loss since the last evaluation, on augmented batches, in bits."""
         if not self._losses_summed:
             return [None] * len(self.active)
         return (self._loss_sum / (self._losses_summed * math.log(2))).tolist()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from erasure.alignment import align
+from erasure.alignment import Search, align
 from erasure.eraser import Eraser
 from erasure.interval import contains, free, pull_back, values
 from erasure.linalg import CovarianceFactor
@@ -84,10 +84,12 @@ class GradientEraser(Eraser):
             raise ValueError(f"low={self.low}, high={self.high}: give both, or neither for no range")
 
     def rescale_range(self, scale: Tensor, shift: Tensor) -> None:
+        """Turn the admissible range of x into that of scale · x + shift, both [d]."""
         if self.range is not None:
             self.range = self.range.to(scale) * scale + shift
 
     def lift_range(self) -> None:
+        """Admit every value: the examples are no images."""
         self.range = None
 
     @classmethod
@@ -148,7 +150,7 @@ class GradientEraser(Eraser):
 
     def _target(self, moments: ClassMoments) -> Tensor:
         factors = [CovarianceFactor(moments.covariance(j), moments.means[j]) for j in range(moments.num_classes)]
-        root = align(factors, moments.weights.tolist(), moments.within, rank=None, tolerance=1e-6).root
+        root = align(factors, moments.weights.tolist(), moments.within, Search(1e-6)).root
         return root @ root.T
 
     def _require_in_range(self, x: Tensor) -> None:

@@ -67,6 +67,11 @@ class GradientOrdersEraser(GradientEraser):
             raise ValueError(f"directions={self.directions}, order_weight={self.order_weight}: must be positive")
 
     def require_orders(self, erased: Tensor, z: Tensor) -> None:
+        """Require equal class moments of every promised order, of examples [n, ...] that were erased together.
+
+        Raises:
+            BrokenGuaranteeError: an order whose gap is too large, and how to lower it.
+        """
         x, r = erased.to(self.mean.device), [self.directions]
         (found,) = order_spectrum(x, z, directions=r, orders=self.order, permutations=0, most=len(z))
         for order, gap in enumerate(found.gaps.tolist(), start=1):

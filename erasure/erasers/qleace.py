@@ -7,7 +7,7 @@ from typing import Annotated, Self
 import torch
 from torch import Tensor
 
-from erasure.alignment import align
+from erasure.alignment import Search, align
 from erasure.eraser import Eraser
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
@@ -78,14 +78,8 @@ class QleaceEraser(ClassMapsEraser):
         # Of limited rank the least edit is no convex problem: the search can crawl past saddle points.
         varying = int((moments.within.diagonal() > 0).sum())
         rounds = _ROUNDS if rank == varying else _ROUNDS_OF_LIMITED_RANK
-        alignment = align(
-            factors,
-            moments.weights.tolist(),
-            moments.within,
-            rank=rank,
-            tolerance=tolerance,
-            max_rounds=rounds,
-        )
+        search = Search(tolerance, rounds)
+        alignment = align(factors, moments.weights.tolist(), moments.within, search, rank)
         if not alignment.excess[-1] <= tolerance:
             log.warning(
                 "QLEACE stopped after %d rounds: its edit may be %.0e of the variance larger than need be (the "

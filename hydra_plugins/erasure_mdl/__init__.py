@@ -1,1 +1,1 @@
-"""Hydra finds launchers in this namespace only."""
+"""Launchers and sweeper; Hydra looks for them in this namespace only."""

@@ -1,4 +1,4 @@
-"""The jobs of a sweep, for every launcher: checked before the first one starts, finished ones left out, none twice."""
+"""The jobs of a sweep, for every launcher: checked before the first starts, without finished ones."""
 
 import logging
 import time
@@ -23,7 +23,7 @@ _LOOK_AGAIN_S = 1.0
 
 @dataclass(frozen=True)
 class Job:
-    """One of a sweep's jobs, and the run that it was when the sweep was launched."""
+    """One of a sweep's jobs, and the run that it was at the sweep's launch."""
 
     number: int
     overrides: list[str]
@@ -31,7 +31,7 @@ class Job:
 
 
 def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: int) -> list[Job]:
-    """All jobs of a sweep's batch, numbered from `first`; the sweep notes them.
+    """Return all jobs of a sweep's batch, numbered from `first`; the sweep notes them.
 
     Raises:
         ConfigError: one of them cannot be run.
@@ -59,7 +59,7 @@ def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: i
 
 
 def _hydra_error(verb: str, overrides: Sequence[str]) -> Exception | None:
-    """What Hydra itself says of a job that cannot be composed: it names what cannot be overridden."""
+    """Return Hydra's own error for a job that cannot be composed: it names the key that cannot be overridden."""
     try:
         compose(verb, list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
@@ -68,7 +68,7 @@ def _hydra_error(verb: str, overrides: Sequence[str]) -> Exception | None:
 
 
 def unfinished(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs whose runs have no result; the sweep notes that the others have finished."""
+    """Return the jobs whose runs have no result; the sweep notes that the others have finished."""
     left = [job for job in jobs if not note_finished(job)]
     if len(left) < len(jobs):
         log.info("%d of %d runs have finished before", len(jobs) - len(left), len(jobs))
@@ -76,7 +76,7 @@ def unfinished(jobs: Sequence[Job]) -> list[Job]:
 
 
 def note_finished(job: Job) -> bool:
-    """Whether the job's run has finished; if so, the sweep notes it."""
+    """Return whether the job's run has finished; if so, the sweep notes it."""
     from harness.run import Run
 
     assert Sweep.current is not None
@@ -90,14 +90,14 @@ def note_finished(job: Job) -> bool:
 
 
 def in_turn(jobs: Sequence[Job], sweep: Sweep, *, join: bool = False) -> Iterator[Job]:
-    """Each job when no other process computes its run; those that are computed wait until the others are done.
+    """Yield each job when no other process computes its run; the others come last, once their runs are free.
 
-    So shells, processes and hosts share a sweep, and none of them waits while there is a run that nobody computes.
+    Shells, processes and hosts share a sweep in this way, and a process never idles while a run is free.
 
     Args:
         jobs: in their order.
         sweep: where they note how they ended; one that has not, as another process was faster, is given out again.
-        join: whether a run is given out that others compute, too, where there is no other left.
+        join: whether runs that other processes compute are yielded once no other is left.
     """
     left, told, rounds = list(jobs), False, 0
     while left:
@@ -115,7 +115,7 @@ def in_turn(jobs: Sequence[Job], sweep: Sweep, *, join: bool = False) -> Iterato
 
 
 def computed_elsewhere(run: Path) -> str:
-    """Who computes a run, in words; empty where nobody does."""
+    """Return who computes a run, in words; empty where nobody does."""
     from erasure.store.heartbeat import file_system_time
     from harness.state import state_of
 

@@ -1,4 +1,4 @@
-"""Ways to launch a sweep on this machine: in this process, or over its devices. `slurm` has that for clusters."""
+"""Launchers on this machine: in this process, or over its devices. `slurm` has the one for clusters."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ Overrides = Sequence[Sequence[str]]
 
 
 class InProcess(BasicLauncher):
-    """One job after the other in this process."""
+    """Launcher of one job after the other in this process."""
 
     def __init__(self, **others: Any) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class InProcess(BasicLauncher):
 
 
 class Submitit(BaseSubmititLauncher):
-    """Jobs in processes that submitit starts. They leave their results on disk, where the driver reads them."""
+    """Launcher of jobs in processes that submitit starts. Results are on disk, where the driver reads them."""
 
     _OPTIONS: Mapping[str, Any] = {"submitit_folder": str, "name": str, "timeout_min": AtLeast1}  # and their types
 
@@ -96,7 +96,7 @@ class Submitit(BaseSubmititLauncher):
 
 
 class Local(Submitit):
-    """Processes on this machine, each with a GPU or a share of the cores, that take the sweep's runs in turn.
+    """Launcher of processes on this machine, each with a GPU or a share of the cores, that take the runs in turn.
 
     A process that is killed ends its own run only: another goes on with it.
     """
@@ -134,7 +134,7 @@ class Local(Submitit):
             raise
 
     def __call__(self, device: str, sweep: Path, jobs: Sequence[Job], state: Any) -> None:  # type: ignore[override]
-        """In one of the processes: whatever jobs of the sweep are free, on the device."""
+        """Carry out, in one of the processes, whatever jobs of the sweep are free, on the device."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
@@ -146,7 +146,7 @@ class Local(Submitit):
                 _ = returned.return_value  # raises where not even its end could be noted
 
     def _devices(self) -> list[str]:
-        """What each process may see (CUDA_VISIBLE_DEVICES): a GPU; without one, an empty string for each core."""
+        """Return each process's CUDA_VISIBLE_DEVICES: a GPU, or, without one, an empty string for each core."""
         import torch
 
         from harness.device import pick_device
@@ -180,5 +180,5 @@ class Local(Submitit):
 
 
 def shared(launcher: Any) -> bool:
-    """Whether processes share the parts of a run."""
+    """Return whether processes share the parts of a run."""
     return OmegaConf.select(launcher.config, "mdl.share") is True

@@ -1,4 +1,4 @@
-"""A cluster's signals in a submitit task: submitit requeues on one of them, preemption comes as any of three."""
+"""A cluster's signals in a submitit task: any of three requeues it; submitit alone knows one."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ from types import FrameType
 
 log = logging.getLogger(__name__)
 
-_GOING_ON = ("RUNNING", "SUSPENDED")  # states of a job that nobody has cancelled or requeued
+_GOING_ON = ("RUNNING", "SUSPENDED")  # states of a job that was neither cancelled nor requeued
 
 
 def requeue_on_signals() -> None:
@@ -38,7 +38,7 @@ def requeue_on_signals() -> None:
 
 
 def _goes_on() -> bool:
-    """Whether SLURM means this job to run: not cancelled, not requeued already. True without SLURM."""
+    """Return whether SLURM means this job to run: not cancelled, not requeued already. True without SLURM."""
     job = os.environ.get("SLURM_ARRAY_JOB_ID")
     job = f"{job}_{os.environ['SLURM_ARRAY_TASK_ID']}" if job else os.environ.get("SLURM_JOB_ID")
     if job is None or os.environ.get("SUBMITIT_EXECUTOR") != "slurm":

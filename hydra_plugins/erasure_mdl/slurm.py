@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class SlurmArray(Submitit):
-    """All jobs of a sweep at once as job arrays, of as many tasks each as the cluster allows."""
+    """Launcher of all jobs of a sweep at once, as job arrays of as many tasks each as the cluster allows."""
 
     _EXECUTOR = "slurm"
     _OURS = ("wait", "tasks_per_run")
@@ -62,7 +62,7 @@ class SlurmArray(Submitit):
                 Sweep.current.record(job.number, {"overrides": job.overrides, "exit_code": 1, "error": error})
 
     def __call__(self, job: Job, state: Any) -> None:  # type: ignore[override]
-        """In the task. A failure ends the task as failed, so that the cluster's own records say so."""
+        """Carry out a job in its task; a failure ends the task as failed, so that the cluster's own records say so."""
         from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
 
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
@@ -104,7 +104,7 @@ class SlurmArray(Submitit):
 
 
 def _max_array_size() -> int:
-    """How many tasks an array of this cluster may have."""
+    """Return how many tasks an array of this cluster may have."""
     try:
         said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
     except OSError:  # no SLURM here: submitit says so better

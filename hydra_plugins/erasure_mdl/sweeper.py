@@ -1,4 +1,4 @@
-"""Hydra's sweeper, less its check of every job, which composes each from its files: minutes for thousands."""
+"""Hydra's sweeper without its check of every job, which would take minutes for thousands."""
 
 from collections.abc import Sequence
 

@@ -19,11 +19,11 @@ Network = Callable[[Weights, Tensor], Tensor]  # f(w, x): inputs [n, ...] to out
 
 @dataclass(frozen=True)
 class Projection:
-    """What is kept of the gradient with respect to each parameter tensor ("layer").
+    """A selection or sketch of the gradient with respect to each parameter tensor ("layer").
 
     "coordinates" keeps `size` random coordinates of each layer, scaled so that inner products are right on average (the
     paper: 2,000 suffice); "random" adds all coordinates, each with a random sign, into `size` buckets, which is
-    right on average, too, and sees every coordinate (Charikar et al. 2002). A layer of no more than `size`
+    also right on average, and sees every coordinate (Charikar et al. 2002). A layer of no more than `size`
     coordinates is kept as it is.
 
     Args:
@@ -44,7 +44,7 @@ class Projection:
             raise ValueError(f"projection_size={self.size}: need at least 1 number per layer")
 
     def of(self, name: str, parameters: int, device: torch.device) -> "Layer":
-        """What is kept of one parameter tensor."""
+        """Return the layer of one parameter tensor."""
         if self.kind == "exact" or parameters <= self.size:
             return Layer(name, parameters, parameters, lambda gradient: gradient)
         assert self.draws is not None, "what is drawn has a generator"
@@ -80,7 +80,7 @@ class Layer:
     keep: Callable[[Tensor], Tensor]
 
     def split(self, most: int) -> Iterator["Layer"]:
-        """Parts of at most `most` columns each."""
+        """Yield parts of at most `most` columns each."""
         for start in range(0, self.columns, most):
             stop = min(start + most, self.columns)
 
@@ -94,14 +94,14 @@ EXACT = Projection()
 
 
 def layers_of(weights: Weights, projection: Projection) -> list[Layer]:
-    """Every layer, in the model's order."""
+    """Return every layer, in the model's order."""
     return [projection.of(name, weight.numel(), weight.device) for name, weight in weights.items()]
 
 
 def jacobian(
     model: nn.Module, weights: Weights, x: Tensor, *, layers: Sequence[Layer] | None = None, batch_size: int = 64
 ) -> Tensor:
-    """∂f(x)/∂w, or what `layers` keep of it: [n, k, columns] float64, columns in the order of the layers.
+    """Compute ∂f(x)/∂w, or what `layers` keep of it: [n, k, columns] float64, columns in the order of the layers.
 
     The model is in evaluation mode; its buffers are used, its own parameters are not, but `weights`, by name. The batch
     size does not show in the result.
@@ -124,13 +124,13 @@ def jacobian(
 
 @torch.no_grad()
 def network_outputs(model: nn.Module, weights: Weights, x: Tensor, *, batch_size: int = 64) -> Tensor:
-    """f(x), [n, k] float64."""
+    """Compute f(x), [n, k] float64."""
     parameters = in_double(model, weights)
     return torch.cat([functional_call(model, parameters, (batch.double(),)) for batch in x.split(batch_size)])
 
 
 def in_double(model: nn.Module, weights: Weights) -> dict[str, Tensor]:
-    """Parameters from `weights` and the model's buffers, detached, floating ones in float64.
+    """Return parameters from `weights` and the model's buffers, detached, floating ones in float64.
 
     Raises:
         ValueError: names that differ from the model's parameters.

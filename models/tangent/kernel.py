@@ -13,7 +13,7 @@ from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.layers import Linear
 from models.tangent.jacobian import Projection, Weights
-from models.tangent.ntk import GIB, connected, exact_or, mean_ntk, unconnected
+from models.tangent.ntk import GIB, TangentOptions, connected, exact_or, mean_ntk, unconnected
 
 _COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
 _AVERAGED = 256  # images over which K(x, x) is 1 on average
@@ -72,7 +72,7 @@ class EmpiricalNtk(KernelModel):
         return replace(unscaled, size=float(unscaled.diagonal(some).mean()))
 
     def beside_bytes(self, examples: int) -> float:
-        """A group's Jacobian twice, one batch of gradients, and slopes of the widest layer."""
+        """Return the memory of a group's Jacobian, twice, a batch of gradients, and slopes of the widest layer."""
         shapes = [parameter.shape for parameter in self.network.parameters()]
         widest, parameters = max(shape[0] for shape in shapes), sum(shape.numel() for shape in shapes)
         return 2 * GIB + 16 * self.num_classes * (examples * widest + parameters)
@@ -80,13 +80,13 @@ class EmpiricalNtk(KernelModel):
 
 @dataclass(frozen=True)
 class TangentKernel:
-    """The kernel at certain weights.
+    """The tangent kernel at certain weights.
 
     Attributes:
         network: in evaluation mode.
         weights, scales: w_p and s_p by parameter name.
-        projection: of gradients of what is in no fully connected layer.
-        size: what it is divided by.
+        projection: of gradients of parameters outside fully connected layers.
+        size: divisor that makes K(x, x) 1 on average.
     """
 
     network: nn.Module
@@ -96,10 +96,10 @@ class TangentKernel:
     size: float = 1.0
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
-        kernel = mean_ntk(self.network, self.weights, x, y, scales=self.scales, projection=self.projection)
+        """Compute K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W]."""
+        kernel = mean_ntk(self.network, self.weights, x, y, self.scales, TangentOptions(projection=self.projection))
         return kernel.div_(self.size)
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """K(x, x) of each image, [n] float64."""
+        """Compute K(x, x) of each image, [n] float64."""
         return torch.cat([self(some, some).diagonal() for some in x.split(_DIAGONAL)])

@@ -15,7 +15,7 @@ _FEW_PARAMETERS = 200_000
 
 
 def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
-    """The model's fully connected layers that see each example once, as a vector, by name.
+    """Return the model's fully connected layers that see each example once, as a vector, by name.
 
     One of the inputs x [n, ...] is passed through.
     """
@@ -28,19 +28,19 @@ def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.
 
 
 def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
-    """Parameters that are in none of the layers."""
+    """Return the parameters that are in none of the layers."""
     owned = {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters(recurse=False)}
     return {name: weight for name, weight in weights.items() if name not in owned}
 
 
 def exact_or(sampled: Projection, weights: Weights) -> Projection:
-    """Exact gradients with respect to these weights where they are few and that is cheap, else what is `sampled`."""
+    """Choose exact gradients with respect to these weights where they are few and that is cheap, else `sampled`."""
     return EXACT if sum(weight.numel() for weight in weights.values()) <= _FEW_PARAMETERS else sampled
 
 
 @contextmanager
 def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
-    """Whatever calls these layers meanwhile: the layer, its input and its output."""
+    """Record the calls of these layers: the layer, its input and its output."""
     calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -57,7 +57,7 @@ def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor
 def inputs_and_slopes(
     model: nn.Module, layer: nn.Module, weights: Weights, x: Tensor, *, batch_size: int
 ) -> tuple[Tensor, Tensor]:
-    """One layer's inputs h, [n, fan-in], and slopes δ, [n, k, fan-out], float64."""
+    """Compute one layer's inputs h, [n, fan-in], and slopes δ, [n, k, fan-out], float64."""
     parameters = {name: value.requires_grad_(name in weights) for name, value in in_double(model, weights).items()}
     h, slopes = [], []
     for batch in x.split(batch_size):
@@ -75,9 +75,12 @@ def add_layer(kernel: Tensor, h: Tensor, slopes: Tensor, n: int, *, bias: bool, 
     """Add one layer's part to a kernel [N k, n k] of N examples with the first n of them, in place.
 
     Args:
-        kernel, h, slopes: with the layer's inputs [N, fan-in] and slopes δ [N, k, fan-out].
-        n, bias: columns' examples, and whether the layer has a bias.
-        memory_bytes: for what is computed on the way.
+        kernel: to add to.
+        h: the layer's inputs, [N, fan-in].
+        slopes: δ, [N, k, fan-out].
+        n: number of examples of the columns.
+        bias: whether the layer has one.
+        memory_bytes: for intermediate results.
     """
     k = slopes.shape[1]
     columns = slopes[:n].flatten(0, 1).T
@@ -90,6 +93,21 @@ def add_layer(kernel: Tensor, h: Tensor, slopes: Tensor, n: int, *, bias: bool, 
 
 
 GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class TangentOptions:
+    """Options of the computation of tangent kernels.
+
+    Attributes:
+        projection: of the gradients of parameters that are not in fully connected layers; of all where it is not exact.
+        batch_size: examples at a time; without effect on the result.
+        memory_bytes: for a group's Jacobian, beside the kernels themselves; without effect on the result.
+    """
+
+    projection: Projection = EXACT
+    batch_size: int = 64
+    memory_bytes: float = GIB
 
 
 @dataclass(frozen=True)
@@ -112,12 +130,9 @@ def ntk(
     weights: Weights,
     x: Tensor,
     held_out: Tensor,
-    *,
-    projection: Projection = EXACT,
-    batch_size: int = 64,
-    memory_bytes: float = GIB,
+    settings: TangentOptions = TangentOptions(),
 ) -> Kernels:
-    """The tangent kernels of a network.
+    """Compute the tangent kernels of a network.
 
     Exact kernels of fully connected layers are products of layer inputs and backpropagated outputs; those of others
     are sums over groups of layers, each group's Jacobian held on its own.
@@ -125,22 +140,21 @@ def ntk(
     Args:
         model: any, in evaluation mode.
         weights: w_0, by parameter name.
-        x, held_out: training inputs [n, ...], held-out ones [m, ...].
-        projection: of each layer's gradients.
-        batch_size: examples at a time; without effect on the result.
-        memory_bytes: for a group's Jacobian, beside the kernels themselves; without effect on the result.
+        x: training inputs, [n, ...].
+        held_out: held-out inputs, [m, ...].
+        settings: how they are computed.
     """
+    projection = settings.projection
     everything, n = torch.cat([x, held_out]), len(x)
     k = _outputs(model, x)
     kernel = x.new_zeros(len(everything) * k, n * k, dtype=torch.float64)
     products = connected(model, weights, x) if projection.kind == "exact" else {}
     for layer in products.values():
-        h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=batch_size)
+        h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=settings.batch_size)
         bias = getattr(layer, "bias", None) is not None
-        add_layer(kernel, h, slopes, n, bias=bias, memory_bytes=memory_bytes)
+        add_layer(kernel, h, slopes, n, bias=bias, memory_bytes=settings.memory_bytes)
     layers = layers_of(unconnected(weights, products), projection)
-    sizes = {"batch_size": batch_size, "memory_bytes": memory_bytes}
-    for _, j in _jacobians(model, weights, everything, layers, k, **sizes):
+    for _, j in _jacobians(model, weights, everything, layers, settings):
         kernel.addmm_(j.flatten(0, 1), j[:n].flatten(0, 1).T)
     parameters = sum(weight.numel() for weight in weights.values())
     kept = parameters - sum(layer.parameters - layer.columns for layer in layers)
@@ -154,36 +168,31 @@ def mean_ntk(
     weights: Weights,
     x: Tensor,
     y: Tensor,
-    *,
     scales: Mapping[str, float],
-    projection: Projection = EXACT,
-    batch_size: int = 64,
-    memory_bytes: float = GIB,
+    settings: TangentOptions = TangentOptions(),
 ) -> Tensor:
-    """The tangent kernel's mean over outputs, (1/k) Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩, [n, m] float64.
+    """Compute the mean over outputs, (1/k) Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩, [n, m] float64.
 
     Computed as `ntk` computes all pairs of outputs, but in k² times less memory.
 
     Args:
         model: any, in evaluation mode.
         weights: w, by parameter name.
-        x, y: inputs [n, ...] and [m, ...]; the same tensor is passed through once.
+        x: inputs of the rows, [n, ...].
+        y: inputs of the columns, [m, ...]; the same tensor as `x` is passed through once.
         scales: s_p of each parameter tensor; those of 0 are left out.
-        projection: of the gradients of parameters that are not in fully connected layers.
-        batch_size: examples at a time; without effect on the result.
-        memory_bytes: for a group's Jacobian, beside the kernel itself; without effect on the result.
+        settings: how it is computed.
     """
     both, k = x if y is x else torch.cat([x, y]), _outputs(model, x)
     kernel = x.new_zeros(len(x), len(y), dtype=torch.float64)
     products = connected(model, weights, x)
     for name, layer in products.items():
-        h, slopes = inputs_and_slopes(model, layer, weights, both, batch_size=batch_size)
+        h, slopes = inputs_and_slopes(model, layer, weights, both, batch_size=settings.batch_size)
         similarity = (h[: len(x)] @ h[-len(y) :].T).mul_(scales[f"{name}.weight"] ** 2)
         similarity.add_(scales.get(f"{name}.bias", 0.0) ** 2)
         kernel.add_(similarity.mul_(slopes[: len(x)].flatten(1) @ slopes[-len(y) :].flatten(1).T))
     others = {name: weight for name, weight in unconnected(weights, products).items() if scales[name]}
-    sizes = {"batch_size": batch_size, "memory_bytes": memory_bytes}
-    for group, j in _jacobians(model, weights, both, layers_of(others, projection), k, **sizes):
+    for group, j in _jacobians(model, weights, both, layers_of(others, settings.projection), settings):
         j.mul_(torch.cat([j.new_full((layer.columns,), scales[layer.name]) for layer in group]))
         kernel.addmm_(j[: len(x)].flatten(1), j[-len(y) :].flatten(1).T)
     return kernel.div_(k)
@@ -199,20 +208,18 @@ def _jacobians(
     weights: Weights,
     x: Tensor,
     layers: Sequence[Layer],
-    k: int,
-    *,
-    batch_size: int,
-    memory_bytes: float,
+    settings: TangentOptions,
 ) -> Iterator[tuple[list[Layer], Tensor]]:
-    """Groups of layers, or of their parts, and the Jacobian of each, [n, k, columns], in this memory."""
+    """Yield groups of layers, or of their parts, and the Jacobian of each, [n, k, columns], in the memory allowed."""
+    k, memory_bytes = _outputs(model, x), settings.memory_bytes
     for group in _groups(layers, max(1, int(memory_bytes // (8 * len(x) * k)))):
         largest = sum({layer.name: layer.parameters for layer in group}.values())
-        batch = max(1, min(batch_size, int(memory_bytes // (2 * 8 * k * largest))))
+        batch = max(1, min(settings.batch_size, int(memory_bytes // (2 * 8 * k * largest))))
         yield group, jacobian(model, weights, x, layers=group, batch_size=batch)
 
 
 def _groups(layers: Sequence[Layer], most: int) -> Iterator[list[Layer]]:
-    """Layers, or parts of them, in groups of at most `most` columns."""
+    """Yield layers, or parts of them, in groups of at most `most` columns."""
     group: list[Layer] = []
     room = most
     for layer in layers:

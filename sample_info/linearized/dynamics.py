@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sample_info.changes import Changes, Effects
 from sample_info.linearized.solvers import Method, Solver, solver_of, spectral_bound
-from sample_info.linearized.training import LinearizedDescent
+from sample_info.linearized.training import LinearizedDescent, SpectralFilter
 
 _SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest are rounding
 
@@ -114,8 +114,9 @@ class LinearizedDynamics:
         method: Method = "series" if size > 1 and self.descent.finite else self._method
         if (n, method) not in self._solvers:
             self.descent.require_stable(self.largest, n)
-            given, high = (self.kernel, self.residual, self.descent), self.descent.weight_decay + self.largest
-            self._solvers[n, method] = solver_of(*given, n, high, method, self._tolerance)
+            high = self.descent.weight_decay + self.largest
+            training = SpectralFilter(self.descent, n, high, self._tolerance)
+            self._solvers[n, method] = solver_of(self.kernel, self.residual, training, method)
         return self._solvers[n, method]
 
 

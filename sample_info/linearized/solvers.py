@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from erasure.linalg import largest_eigenpairs
-from sample_info.linearized.training import ChebyshevSeries, ContourRule, LinearizedDescent
+from sample_info.linearized.training import ChebyshevSeries, ContourRule, SpectralFilter
 
 _MARGIN = 1.001  # of the bound on the spectrum, above what Lanczos finds
 _ROUNDING = 1e-13  # relative size of an eigenvalue that float64 cannot tell from zero
@@ -168,19 +168,13 @@ Method = Literal["auto", "series", "resolvent"]
 Solver = Elimination | MaskedSeries | Resolvent
 
 
-def solver_of(
-    kernel: Tensor, residual: Tensor, descent: LinearizedDescent, n: int, high: float, method: Method, tolerance: float
-) -> Solver:
-    """The solver of a training whose loss is the mean over n; no eigenvalue of Θ + λI is above `high`."""
-    low = descent.weight_decay
-    if not descent.finite:
+def solver_of(kernel: Tensor, residual: Tensor, training: SpectralFilter, method: Method) -> Solver:
+    """Choose the solver of a training; `method` counts where its steps are finitely many."""
+    low, interval = training.descent.weight_decay, (training.descent.weight_decay, training.high)
+    if not training.descent.finite:
         return Elimination(kernel, residual, low)
-
-    def filter_(s: Tensor) -> Tensor:
-        return descent.filter(s, n)
-
     if method != "resolvent":
-        series = ChebyshevSeries.fit(filter_, low, high, tolerance)
+        series = ChebyshevSeries.fit(training, *interval, training.tolerance)
         if method == "series" or 2 * series.degree * len(residual) < _EIGH_FLOPS * len(kernel):
             return MaskedSeries(kernel, residual, series)
-    return Resolvent(kernel, residual, low, ContourRule.fit(filter_, low, high, tolerance))
+    return Resolvent(kernel, residual, low, ContourRule.fit(training, *interval, training.tolerance))

@@ -98,6 +98,27 @@ class LinearizedDescent:
 
 
 @dataclass(frozen=True)
+class SpectralFilter:
+    """φ_t of a training whose loss is the mean over n examples, on an interval that holds the spectrum of Θ + λI.
+
+    Attributes:
+        descent: the training.
+        n: what its loss is divided by.
+        high: upper end of the interval; the lower one is λ.
+        tolerance: error of its approximations, relative to its largest value there.
+    """
+
+    descent: LinearizedDescent
+    n: int
+    high: float
+    tolerance: float
+
+    def __call__(self, eigenvalues: Tensor) -> Tensor:
+        """Compute φ_t at eigenvalues, as `LinearizedDescent.filter`."""
+        return self.descent.filter(eigenvalues, self.n)
+
+
+@dataclass(frozen=True)
 class ChebyshevSeries:
     """Σ_j c_j T_j, on [low, high] mapped to [-1, 1].
 

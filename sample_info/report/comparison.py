@@ -15,11 +15,11 @@ from torch import Tensor
 
 from erasure.store.regular import DamagedFileError
 from erasure.store.storage import digest, fingerprint
-from harness.compare import Grid
 from harness.example_bits import read_stored
-from harness.labels import spelled
 from harness.result import InformationResult
-from harness.table import Column, Table, number, word
+from harness.results.arrange import Grid
+from harness.results.labels import spelled
+from harness.results.table import Column, Table, number, word
 from sample_info.changes import pearson, spearman
 
 MAX_RUNS, MAX_MATRICES = 30, 12  # that are shown: runs in a matrix, matrices

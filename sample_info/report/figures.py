@@ -15,9 +15,9 @@ from torch import Tensor
 from conf import Options
 from harness import style
 from harness.information import SummaryCurves
-from harness.labels import spelled
-from harness.panels import panels
-from harness.style import STYLE, hide_axes, literal, name_row, shared_legend
+from harness.results.labels import spelled
+from harness.results.panels import panels
+from harness.style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement
 from sample_info.report.summaries import eraser_note, spreads, whose
@@ -183,7 +183,7 @@ def _draw_matrix(ax: Axes, found: Agreement) -> None:
     ax.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
     for i, j in product(range(n), repeat=2):
         if (value := found.correlation[i][j]) is not None:
-            colour = "white" if abs(value) > 0.6 else "black"
+            colour = ON_DARK if abs(value) > 0.6 else ON_LIGHT
             ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
     ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
     ax.set_yticks(range(n), [f"{literal(spelled(name))}  {i + 1}" for i, name in enumerate(found.names)])

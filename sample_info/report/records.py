@@ -14,7 +14,7 @@ from torch import Tensor
 from erasure.store.storage import save_tensors, write_text
 from harness.information import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary
 from harness.logger import Logger
-from harness.table import Record, csv_of
+from harness.results.table import Record, csv_of
 from sample_info.changes import Changes, agreements_of, auroc, pearson
 from sample_info.examples import Examples
 from sample_info.report.summaries import accuracies, curves_of

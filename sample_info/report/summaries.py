@@ -6,11 +6,12 @@ from statistics import mean
 from typing import TYPE_CHECKING, TypeVar
 
 from conf import Options
-from harness.compare import Grid, Spread, seeds_text
 from harness.information import SummaryCurves
-from harness.labels import spelled
 from harness.result import InformationResult
-from harness.table import Table
+from harness.results.arrange import Grid
+from harness.results.labels import spelled
+from harness.results.statistics import Spread, seeds_text
+from harness.results.table import Table
 
 if TYPE_CHECKING:  # what is read back is not computed
     from sample_info.settings import SummarySettings

@@ -6,10 +6,11 @@ from operator import attrgetter
 from statistics import mean
 from typing import Any, Generic, TypeVar
 
-from harness.compare import Grid, Spread, deviation_over, seeds_text
 from harness.information import Attribution, ErrorEstimate, Group, ReferenceAgreement, ScoreSummary
 from harness.result import InformationResult
-from harness.table import Column, Table, number, spread, word
+from harness.results.arrange import Grid
+from harness.results.statistics import Spread, deviation_over, seeds_text
+from harness.results.table import Column, Table, number, spread, word
 from sample_info.report.comparison import Movement, movement_table
 from sample_info.report.summaries import eraser_note
 

@@ -21,7 +21,7 @@ import torch
 from erasure.store.storage import load_tensors, write_text
 from harness.information import Attribution, Interval
 from harness.result import read_result
-from harness.table import Column, Table
+from harness.results.table import Column, Table
 from sample_info.__main__ import job_of
 from sample_info.attribution import OURS, SETS, THINNED, datamodeling_score, judged
 from sample_info.changes import Effects

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import torch
 
-from harness.table import Table
+from harness.results.table import Table
 from scripts import options
 
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from harness.table import Table
+from harness.results.table import Table
 from sample_info.kinds import decisions
 from sample_info.problem import Problem
 from sample_info.references.truth import retrained_stacks

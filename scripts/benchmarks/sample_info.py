@@ -21,7 +21,7 @@ from torch import Tensor
 
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.ntk import GIB, Kernels, ntk
+from models.tangent.ntk import GIB, Kernels, TangentOptions, ntk
 from sample_info.changes import Changes, loss_effects, save_block
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.training import LinearizedDescent
@@ -75,7 +75,8 @@ class Bench:
 
     def kernels(self, batch_size: int = 64, memory_bytes: float | None = None) -> Kernels:
         memory = self.memory_bytes if memory_bytes is None else memory_bytes
-        return ntk(self.model, self.weights, self.x, self.held_out, batch_size=batch_size, memory_bytes=memory)
+        settings = TangentOptions(batch_size=batch_size, memory_bytes=memory)
+        return ntk(self.model, self.weights, self.x, self.held_out, settings)
 
     def scores(self, kernels: Kernels, memory_bytes: float) -> tuple[Changes, LinearizedDynamics]:
         dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)

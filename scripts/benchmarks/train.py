@@ -19,7 +19,7 @@ from conf.compose import composed
 from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages, splits
-from harness.table import Table
+from harness.results.table import Table
 from mdl.__main__ import VERB
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, parser, timed
@@ -30,10 +30,11 @@ from train.data import DeviceImages, to_device
 from train.engine import fit
 from train.ensemble import Ensemble
 from train.memory import keep_freed_memory
-from train.optimizer import ScheduleFree
+from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.randomness import generator, permutation
 from train.settings import TrainSettings
 from train.stacking import Stacking, choose, multiply_adds
+from train.training import TrainingSets
 
 _FOREVER = 10**9
 _SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}
@@ -111,7 +112,7 @@ def step_seconds(ensemble: Ensemble, members: int, images: DeviceImages, lr: flo
     clock = time.process_time if alone else time.perf_counter
     batch = torch.arange(len(images), device=device).expand(members, -1)
     initial = ensemble.initial_weights([generator(seed, "scratch") for seed in range(members)], device)
-    optimizer = ScheduleFree(initial, ensemble.model.learning_rates(), lr=lr)
+    optimizer = ScheduleFree(initial, ScheduleFreeSettings(lr=lr), ensemble.model.learning_rates())
     x, z = images.plain(batch)
     times: list[float] = []
     while len(times) < 4 or (sum(times) < 0.2 and len(times) < 200):
@@ -179,8 +180,8 @@ class Bench:
     def _ours(self, stacking: Stacking, note: str = "") -> Row:
 
         def run(settings: TrainSettings) -> list[float]:
-            splits = self.train, self.validation
-            curves = fit(self.ensemble, self.seeds, self.subsets, *splits, settings, stack=stacking.stack).curves
+            sets = TrainingSets(self.seeds, self.subsets, self.train, self.validation)
+            curves = fit(self.ensemble, sets, settings, stack=stacking.stack).curves
             return [curve.validation_loss_bits[-1] for curve in curves]
 
         run(dataclasses.replace(self.settings, max_epochs=1))  # warms up

@@ -14,7 +14,8 @@ from pathlib import Path
 from conf.errors import explain
 from conf.schema import unknown_key
 from erasure.progress import Display, duration
-from harness.columns import BY_NAME
+from harness.results.columns import BY_NAME
+from harness.results.read import Reading, read_runs
 from harness.run_files import one_line
 from harness.style import colour
 from scripts.options import parser
@@ -24,7 +25,6 @@ from scripts.report.grids import draw_grids
 from scripts.report.groups import Block, arrange, eraser_order
 from scripts.report.information import bring_figures, information_drawings, read_information, sheets
 from scripts.report.page import write_page
-from scripts.report.read import Reading, read_runs
 from scripts.report.tables import tables_of, write_tables
 
 NOTHING_BUILT = 1
@@ -99,7 +99,7 @@ def build(
         display.update(0.95, "page")
         problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
         remarks = [*problems, *left_out]
-        drawn = [figure for figure in figures if figure.suffix == ".png"]
+        drawn = [figure for figure in figures if figure.suffix != ".pdf"]
         page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies, drawn, chosen)
     for line in problems:
         print(line, file=sys.stderr)

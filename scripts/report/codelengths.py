@@ -11,15 +11,16 @@ from matplotlib.ticker import NullFormatter
 
 from conf import Options
 from conf.groups import preset
-from harness.compare import Spread
-from harness.labels import labels
+from harness.results.labels import labels
+from harness.results.read import KNOWN
+from harness.results.statistics import Spread
 from harness.style import shared_legend, wrapped
 from harness.trained import Coded
 from scripts.report.groups import Block, Row
-from scripts.report.read import KNOWN
 
 Colours = Mapping[str, str]
 Point = tuple[int, float, float, bool]  # x, middle, half a band, whole
+Measure = Callable[[Sequence[Row], str, Callable[[Row], int]], Iterator[Point]]  # of an eraser's rows, by their x
 
 _LIMITS = {"ntk": (0, (5, 2)), "nngp": (0, (1, 1.5))}  # kernels of networks of infinite width, and their dashes
 _BITS, _MORE_BITS = "codelength ± std\n(bits per label)", "increase over control ± s.e.\n(bits per label)"
@@ -27,31 +28,33 @@ _ZERO = {"color": "#999999", "linewidth": 1, "linestyle": (0, (4, 3))}
 
 
 def overview(rows: Sequence[Row], erasers: Sequence[str], colours: Colours) -> Figure:
-    """On the left every codelength, on the right its difference to the control's; a line per model."""
+    """Draw every codelength, and at the right its difference to the control's; a line per model."""
     names = [wrapped(row.label, 3.0) for row in rows]
     lines = sum(name.count("\n") for name in names)
-    figure = Figure(figsize=(9.5, 2.0 + 0.55 * len(rows) + 0.2 * lines), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    for i, eraser in enumerate(erasers):
-        offset = 0.6 * ((i + 0.5) / len(erasers) - 0.5)
-        for ax, points in ((left, _codelengths), (right, _increases)):
+    measures = _measures(rows)
+    size = (1.5 + 4.0 * len(measures), 2.0 + 0.55 * len(rows) + 0.2 * lines)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    for ax, (label, points) in zip(axes, measures.items(), strict=True):
+        for i, eraser in enumerate(erasers):
+            offset = 0.6 * ((i + 0.5) / len(erasers) - 0.5)
             for place, middle, half, whole in points(rows, eraser, rows.index):
                 ax.errorbar(
                     middle, place + offset, xerr=half, fmt="o", markersize=5, color=colours[eraser], elinewidth=1.2,
                     markerfacecolor=colours[eraser] if whole else "white", label=eraser,
                 )  # fmt: skip
-    right.axvline(0, **_ZERO)
-    right.set_yticks(range(len(rows)), names)
-    right.set(ylim=(len(rows) - 0.5, -0.5), xlabel=_MORE_BITS)
-    left.set(xlim=(0, 1.03 * left.get_xlim()[1]), xlabel=_BITS)
-    for ax in (left, right):
+        if points is _increases:
+            ax.axvline(0, **_ZERO)
+        ax.set_xlabel(label)
         ax.grid(axis="y", visible=False)
-    shared_legend(figure, [left, right])
+    axes[0].set_yticks(range(len(rows)), names)
+    axes[0].set(ylim=(len(rows) - 0.5, -0.5), xlim=(0, 1.03 * axes[0].get_xlim()[1]))
+    shared_legend(figure, list(axes))
     return figure
 
 
 def scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours, block: Block) -> Figure:
-    """Above, codelengths; below, their differences to the control; a column per panel; hollow where not `sound`.
+    """Draw codelengths, and below them their differences to the control; a column per panel; hollow where not `sound`.
 
     Over width, dashed and dotted lines are those of infinite width.
     """
@@ -59,23 +62,23 @@ def scaling(panels: Mapping[str, list[Row]], option: str, colours: Colours, bloc
     def size(row: Row) -> int:
         return row.model[option]
 
-    figure = Figure(figsize=(max(5.0, 3.4 * len(panels)), 6.6), layout="constrained")
-    axes = figure.subplots(2, len(panels), squeeze=False, sharex="col", sharey="row")
-    for (above, below), (title, rows) in zip(axes.T, panels.items(), strict=True):
+    measures = _measures([row for rows in panels.values() for row in rows])
+    figure = Figure(figsize=(max(5.0, 3.4 * len(panels)), 1.0 + 2.8 * len(measures)), layout="constrained")
+    axes = figure.subplots(len(measures), len(panels), squeeze=False, sharex="col", sharey="row")
+    for column, (title, rows) in zip(axes.T, panels.items(), strict=True):
         erasers = sorted({entry.eraser for row in rows for entry in row.run}, key=list(colours).index)
-        for eraser in erasers:
-            _band(above, list(_codelengths(rows, eraser, size)), colours[eraser], eraser)
-            if eraser != "control":
-                _band(below, list(_increases(rows, eraser, size)), colours[eraser], eraser)
-        for row in infinite_width(block, rows) if option == "width" else ():
-            _limit(above, _codelengths, row, colours)
-            _limit(below, _increases, row, colours)
-        below.axhline(0, **_ZERO)
-        above.set_title(wrapped(title, 3.0))
-        below.set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or blocks)"}[option])
-        _log2_axis(below, [size(row) for row in rows])
-    axes[0, 0].set_ylabel(_BITS)
-    axes[1, 0].set_ylabel(_MORE_BITS)
+        for ax, points in zip(column, measures.values(), strict=True):
+            for eraser in erasers:
+                _band(ax, list(points(rows, eraser, size)), colours[eraser], eraser)
+            for row in infinite_width(block, rows) if option == "width" else ():
+                _limit(ax, points, row, colours)
+            if points is _increases:
+                ax.axhline(0, **_ZERO)
+        column[0].set_title(wrapped(title, 3.0))
+        column[-1].set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or blocks)"}[option])
+        _log2_axis(column[-1], [size(row) for row in rows])
+    for ax, label in zip(axes[:, 0], measures, strict=True):
+        ax.set_ylabel(label)
     shared_legend(figure, list(axes.flat))
     return figure
 
@@ -120,6 +123,12 @@ def _without(row: Row, option: str) -> Options:
     return {key: value for key, value in row.model.items() if key != option}
 
 
+def _measures(rows: Sequence[Row]) -> dict[str, Measure]:
+    """Return what there is to draw by the label of its axis; where nothing is compared, no panel of differences."""
+    compared = any(entry.code is not None for row in rows for entry in row.run)
+    return {_BITS: _codelengths, **({_MORE_BITS: _increases} if compared else {})}
+
+
 def _codelengths(rows: Sequence[Row], eraser: str, x: Callable[[Row], int]) -> Iterator[Point]:
     for row in rows:
         entry = row.entries[eraser]
@@ -145,7 +154,7 @@ def _band(ax: Axes, points: Sequence[Point], line: str, label: str) -> None:
         ax.plot(x[chosen], middle[chosen], "o", color=line, markerfacecolor=face, markersize=5)
 
 
-def _limit(ax: Axes, points: Callable[..., Iterator[Point]], row: Row, colours: Colours) -> None:
+def _limit(ax: Axes, points: Measure, row: Row, colours: Colours) -> None:
     """A line across for each eraser."""
     kernel = row.model["kernel"]
     for entry in row.run:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from erasure.pipeline import ErasedDataset
-from harness.beside import Beside
 from harness.example_bits import CodedBits
-from harness.table import Column, Table, number, word
+from harness.results.comparison import Beside
+from harness.results.table import Column, Table, number, word
 from sample_info.changes import spearman
 from sample_info.report.comparison import RunScores
 from scripts.report.figures import Note

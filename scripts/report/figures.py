@@ -1,4 +1,4 @@
-"""Figures of a report as files, PNG and PDF: what there is to draw, loss and learning curves, what they lack."""
+"""Figures of a report as files, SVG and PDF: what there is to draw, loss and learning curves, what they lack."""
 
 import functools
 import math
@@ -9,9 +9,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from harness.compare import Grid
-from harness.panels import loss_lines, panel_size, panels
 from harness.result import MdlResult
+from harness.results.arrange import Grid
+from harness.results.panels import loss_lines, panel_size, panels
 from harness.style import STYLE, chance_line, epoch_axis, line_width, save, shared_legend, wrapped
 from mdl.figure import draw_in
 from scripts.report.codelengths import Colours, overview, scaling, scaling_panels, unlike_base
@@ -44,14 +44,14 @@ def at_most(most: int, drawings: Sequence[Drawing], note: Note) -> Sequence[Draw
 def draw_figures(
     drawings: Sequence[Drawing], directory: Path, note: Note, progress: Callable[[int, int], None] = lambda *_: None
 ) -> list[Path]:
-    """Draw to `figures/<name>.png` and `.pdf`; notes what a figure lacks, and a figure that cannot be drawn."""
+    """Draw to `figures/<name>.svg` and `.pdf`; notes what a figure lacks, and a figure that cannot be drawn."""
     paths = []
     for i, drawing in enumerate(drawings):
         progress(i, len(drawings))
         if drawing.hidden:
             lacking = f"without {len(drawing.hidden)} of its panels or rows; report on fewer runs for these"
             note(f"figure {drawing.name}: {lacking}")
-        path = file_in(directory, "figures", f"{file_name(drawing.name)}.png")
+        path = file_in(directory, "figures", f"{file_name(drawing.name)}.svg")
         path = path if path not in paths else path.with_stem(f"{path.stem}-{i}")
         try:
             with mpl.rc_context(STYLE):

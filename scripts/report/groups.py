@@ -7,14 +7,14 @@ from typing import Any
 
 from conf import Options
 from conf.verbs import identifying
-from harness.beside import Beside, beside
-from harness.cell import Cell, Found
-from harness.compare import CODES, Configured, Grid, told_apart
-from harness.labels import labels, setting, written_setting
+from harness.results.arrange import CODES, Configured, Grid, told_apart
+from harness.results.cell import Cell, Found
+from harness.results.comparison import Beside, beside
+from harness.results.labels import labels, setting, written_setting
+from harness.results.read import INFORMATION, Reading
 from harness.style import ERASER_COLOURS
 from harness.trained import Coded
 from scripts.report.files import file_name
-from scripts.report.read import INFORMATION, Reading
 
 _ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that make no other row, nor do a part's
 _TABLES = (("code",), ("published",), ("loss",))  # measures whose differences share one

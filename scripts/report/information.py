@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 
 from erasure.store.regular import DamagedFileError, regular
 from erasure.store.storage import replacing
-from harness.compare import Grid, arrange
-from harness.labels import spelled
 from harness.result import InformationResult
-from harness.table import Record, Table
+from harness.results.arrange import Grid, arrange
+from harness.results.labels import spelled
+from harness.results.read import INFORMATION, Found, Reading
+from harness.results.table import Record, Table
 from sample_info.report.comparison import (
     AGREEMENT,
     Agreement,
@@ -32,7 +33,6 @@ from scripts.report.codelengths import Colours
 from scripts.report.figures import MAX_PANELS, Drawing, Note, at_most
 from scripts.report.files import file_in
 from scripts.report.groups import comparable
-from scripts.report.read import INFORMATION, Found, Reading
 
 MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each
@@ -128,7 +128,6 @@ def bring_figures(information: Information, directory: Path, note: Note) -> dict
 def sheets(information: Information) -> list[Table]:
     """The tables of `python -m sample_info`, agreement and summaries, as the page sorts and filters them."""
     tables = tables_of(information.grid, information.movements)
-    tables["Runs"] = replace(tables["Runs"], words=[*tables["Runs"].words, "notes"])
     tables |= {"Agreement between networks": _agreements(information), "Summaries": _summaries(information.grid)}
     return [replace(table, title=title) for title, table in tables.items() if table.rows]
 
@@ -144,12 +143,13 @@ def _agreements(information: Information) -> Table:
     records: list[Record] = [dict(zip(names, row, strict=True)) for row in found]
     words = ("eraser", "run", "another run")
     rows = [[*row, f"{value:.2f}"] for *row, value in found]
-    return Table("sample-info-agreement", AGREEMENT, (*words, "correlation"), rows, records, words, words)
+    keys = [[None, None, None, value] for *_, value in found]
+    return Table("sample-info-agreement", AGREEMENT, (*words, "correlation"), rows, records, keys, words)
 
 
 def _summaries(grid: Grid[InformationResult]) -> Table:
     """A row per run and order, a record per fraction."""
-    rows, records = list[list[str]](), list[Record]()
+    rows, keys, records = list[list[str]](), list[list[float | None]](), list[Record]()
     runs = [(row, eraser, result, curves) for row, eraser, result in grid.runs() if (curves := result.summaries)]
     fractions = sorted({fraction for *_, curves in runs for fraction in curves.removed})
     for row, eraser, result, curves in runs:
@@ -158,6 +158,7 @@ def _summaries(grid: Grid[InformationResult]) -> Table:
             own = dict(zip(curves.removed, accuracy, strict=True))
             shown = [percent(own[fraction]) if fraction in own else "" for fraction in fractions]
             rows.append([spelled(row), spelled(eraser), accuracy_of(result), order, *shown])
+            keys.append([None] * 4 + [own[fraction].mean if fraction in own else None for fraction in fractions])
             records += [
                 {**about, "network": curves.network, "order": order, "removed": removed, "accuracy_mean": spread.mean,
                  "accuracy_std": spread.std}
@@ -166,4 +167,4 @@ def _summaries(grid: Grid[InformationResult]) -> Table:
     words = ("dataset · model", "eraser", "accuracy", "removed first")
     headings = [*words, *(f"without {fraction:.0%}" for fraction in fractions)]
     whose = [result.run_id for _, _, result, curves in runs for _ in curves.accuracy]
-    return Table("sample-info-summaries", _SUMMARIES, headings, rows, records, words, words, whose)
+    return Table("sample-info-summaries", _SUMMARIES, headings, rows, records, keys, words, whose)

@@ -2,7 +2,9 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +12,29 @@ import numpy as np
 
 from erasure.progress import duration
 from erasure.store.storage import write_text
-from harness.beside import Beside
-from harness.cell import Cell
-from harness.columns import BY_NAME, notes
-from harness.compare import Spread
-from harness.labels import spelled
-from harness.panels import mean_curve
 from harness.result import TrainedResult, as_json
+from harness.results.cell import Cell
+from harness.results.columns import BY_NAME, CODES, PUBLISHED, SEEDS, notes
+from harness.results.comparison import Beside
+from harness.results.labels import spelled
+from harness.results.panels import mean_curve
+from harness.results.statistics import Spread
+from harness.results.table import Column, Table, caption_of, sort_key
 from harness.run_files import printable
-from harness.table import Column, Table, caption_of
+from harness.style import css_colour
 from harness.trained import Coded
 from scripts.report.groups import Block, Row
-from scripts.report.paper import UNIT, beside_paper
+from scripts.report.paper import TABLE_16, UNIT, beside_paper
 
 _HERE = Path(__file__).parent
 Json = dict[str, Any]  # as the page's code reads it
 Pool = dict[str, int]  # sections of configurations as JSON, numbered
+_MOST_OPEN = 12  # runs that are selected when the page opens
 _POINTS = 90  # of a loss curve, even on its logarithmic axis; more cannot be told apart on the page
-
-
-_MENUS = ("setting", "dataset", "family", "eraser", "verb", "completeness")
+_MENUS = ("setting", "dataset", "family", "eraser", "command", "completeness")
 _MENUS_ONLY = ("setting", "family", "completeness")
-_WORDS = (*_MENUS, "model", "Table 16", "incomplete")
-_USUAL = ("bits", "difference", "loss", "accuracy", "gap", "below", "fall", "published")
-_CAPTION = (
-    f"Table 16: {UNIT}: the paper's number, with what differs in ours. incomplete: missing beside the rest of its row."
-)
+_USUAL = ("bits", "difference", "loss", "accuracy")
+_TABLE_16 = replace(TABLE_16, meaning=f"{UNIT}; what differs in ours is said of each run that is selected")
 
 
 def write_page(
@@ -68,11 +67,11 @@ def write_page(
     data = {
         "built": time.strftime("%Y-%m-%d %H:%M"),
         "roots": [printable(str(root)) for root in roots],
-        "colours": {spelled(eraser): colour for eraser, colour in colours.items()},
+        "colours": {spelled(eraser): css_colour(colour) for eraser, colour in colours.items()},
         "problems": list(problems),
         "pool": [json.loads(section) for section in pool],
         "runs": runs,
-        "figures": [str(figure.relative_to(path.parent)) for figure in drawn],
+        "figures": [{"path": str(figure.relative_to(path.parent)), "name": figure.stem} for figure in drawn],
         "sheets": [_sheet(sheet, links) for sheet in sheets],
     }
     # a "</script>" within the data must not end it
@@ -94,30 +93,40 @@ def _place(pool: Pool, section: Any) -> int:
 
 
 def _runs(blocks: Sequence[Block], pool: Pool, chosen: Sequence[str]) -> Json:
-    """The table of runs, and what is shown of each once it is selected."""
-    columns = [BY_NAME[name] for name in chosen]
-    before = ("setting", "dataset", "family", "model", "eraser", "verb")
-    headings = [*before, *(column.heading for column in columns), "Table 16", "seeds", "incomplete", "completeness"]
+    """Return the table of runs, the setting with most codelengths first, details of each run, and which are shown."""
+    columns = [*(BY_NAME[name] for name in chosen), *([_TABLE_16] if "published" in chosen else []), SEEDS]
+    size = Counter(block.setting for block in blocks for entry in block.entries if isinstance(entry.result, Coded))
+    blocks = sorted(blocks, key=lambda block: -size[block.setting])
     lines = [(block, row, entry) for block in blocks for row in block.rows for entry in row.entries.values()]
+    before = ("setting", "dataset", "family", "model", "eraser", "command")
+    headings = [*before, *(column.heading for column in columns), "incomplete", "completeness"]
     rows = [_cells(*line, columns) for line in lines]
-    caption = caption_of(columns, f"{_CAPTION} {notes(columns, [entry for _, _, entry in lines])}")
-    shown = Table("results", caption, headings, rows, words=_WORDS, menus=_MENUS).sheet()
+    keys = [
+        [*[None] * len(before), *(sort_key(column, entry) for column in columns), None, None] for *_, entry in lines
+    ]
+    caption = caption_of(columns, notes(columns, [entry for *_, entry in lines]))
+    shown = Table("results", caption, headings, rows, keys=keys, menus=_MENUS, title="Results").sheet()
     for column in shown["columns"]:
         column |= {"hidden": column["heading"] in _MENUS_ONLY, "one": column["heading"] == "setting"}
     details = [_details(block, entry, pool) for block, _, entry in lines]
-    return {**shown, "id": "results", "noun": " results", "details": details}
+    return {**shown, "title": "Results", "details": details, "opening": _opening(lines)}
+
+
+def _opening(lines: Sequence[tuple[Block, Row, Beside]]) -> list[int]:
+    """Return the positions of the row, in the first line's setting, of which most erasers have loss curves."""
+    by_row: dict[tuple[int, int], list[int]] = {}
+    for i, (block, row, entry) in enumerate(lines):
+        if entry.cell.curves and block.setting == lines[0][0].setting:
+            by_row.setdefault((id(block), id(row)), []).append(i)
+    return max(by_row.values(), key=len, default=[])[:_MOST_OPEN]
 
 
 def _cells(block: Block, row: Row, entry: Beside, columns: Sequence[Column[Beside]]) -> list[str]:
     """A line of it."""
     names = (block.setting, block.dataset, row.model["name"], row.label, entry.eraser, block.verb)
-    number, seeds = beside_paper(entry), f"{len(entry.result.seeds)}" if entry.result else ""
-    return [
-        *map(spelled, names),
-        *(column.text(entry) for column in columns),
-        f"{number} ({number.note})" if number else "",
-        *(seeds, entry.lacks, "incomplete" if entry.lacks else "complete"),
-    ]
+    codes = () if block.verb == "mdl" else (*CODES.values(), PUBLISHED)  # columns of which the command has no numbers
+    texts = ("" if column in codes else column.text(entry) for column in columns)
+    return [*map(spelled, names), *texts, entry.lacks, "incomplete" if entry.lacks else "complete"]
 
 
 def _sheet(table: Table, links: Mapping[str, str]) -> Json:
@@ -128,12 +137,13 @@ def _sheet(table: Table, links: Mapping[str, str]) -> Json:
 
 def _details(block: Block, entry: Beside, pool: Pool) -> Json:
     cell = entry.cell
-    about: Json = {"verb": block.verb, "lacks": entry.lacks}
+    about: Json = {"command": block.verb, "lacks": entry.lacks}
     about |= {"dataset": spelled(block.dataset), "model": spelled(entry.row), "eraser": spelled(entry.eraser)}
     if not cell.every:
         return about
     about["config"] = {key: _place(pool, value) for key, value in cell.config.items()}
     about["ids"] = [run.id for run in cell.every]
+    about["paper"] = f"{number} ({number.note})" if (number := beside_paper(entry)) else ""
     return about | (_curves(cell, cell.result, pool) if cell.result else {})
 
 
@@ -148,7 +158,7 @@ def _curves(cell: Cell, result: TrainedResult, pool: Pool) -> Json:
         "seeds": result.seeds,
         "learning": [[n for n, _ in learning], means, _short(spread.std or 0 for _, spread in learning)],
         "losses": [[int(epochs[i]) for i in thinned], *(_short(float(each[i]) for i in thinned) for each in losses)],
-        "chance": result.num_classes,
+        "classes": result.num_classes,
         "parameters": result.parameters,
         "took": duration(result.timing.seconds or 0.0),
         "certificate": _place(pool, as_json(result.certificate)),

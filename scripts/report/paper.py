@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from conf import Options
 from conf.groups import preset
-from harness.beside import Beside
-from harness.excess import sizes_of
 from harness.result import MdlResult, Result
-from harness.table import Column
+from harness.results.comparison import Beside
+from harness.results.excess import sizes_of
+from harness.results.table import Column
 from harness.trained import published_units
 from scripts.report.groups import comparable
 

@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from erasure.store.storage import write_text
-from harness.columns import CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS, notes
-from harness.labels import spelled
 from harness.result import MdlResult
-from harness.table import Table, markdown
+from harness.results.columns import CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS, notes
+from harness.results.labels import spelled
+from harness.results.table import Table, markdown
 from scripts.report.files import file_in, file_name
 from scripts.report.groups import Block
 from scripts.report.paper import CHANCE, TABLE_16, UNIT, beside_paper, chance

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from harness.results.table import Table
 from harness.style import figure_at
-from harness.table import Table
 from models.mup import Parametrization
 from scripts.benchmarks.data import standardised_digits
 from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, over_widths, parser

@@ -30,16 +30,16 @@ from conf.schema import Config, validate
 from conf.target import Target
 from conf.verbs import identifying
 from harness.device import pick_device
-from harness.labels import labels
 from harness.result import MdlResult
-from harness.table import Table
+from harness.results.labels import labels
+from harness.results.read import read_runs
+from harness.results.table import Table
 from mdl.__main__ import VERB
 from mdl.chunks import ChunkSettings, chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step import Device, Step
 from scripts.options import parser
-from scripts.report.read import read_runs
 from train.order import EpochOrder
 from train.settings import TrainSettings
 

@@ -31,7 +31,7 @@ from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.job import Job, erased
-from harness.table import Table
+from harness.results.table import Table
 from scripts.options import parser
 from scripts.show_erasers import erased_by, job_under, require_images
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from erasure.store.storage import write_text
-from harness.compare import Spread
-from harness.labels import spelled
 from harness.result import MdlResult
+from harness.results.labels import spelled
+from harness.results.read import read_runs
+from harness.results.statistics import Spread
+from harness.results.table import Table
 from harness.style import chance_line, colour, figure_at
-from harness.table import Table
 from harness.trained import stuck
 from scripts.options import parser
 from scripts.report.groups import eraser_order
-from scripts.report.read import read_runs
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
 _CAPTION = (

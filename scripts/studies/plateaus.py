@@ -14,10 +14,10 @@ from pathlib import Path
 
 from harness.loss_curves import read_every_curve
 from harness.result import TrainedResult
-from harness.table import Table
+from harness.results.read import Found, read_runs
+from harness.results.table import Table
 from harness.trained import Point
 from scripts.options import parser
-from scripts.report.read import Found, read_runs
 from train.order import epoch_steps
 from train.settings import TrainSettings
 

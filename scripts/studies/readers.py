@@ -22,9 +22,9 @@ from conf.errors import exit_code
 from erasure.progress import Display
 from erasure.source import LabelledImages
 from erasure.store.storage import load_tensors
-from harness.compare import Spread
-from harness.labels import spelled
-from harness.table import Table
+from harness.results.labels import spelled
+from harness.results.statistics import Spread
+from harness.results.table import Table
 from scripts.options import parser
 from scripts.show_erasers import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes

@@ -19,7 +19,7 @@ from models.mup import Parametrization
 from scripts import options
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Weights
-from train.optimizer import ScheduleFree
+from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.randomness import generator
 
 T = TypeVar("T")
@@ -91,7 +91,9 @@ class Steps:
     ) -> None:
         self.ensemble, self.data = Ensemble(model), data
         initial = self.ensemble.initial_weights([generator(seed, "init") for seed in seeds], data[0].device)
-        self.optimizer = ScheduleFree(initial, model.learning_rates(), lr=lr, warmup_steps=warmup_steps)
+        self.optimizer = ScheduleFree(
+            initial, ScheduleFreeSettings(lr=lr, warmup_steps=warmup_steps), model.learning_rates()
+        )
         self._batches = [generator(seed, "batches") for seed in seeds]
 
     @property

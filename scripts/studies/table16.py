@@ -18,9 +18,9 @@ from typing import NamedTuple
 from conf import Options
 from conf.errors import exit_code
 from erasure.store.storage import read_json
-from harness.compare import Spread
-from harness.labels import spelled
 from harness.result import MdlResult, TrainedResult, parsed, read_result
+from harness.results.labels import spelled
+from harness.results.statistics import Spread
 from harness.run_files import read_config
 from harness.style import colour, figure_at
 from harness.trained import Final, Point

@@ -11,9 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from hydra.core.plugins import Plugins
+from omegaconf import OmegaConf
 
 import harness.work
+from conf.check import ConfigError
 from conf.sweep import Sweep, read_json
 from harness.run import LOCK, Run
 from hydra_plugins.erasure_mdl.jobs import Job, in_turn
@@ -55,6 +58,71 @@ def test_processes_take_runs_in_turn_and_one_that_fails_ends_no_other(command, l
     again = command(MDL, *LOCAL, "eraser=control", "train.lr=0.005", *TINY)
     assert again.code == 0, again.err
     assert "1 of 1 runs have finished before" in caplog.text
+
+
+class Worker:
+    """A process that has ended."""
+
+    def __init__(self) -> None:
+        self._process = self
+        self.returncode = 0
+
+    def poll(self) -> int:
+        return 0
+
+
+def test_every_process_sees_a_device_of_its_own_and_no_ctrl_c(command, launcher, monkeypatch) -> None:
+    given, seen, handlers = [], [], []
+
+    class Executor:
+        def submit(self, local, device, directory, jobs, state) -> Worker:
+            given.append(device)
+            handlers.append(signal.getsignal(signal.SIGINT))  # what a child process starts with
+            local(device, directory, [], state)  # as the process does, without a run
+            seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
+            return Worker()
+
+    monkeypatch.setattr(launcher("launcher.Local"), "_executor", lambda _: Executor())
+    monkeypatch.setattr(launcher("launcher.Local"), "_devices", lambda _: ["3", "5"])
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
+    try:
+        command(MDL, "-m", "hydra/launcher=local", "hydra.launcher.workers=3", "train.lr=0.1,0.2,0.3,0.4", *TINY)
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler  # the driver itself can be stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert given == seen == ["3", "5", "3"]
+    assert handlers == [signal.SIG_IGN] * 3
+
+
+def test_devices_are_those_that_this_process_sees(launcher, monkeypatch) -> None:
+    local = object.__new__(launcher("launcher.Local"))
+    local.config = OmegaConf.create({"device": "cuda"})
+    monkeypatch.setattr("harness.device.pick_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert local._devices() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7,GPU-1a")
+    assert local._devices() == ["4", "7", "GPU-1a"]
+    local.config.device = "cpu"
+    assert local._devices() == [""] * len(os.sched_getaffinity(0))
+    local.config.device = "cuda:1"
+    with pytest.raises(ConfigError, match="device=cuda:1: hydra/launcher=local gives each process a GPU of its own"):
+        local._devices()
+
+
+def test_what_a_killed_process_left_of_a_finished_run_is_deleted(command) -> None:
+    assert command(MDL, "-m", "eraser=control", *TINY).code == 0
+    (run,) = planned_runs()
+    left, kept = run.directory / "checkpoint-27.safetensors", run.directory / "notes.txt"
+    for path in (left, kept):
+        path.write_text("")
+    assert command(MDL, "-m", "eraser=control", *TINY).code == 0
+    assert not left.exists()
+    assert kept.exists()
 
 
 @pytest.mark.parametrize("how", [["-m"], LOCAL, SLURM], ids=["in_process", "local", "slurm"])

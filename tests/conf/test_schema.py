@@ -44,7 +44,7 @@ GOOD = {
         "test_fraction": 0.2, "split_seed": 0, "normalize": "none",
     },
     "eraser": {"name": "e", "_target_": "erasure.LeaceEraser", "rank_tolerance": 1},
-    "model": {"name": "m", "_target_": "models.linear.LinearClassifier"},
+    "model": {"name": "m", "_target_": "models.polynomial.PolynomialClassifier", "degree": 1, "sketch": None},
     "part": {"width": 3, "rate": 1, "pair": [1, 2], "kind": "a", "size": None, "group": {"count": 1}},
     "seeds": [0], "device": "cpu", "dtype": "float32", "runs_dir": "r", "cache_dir": "c",
 }  # fmt: skip
@@ -112,7 +112,7 @@ def test_sections_must_be_there_and_nothing_else() -> None:
     with pytest.raises(ConfigError, match="unknown key part"):
         validate(GOOD, {})
     with pytest.raises(ConfigError, match=r"model\.name is missing"):
-        validate(GOOD | {"model": {"_target_": "models.linear.LinearClassifier"}}, {"part": Options})
+        validate(GOOD | {"model": {"_target_": "models.polynomial.PolynomialClassifier"}}, {"part": Options})
 
 
 def test_a_target_builds_its_class_from_its_options() -> None:
@@ -137,7 +137,7 @@ def test_an_installed_module_is_not_imported_for_a_configuration(section: str, p
 
 def test_a_module_of_the_users_own_is_imported_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "own_models.py").write_text("from models.linear import LinearClassifier as Own\n")
+    (tmp_path / "own_models.py").write_text("from models.polynomial import PolynomialClassifier as Own\n")
     (tmp_path / "own_broken.py").write_text("raise RuntimeError('not today')\n")
     checked = validate(changed("model", _target_="own_models.Own"), {"part": Options})
     assert checked["model"]["_target_"] == "own_models.Own"

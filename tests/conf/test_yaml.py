@@ -5,6 +5,7 @@ import functools
 import math
 import pkgutil
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any
@@ -98,26 +99,49 @@ def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_composes_with_every_value_that_it_sweeps_over(experiment: str) -> None:
+def test_an_experiment_says_how_it_is_launched(experiment: str) -> None:
     first, *header = (CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines()
     assert first == "# @package _global_"
-    verb, command = launched(header)
-    assert command.endswith(f"-m +experiment={experiment}")
-    swept = sweep_values(verb.name, experiment)
     (runs,) = [int(line.split()[1]) for line in header if line.startswith("# ") and " runs" in line]
-    assert runs == math.prod(len(values) for values in swept)
+    for verb in launched(header):
+        assert f"# python -m {verb.name} -m +experiment={experiment}" in header
+        assert runs == math.prod(len(values) for values in swept_values(verb.name, [f"+experiment={experiment}"]))
+
+
+COMMANDS = re.findall(
+    r"^\| [^|]* \| `((?:mdl|train|sample_info) [^`]*)` \| (\d+) \|",
+    (CONF.parent / "docs/experiments.md").read_text(),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("command", "runs"), COMMANDS, ids=[command for command, _ in COMMANDS])
+def test_the_command_of_a_figure_or_table_composes_with_every_value_that_it_sweeps_over(
+    command: str, runs: str
+) -> None:
+    name, *words = shlex.split(command)
+    overrides = [word for word in words if word != "-m"]
+    swept = swept_values(name, overrides)
+    assert int(runs) == math.prod(map(len, swept))
+    assert (runs == "1") or "-m" in words
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        composer = Composer(verb.name, GlobalHydra.instance().config_loader())  # as a sweep does
+        composer = Composer(name, GlobalHydra.instance().config_loader())  # as a sweep does
         for i in range(max(map(len, swept))):
-            overrides = [*MANDATORY.get(experiment, []), *(values[i % len(values)] for values in swept)]
-            validate(plain(composer([f"+experiment={experiment}", *overrides])), verb.sections)
+            one_of_each = [values[i % len(values)] for values in swept]
+            validate(plain(composer(one_of_each)), VERBS[name].sections)
+
+
+def test_every_experiment_is_in_the_table_of_commands() -> None:
+    words = {word for command, _ in COMMANDS for word in shlex.split(command)}
+    assert [name for name in choices("experiment") if f"+experiment={name}" not in words] == []
+    assert len(choices("experiment")) <= 20
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_what_an_experiment_chooses_is_what_runs(experiment: str) -> None:
     """A verb's own choice of a model outranks one in an experiment's defaults."""
     text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    verb, _ = launched(text.splitlines())
+    verb, *_ = launched(text.splitlines())
     chosen = re.findall(r"^  - override /(\w+): (\w+)$", text, re.MULTILINE)
     config = composed(verb, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
     for group, choice in chosen:
@@ -127,7 +151,7 @@ def test_what_an_experiment_chooses_is_what_runs(experiment: str) -> None:
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_can_be_had_small(experiment: str) -> None:
-    verb, _ = launched((CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines())
+    verb, *_ = launched((CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines())
     if verb is SAMPLE_INFO:
         overrides = [*MANDATORY.get(experiment, []), "dataset=digits", "sample_info.examples=30"]
         config = composed(verb, f"+experiment={experiment}", *overrides)
@@ -139,22 +163,23 @@ def test_every_experiment_can_be_had_small(experiment: str) -> None:
 
 
 def test_a_swept_size_reaches_the_model_and_no_further() -> None:
-    config = composed(MDL, "+experiment=fig4", "experiment.size=[256,3]")
+    config = composed(MDL, "+experiment=mlp_sizes", "experiment.size=[256,3]")
     assert (config["model"]["width"], config["model"]["depth"]) == (256, 3)
     assert "experiment" not in config
 
 
-def launched(header: list[str]):
-    """The verb that an experiment's header says to launch, and the command."""
-    (command,) = [line for line in header if line.startswith("# python -m ")]
-    return VERBS[command.split()[3]], command
+def launched(header: list[str]) -> list[Verb]:
+    """Return the commands that an experiment's header names."""
+    return [VERBS[line.split()[3]] for line in header if line.startswith("# python -m ")]
 
 
-def sweep_values(verb: str, experiment: str) -> list[list[str]]:
-    """The overrides that an experiment sweeps over, a list for each of its parameters."""
+def swept_values(verb: str, words: list[str]) -> list[list[str]]:
+    """Return the overrides of a sweep, a list of alternatives for each key; later ones replace an experiment's own."""
+    experiment = [word for word in words if word.startswith("+experiment=")]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        params = compose(verb, [f"+experiment={experiment}"], return_hydra_config=True).hydra.sweeper.params
-    overrides = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])
+        params = compose(verb, experiment, return_hydra_config=True).hydra.sweeper.get("params") or {}
+    last = {word.partition("=")[0]: word for word in [*(f"{key}={value}" for key, value in params.items()), *words]}
+    overrides = OverridesParser.create().parse_overrides([*last.values()])
     return [
         [
             f"{override.get_key_element()}={value}"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from erasure.alignment import align
+from erasure.alignment import Search, align
 from erasure.linalg import CovarianceFactor
 from erasure.polar import gram, orthonormalise, polar_factor, rough_polar_factor
 from erasure.transport import NotConvergedError, barycenter, bures_distance, transport_map
@@ -209,7 +209,7 @@ def test_a_barycenter_of_limited_rank_keeps_the_directions_of_most_variance() ->
     diagonals = torch.tensor([[9.0, 4.0, 1.0, 0.1, 0.1], [4.0, 9.0, 4.0, 0.1, 0.2]], dtype=torch.float64)
     sigmas = torch.diag_embed(diagonals)
     factors = [CovarianceFactor(sigma) for sigma in sigmas]
-    found = align(factors, [0.5, 0.5], sigmas.mean(0), rank=3, polar=polar_factor, tolerance=1e-14)
+    found = align(factors, [0.5, 0.5], sigmas.mean(0), Search(1e-14, polar=polar_factor), rank=3)
     expected = torch.diag(diagonals.sqrt().mean(0).square() * torch.tensor([1, 1, 1, 0, 0]))
     assert found.root.shape == (5, 3)
     torch.testing.assert_close(found.root @ found.root.T, expected, rtol=0, atol=1e-7)

@@ -7,9 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.beside import Backfire, beside
-from harness.cell import Cell, Found
-from harness.compare import Grid
 from harness.loss_curves import (
     CurveRow,
     LossCurve,
@@ -20,6 +17,9 @@ from harness.loss_curves import (
     sharp_drops,
 )
 from harness.result import MdlResult
+from harness.results.arrange import Grid
+from harness.results.cell import Cell, Found
+from harness.results.comparison import Backfire, beside
 from harness.run import Run
 from harness.trained import SharpDrops
 from tests.results import made_up

@@ -16,8 +16,8 @@ from train.bench import training_job
 
 TINY = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
 MODEL = """
-from models.linear import LinearClassifier
-class Mine(LinearClassifier):
+from models.polynomial import PolynomialClassifier
+class Mine(PolynomialClassifier):
     def forward(self, x):
         return super().forward(x) * {factor}
 """

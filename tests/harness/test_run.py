@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from erasure.store.storage import DamagedFileError, sealed
-from harness import drawn
-from harness.cell import Cell, Found
 from harness.job import run_id
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
+from harness.results import output
+from harness.results.cell import Cell, Found
 from harness.run import Run, whole_curves
 from harness.state import state_of
 from harness.work import logged
@@ -186,11 +186,11 @@ def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> 
 
 def test_a_figure_is_drawn_again_once_code_that_draws_it_has_changed(tmp_path: Path, monkeypatch) -> None:
     """The key left out what panels, comparisons and labels are made of."""
-    root = Path(drawn.__file__).parents[1]
-    code = drawn.drawing_code("mdl.figure")
+    root = Path(output.__file__).parents[2]
+    code = output.drawing_code("mdl.figure")
     for name in (
-        "harness/panels.py",
-        "harness/compare.py",
+        "harness/results/panels.py",
+        "harness/results/statistics.py",
         "harness/style.py",
         "mdl/figure.py",
         "conf/train/quick.yaml",
@@ -206,10 +206,10 @@ def test_a_figure_is_drawn_again_once_code_that_draws_it_has_changed(tmp_path: P
     path = tmp_path / "run" / "figure.png"
     path.parent.mkdir()
     for _ in range(2):
-        drawn.drawn_once(functools.partial(draw), path, [made_up()])
+        output.drawn_once(functools.partial(draw), path, [made_up()])
     assert len(calls) == 1
-    monkeypatch.setattr(drawn, "drawing_code", lambda module: [*code, module])
-    drawn.drawn_once(functools.partial(draw), path, [made_up()])
+    monkeypatch.setattr(output, "drawing_code", lambda module: [*code, module])
+    output.drawn_once(functools.partial(draw), path, [made_up()])
     assert len(calls) == 2
 
 

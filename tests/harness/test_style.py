@@ -2,13 +2,27 @@
 
 import resource
 from pathlib import Path
+from xml.etree import ElementTree
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from conf.groups import choices
-from harness.style import colour, epoch_axis, literal, save, shared_legend, wrapped
+from harness import style
+from harness.style import (
+    ERASER_COLOURS,
+    STYLE,
+    colour,
+    css_colour,
+    epoch_axis,
+    literal,
+    save,
+    shared_legend,
+    wrapped,
+)
 
 
 @pytest.mark.parametrize("columns", [choices("eraser"), ["linear", "quadratic", "cubic", "mlp", "lenet"]])
@@ -46,6 +60,37 @@ def test_names_are_no_mathematics(tmp_path: Path) -> None:
     shared_legend(figure, [ax])
     save(figure, tmp_path / "figure.png")
     assert len(ax.get_yticklabels()[0].get_text()) < 250
+
+
+def test_an_svg_keeps_text_as_text_and_has_no_background_and_colours_of_its_own_in_dark_mode(tmp_path: Path) -> None:
+    with mpl.rc_context(STYLE):
+        figure = Figure()
+        ax = figure.add_subplot(title=literal("LEACE & <co>\x1b[31m"))
+        ax.plot([0, 1], color="white")
+        save(figure, tmp_path / "figure.svg")
+    root = ElementTree.parse(tmp_path / "figure.svg").getroot()
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "LEACE & <co> [31m" in texts
+    sheet = next(root.iter("{http://www.w3.org/2000/svg}style")).text or ""
+    assert "@media (prefers-color-scheme: dark)" in sheet
+    assert '[style*="stroke: #ffffff"]' in sheet
+    faces = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if "fill: #" in path.get("style", "")]
+    assert faces == []
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance by WCAG 2.1."""
+    values = np.array(to_rgb(colour))
+    return float(
+        np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
+    )
+
+
+@pytest.mark.parametrize("light", [*ERASER_COLOURS.values(), *style._SPARE])
+def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
+    dark = css_colour(light).removeprefix(f"light-dark({light}, ").rstrip(")")
+    assert (luminance(dark) + 0.05) / (luminance("#161616") + 0.05) >= 3  # WCAG's least contrast of graphics
 
 
 def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path) -> None:

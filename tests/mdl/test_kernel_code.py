@@ -117,6 +117,25 @@ def test_the_mixture_costs_what_the_mean_of_its_members_probabilities_says(some:
     assert float(members.min()) <= bits <= float(members.min()) + math.log2(12)
 
 
+def test_the_kernel_is_brought_into_order_block_by_block(some: tuple[Tensor, Tensor], monkeypatch) -> None:
+    x, z = some[0][:60], some[1][:60]
+    whole, _ = KernelCode(KERNEL(x, x), z, K, ridges=[1.0]).code(ORDER[:60].flip(0))
+
+    class Watched(Tensor):
+        def __getitem__(self, index: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+            rows.append(len(index))
+            return self.as_subclass(Tensor)[index]
+
+        def new_empty(self, *size: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return self.as_subclass(Tensor).new_empty(*size)
+
+    rows: list[int] = []
+    monkeypatch.setattr("mdl.kernel_code._GATHERED", 25 * 60)
+    blocks, _ = KernelCode(KERNEL(x, x).as_subclass(Watched), z, K, ridges=[1.0]).code(ORDER[:60].flip(0))
+    assert rows == [25, 25, 10]
+    assert torch.equal(blocks, whole)
+
+
 def test_labels_that_say_nothing_cost_little_more_than_the_uniform_code(some: tuple[Tensor, Tensor]) -> None:
     x = some[0][:N]
     z = torch.randint(K, (N,), generator=torch.Generator().manual_seed(1))

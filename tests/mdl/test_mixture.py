@@ -42,6 +42,10 @@ def test_batches_cost_what_the_mixture_of_whole_codes_costs() -> None:
     ])  # fmt: skip
     torch.testing.assert_close(paid[:, 0], math.log(len(INVERSE_TEMPERATURES)) - alone.neg().logsumexp(0))
     assert (paid[:, 0] <= alone.min(0).values + math.log(len(INVERSE_TEMPERATURES))).all()
+    whole = TemperatureMixture(2, CPU)
+    for logits, z in drawn:  # a batch of 16 teaches as much as its 16 labels one by one
+        whole.coded(logits, z)
+    torch.testing.assert_close(whole.log_weights, mixture.log_weights)
 
 
 def test_it_finds_the_temperature_of_a_network_that_is_too_sure() -> None:

@@ -1,6 +1,7 @@
 """The replay code: nothing is used before it is paid for, and what it pays follows from that alone."""
 
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -14,7 +15,8 @@ from erasure.source import LabelledImages
 from harness.example_bits import read_coded_bits
 from mdl.__main__ import VERB as MDL
 from mdl.chunks import ReplaySettings
-from mdl.replay import ReplayCode, batch_ends, stream_positions
+from mdl.mixture import INVERSE_TEMPERATURES
+from mdl.replay import ReplayCode, ReplayLabels, batch_ends, stream_positions
 from models.classifier import Classifier
 from models.mlp import MLP
 from tests.train.test_training import Dropping
@@ -61,11 +63,13 @@ def code(settings: TrainSettings):
     """A code of two seeds over an order of their own, or over one that they share."""
     settings = dataclasses.replace(settings, lr=0.02, warmup_steps=5, batch_size=8)
 
-    def make(train: DeviceImages, model: Classifier | None = None, *, seeds=(0, 1), shared=True, **change):
+    def make(
+        train: DeviceImages, model: Classifier | None = None, *, seeds=(0, 1), shared=True, options=OPTIONS, **change
+    ):
         orders = torch.stack([torch.randperm(SIZES[-1], generator=torch.Generator().manual_seed(s)) for s in seeds])
         orders = orders[:1].expand_as(orders).clone() if shared else orders
         own = dataclasses.replace(settings, **change)
-        return ReplayCode(Ensemble(model or mlp()), seeds, orders, train, train, own, OPTIONS, SIZES)
+        return ReplayCode(Ensemble(model or mlp()), ReplayLabels(seeds, orders, train, train, SIZES), own, options)
 
     return make
 
@@ -81,6 +85,8 @@ def test_labels_that_are_not_yet_paid_for_change_nothing(code, known: int) -> No
     list(poisoned.run())
     assert torch.equal(clean.bits[:, :known], poisoned.bits[:, :known])
     assert (clean.bits[:, max(known, 10) :] != poisoned.bits[:, max(known, 10) :]).all()
+    for i, n in enumerate(SIZES):  # the training loss at a size is that of the labels known there
+        assert torch.equal(clean.scores[2, :, i], poisoned.scores[2, :, i]) == (n <= known)
 
 
 def test_a_constant_predictor_costs_log2_k_a_label(code) -> None:
@@ -101,6 +107,39 @@ def test_labels_that_can_be_learnt_cost_less_and_the_first_batch_the_uniform_cod
     assert float(train.max()) < 0.9
     early, late = learnt.scores[0, :, 0], test
     assert (late < early).all()
+
+
+def test_labels_that_say_nothing_cost_little_more_than_the_uniform_code_one_at_a_time(code) -> None:
+    """A mixture that learns from what it paid never costs log2 17 bits more than any of its members."""
+    noise = torch.randint(K, (SIZES[-1],), generator=torch.Generator().manual_seed(3))
+    sure = code(images(noise), options=ReplaySettings(batch=1, streams=6), lr=0.3)
+    list(sure.run())
+    bound = SIZES[-1] * math.log2(K) + math.log2(len(INVERSE_TEMPERATURES))
+    assert (sure.bits.sum(1) <= bound + 1e-9).all()
+
+
+def test_each_seed_draws_its_own_initial_weights(code) -> None:
+    weights = code(images(), seeds=(0, 1, 0)).optimizer.averaged()
+    drawn = [weight for name, weight in weights.items() if name.startswith("hidden") and weight.any()]
+    assert drawn
+    for weight in drawn:
+        assert torch.equal(weight[0], weight[2])
+        assert not torch.allclose(weight[0], weight[1])
+
+
+def test_batches_draw_different_views_and_are_of_the_size_that_is_set(code, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = ReplayCode._draws, []
+    monkeypatch.setattr(ReplayCode, "_draws", lambda self: seen.append(real(self)) or seen[-1])
+    batches = code(images(torch.arange(SIZES[-1]) % 2), Dropping(), seeds=(0,))
+    list(batches.run())
+    alike = [(a, b) for a, b in itertools.pairwise(seen) if a.views.shape == b.views.shape]
+    assert alike
+    for a, b in alike:
+        assert not torch.equal(a.views, b.views)
+        assert not torch.equal(a.factors, b.factors)
+    for draws in seen:  # 4 labels with 7 readers each, in batches of 8: the fewest steps, as equal as can be
+        steps, _, size = draws.positions.shape
+        assert (steps, size) == (4, 7)
 
 
 def test_a_seed_costs_what_it_costs_alone(code) -> None:
@@ -177,6 +216,8 @@ def test_every_step_learns_of_the_newest_batch_and_nothing_beyond(code, monkeypa
 
 def test_batches_end_at_the_sizes() -> None:
     assert batch_ends([3, 10, 12], 4) == [3, 6, 10, 12]
+    assert batch_ends([11], 4) == [3, 7, 11]
+    assert batch_ends([8, 17], 4) == [4, 8, 11, 14, 17]
     ends = batch_ends([27, 62, 109], 8)
     assert {27, 62, 109} <= set(ends)
     assert max(after - before for before, after in zip([0, *ends], ends, strict=False)) <= 8

@@ -7,11 +7,11 @@ from statistics import mean
 import pytest
 from matplotlib.figure import Figure
 
-from harness.beside import Beside, beside_controls
-from harness.columns import columns
-from harness.compare import Grid, arrange
 from harness.result import MdlResult, read_result
-from harness.table import caption_of
+from harness.results.arrange import Grid, arrange
+from harness.results.columns import columns
+from harness.results.comparison import Beside, beside_controls
+from harness.results.table import caption_of
 from mdl.figure import draw
 from mdl.table import table_of
 from tests.runs import write_run

@@ -5,12 +5,10 @@ from typing import Any
 
 from models.cnn import CNN
 from models.convnextv2 import ConvNeXtV2
-from models.cubic import CubicClassifier
 from models.lenet import LeNet
-from models.linear import LinearClassifier
 from models.mlp import MLP
 from models.mup import Parametrization
-from models.quadratic import QuadraticClassifier
+from models.polynomial import PolynomialClassifier
 from models.resnet import ResNet
 from models.scaled import ScaledClassifier
 from models.swinv2 import SwinV2
@@ -37,9 +35,9 @@ SCALED: Mapping[str, Callable[..., ScaledClassifier]] = {
     "swinv2": lambda shape=SMALL, **size: SwinV2(shape, 10, **_filled(size, 20), drop_path=0.2),
 }
 EVERY = {
-    "linear": lambda shape=SMALL: LinearClassifier(shape, 10),
-    "quadratic": lambda shape=SMALL: QuadraticClassifier(shape, 10, sketch=16),
-    "cubic": lambda shape=SMALL: CubicClassifier(shape, 10, sketch=8),
+    "linear": lambda shape=SMALL: PolynomialClassifier(shape, 10),
+    "quadratic": lambda shape=SMALL: PolynomialClassifier(shape, 10, degree=2, sketch=16),
+    "cubic": lambda shape=SMALL: PolynomialClassifier(shape, 10, degree=3, sketch=8),
     "timm": lambda shape=SMALL, **options: TimmByName(shape, 10, **TINY | options),
     **SCALED,
 }

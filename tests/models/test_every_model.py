@@ -7,7 +7,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 
 from models.classifier import Classifier, count_parameters
-from models.linear import LinearClassifier
+from models.polynomial import PolynomialClassifier
 from tests.elsewhere import DEVICE, Device
 from tests.models.every_model import EVERY, Shape
 
@@ -136,7 +136,7 @@ def test_it_computes_the_same_on_another_device(name: str) -> None:
 def test_a_mask_that_stayed_behind_is_noticed() -> None:
     """The negative control."""
 
-    class Forgetful(LinearClassifier):
+    class Forgetful(PolynomialClassifier):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return super().forward(x * torch.ones(8, 8))
 

@@ -72,11 +72,33 @@ def test_kernels_are_symmetric_positive_and_know_their_diagonal(name: Name, monk
     torch.testing.assert_close(own(x, x), whole, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("name", ["ntk", "nngp", "rbf"])
+def test_rounding_makes_no_cosine_or_distance_that_cannot_be(name: Name) -> None:
+    x = images(300).double()
+    other = torch.cat([-x, x * (1 + 1e-7), x + 1e-7 * x.flip(0), 1e4 + x])
+    for depth in (1, 2, 6):
+        found = kernel(name, depth)(torch.cat([x, 1e4 + x]), other)
+        assert found.isfinite().all()
+    if name == "rbf":
+        assert float(found.max()) <= 1
+
+
+def test_as_many_entries_are_computed_at_once_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, rows = kernel("rbf"), []
+    real = Kernel._of
+    monkeypatch.setattr(Kernel, "_of", lambda self, x, y: rows.append(len(x)) or real(self, x, y))
+    monkeypatch.setattr("models.kernel._BLOCK", 40)
+    own(images(20), images(13))
+    assert rows == [3] * 6 + [2]
+
+
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"model\.depth=0"):
         kernel("ntk", depth=0)
     with pytest.raises(ValueError, match=r"model\.bandwidth=0"):
         kernel("rbf", bandwidth=0)
+    with pytest.raises(ValueError, match=r"model\.bandwidth=inf"):
+        kernel("rbf", bandwidth=math.inf)
 
 
 def test_options_of_other_kernels_are_no_part_of_its_identity() -> None:

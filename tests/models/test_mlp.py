@@ -7,8 +7,8 @@ import torch
 from torch.func import functional_call
 
 from models.classifier import Classifier, count_parameters
-from models.linear import LinearClassifier
 from models.mlp import MLP, Activation
+from models.polynomial import PolynomialClassifier
 
 SHAPE = (1, 8, 8)
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
@@ -16,7 +16,7 @@ ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
 
 def every_model() -> list[Classifier]:
     return [
-        LinearClassifier(SHAPE, 10),
+        PolynomialClassifier(SHAPE, 10),
         *(MLP(SHAPE, 10, width=16, depth=3, activation=a, parametrization="mup") for a in ACTIVATIONS),
     ]
 
@@ -61,7 +61,7 @@ def test_hidden_units_keep_their_scale_through_depth(activation: Activation) -> 
 
 
 def test_parameter_counts() -> None:
-    assert count_parameters(LinearClassifier(SHAPE, 10)) == 650
+    assert count_parameters(PolynomialClassifier(SHAPE, 10)) == 650
     assert (
         count_parameters(MLP(SHAPE, 10, width=128, depth=2, activation="relu", parametrization="mup"))
         == 64 * 128 + 128 + 128 * 129 + 1290

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from sample_info.kinds import adversaries, decisions, fast_gradient_sign
+from sample_info.settings import DataSettings
 from tests.sample_info.problems import draws, linear, mlp_problem
 
 W = {"W": torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64), "b": torch.zeros(1, dtype=torch.float64)}
@@ -50,9 +51,14 @@ def test_fooled_examples_change_their_class() -> None:
     assert (decisions(before) != decisions(after)).tolist() == [False, True]
 
 
+def data(epsilon: float) -> DataSettings:
+    """A third of the examples is to be adversarial."""
+    return DataSettings(at_most=[], label_noise=0.0, adversarial=1 / 3, epsilon=epsilon, eraser_fit="auto", seed=0)
+
+
 def test_adversaries_are_successful_ones_and_the_others_stay_as_they_are() -> None:
     y = torch.where(trained(X) > 0.5, 9.0, -9.0).double()  # outputs fall short of their targets, whatever they are
-    moved, replaced = adversaries(trained, X, y, count=2, epsilon=2.0, seed=0)
+    moved, replaced = adversaries(trained, X, y, data(2.0))
     assert int(replaced.sum()) == 2
     assert torch.equal(decisions(trained(X)) != decisions(trained(moved)), replaced)
     assert torch.equal(moved[~replaced], X[~replaced])
@@ -60,4 +66,4 @@ def test_adversaries_are_successful_ones_and_the_others_stay_as_they_are() -> No
     assert moved.min() >= X.min()
     assert moved.max() <= X.max()
     with pytest.raises(ValueError, match=r"sample_info.data.epsilon=1e-09: 0 of 6 examples"):
-        adversaries(trained, X, y, count=2, epsilon=1e-9, seed=0)
+        adversaries(trained, X, y, data(1e-9))

@@ -10,8 +10,8 @@ from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceE
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, read_json
-from harness.compare import arrange
 from harness.result import InformationResult, read_result
+from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB, job_of

@@ -9,8 +9,8 @@ import torch
 
 from harness.information import ErrorEstimate
 from models.classifier import Classifier
-from models.linear import LinearClassifier
 from models.mlp import MLP
+from models.polynomial import PolynomialClassifier
 from models.tangent.ntk import Kernels
 from sample_info.changes import Changes
 from sample_info.linearized.dynamics import LinearizedDynamics
@@ -69,7 +69,7 @@ def test_of_residuals_that_are_the_linearisation_s_own_it_is_the_closed_form(
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_of_a_linear_network_both_are_equal_and_are_retraining(k: int) -> None:
-    problem = problem_of(LinearClassifier((1, 4, 4), k), k, rate=0.1, steps=300, decay=0.5)
+    problem = problem_of(PolynomialClassifier((1, 4, 4), k), k, rate=0.1, steps=300, decay=0.5)
     plain, *others = accounts(problem)
     for one in others:
         torch.testing.assert_close(one.weight, plain.weight, rtol=1e-8, atol=0)
@@ -85,7 +85,7 @@ def test_where_the_network_leaves_its_linearisation_the_path_is_nearer_to_retrai
 
 
 def test_a_kernel_that_grows_past_what_is_stable_stays_finite_as_the_network_does() -> None:
-    problem = problem_of(LinearClassifier((1, 4, 4), 1), 1, rate=0.1, steps=300)
+    problem = problem_of(PolynomialClassifier((1, 4, 4), 1), 1, rate=0.1, steps=300)
     network = LinearizedNetwork(problem, problem.kernels())
 
     def grown(problem: Problem) -> Kernels:

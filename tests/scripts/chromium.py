@@ -35,6 +35,7 @@ def opened(page: Path) -> Iterator:
     driver = browser()
     driver.get("about:blank")
     driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    prefer(driver, "light")
     driver.get_log("browser")  # which forgets what was read
     driver.get(page.as_uri())
     WebDriverWait(driver, 60).until(_is_drawn)  # on a busy machine `get` returns before the page's code has run
@@ -47,20 +48,27 @@ def _is_drawn(driver) -> bool:
     return driver.execute_script(drawn)
 
 
-def column(browser, heading: str) -> list[str]:
-    """Texts of a column of the table, by its heading."""
-    return browser.execute_script(
-        "const heads = [...document.querySelectorAll('#results thead tr > *')].map(h => h.textContent);"
-        "const i = heads.indexOf(arguments[0]);"
-        "return [...document.querySelectorAll('#results tbody tr')].map(r => r.cells[i].textContent)",
-        heading,
-    )
+def column(part, heading: str) -> list[str]:
+    """Return the texts of a column of the table of runs, or of the first in a part of the page, by its heading."""
+    script = """
+        const cells = (arguments[0] ?? document.getElementById("trained")).querySelectorAll("tbody td");
+        return [...cells].filter((cell) => cell.dataset.heading === arguments[1]).map((cell) => cell.textContent);
+    """
+    driver = getattr(part, "parent", part)
+    return driver.execute_script(script, None if part is driver else part, heading)
 
 
 def press(browser, heading: str) -> None:
     """Sort by a column of the first table in the page, or in a part of it."""
-    buttons = browser.find_elements("css selector", ".sorts thead button")
+    buttons = browser.find_elements("css selector", ".scroll thead button")
     next(button for button in buttons if button.text == heading).click()
+
+
+def menu(part, heading: str):
+    """Return the menu that filters by a column."""
+    from selenium.webdriver.support.select import Select
+
+    return Select(part.find_element("css selector", f"select[name='{heading}']"))
 
 
 def resize(browser, width: int) -> None:
@@ -70,12 +78,53 @@ def resize(browser, width: int) -> None:
     time.sleep(0.2)  # the curves are drawn again
 
 
+def prefer(browser, scheme: str) -> None:
+    """Set the reader's colour scheme, "light" or "dark"."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
 def require_nothing_overflows(browser, width: int) -> None:
-    """The page, and every drawing on it, is as wide as the window."""
+    """Require that the page, its drawings and its tables are as wide as the window, and that no cell is cut off."""
     page_width, window = browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
     assert window == width
     assert page_width <= width
-    wide = (
-        "return [...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().right > innerWidth).length"
+    cut = """
+        const edge = document.documentElement.clientWidth;
+        const beyond = [...document.querySelectorAll("svg, td, th, button, select, figcaption")]
+          .filter((e) => e.getBoundingClientRect().right > edge);
+        const wide = [...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth);
+        return [...beyond, ...wide].map((e) => `${e.tagName} ${e.className}: ${e.textContent.slice(0, 80)}`);
+    """
+    assert not (found := browser.execute_script(cut)), found
+
+
+def faint_texts(browser, least: float = 4.5) -> list[str]:
+    """Return the visible texts whose contrast with what is behind them is below the least that WCAG 2.1 asks for."""
+    return browser.execute_script(
+        """
+        const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+        const luminance = (rgb) => [.2126, .7152, .0722].reduce((sum, weight, i) => {
+          const v = rgb[i] / 255;
+          return sum + weight * (v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+        }, 0);
+        const behind = (element) => {
+          for (let e = element; e; e = e.parentElement) {
+            const colour = numbers(getComputedStyle(e).backgroundColor);
+            if (colour.length === 3 || colour[3] > 0) return colour;
+          }
+          throw new Error("the page has no background of its own");
+        };
+        const faint = [];
+        for (const e of document.querySelectorAll("body, body *")) {
+          const own = [...e.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
+          if (!own || !e.checkVisibility() || ["SCRIPT", "OPTION"].includes(e.tagName)) continue;
+          const style = getComputedStyle(e);
+          const shades = [numbers(e.ownerSVGElement ? style.fill : style.color), behind(e)].map(luminance);
+          const contrast = (Math.max(...shades) + .05) / (Math.min(...shades) + .05);
+          if (contrast < arguments[0]) faint.push(`${contrast.toFixed(1)} ${e.tagName}: ${e.textContent.slice(0, 60)}`);
+        }
+        return faint;
+        """,
+        least,
     )
-    assert browser.execute_script(wide) == 0

@@ -196,7 +196,7 @@ def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, l
 
 def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, launched: list[list[str]]) -> None:
     (tmp_path / "runs").mkdir()
-    asked = ["+experiment=digits_linear_mlp", "seeds=[0]"]
+    asked = ["+experiment=digits_all", "eraser=control", "seeds=[0]"]
     sweep(["status", "runs", "--retry-failed", "--launch", "--", *asked])
     assert len(launched) > 1
     for words in launched:

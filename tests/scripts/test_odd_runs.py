@@ -312,7 +312,7 @@ def test_figures_and_a_dashboard_are_drawn_of_all_of_them_at_once(tmp_path: Path
     shown = capsys.readouterr()
     assert "cannot be drawn" not in shown.out
     assert [said for _, said in CASES.values() if said not in shown.out + shown.err] == []
-    assert len(list((tmp_path / "report" / "figures").glob("*.png"))) > 5
+    assert len(list((tmp_path / "report" / "figures").glob("*.svg"))) > 5
     with limited():
         assert dashboard([str(tmp_path / "runs"), "--dry-run", str(tmp_path / "report" / "dashboard.json")]) == 0
     assert "is no run's name" in capsys.readouterr().err

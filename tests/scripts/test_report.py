@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from conf import Options
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
 from harness.result import MdlResult, of_seeds, read_result
+from harness.results.read import read_runs
+from harness.results.table import tex
 from harness.run import Run
-from harness.table import tex
 from harness.trained import published_units
 from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main
@@ -30,7 +30,6 @@ from scripts.report.files import file_in, file_name
 from scripts.report.groups import arrange
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
-from scripts.report.read import read_runs
 from scripts.report.tables import tables_of
 from tests.runs import write_run
 
@@ -70,9 +69,9 @@ def test_a_report_of_both_verbs(runs, tmp_path, capsys) -> None:
     assert leace["incomplete"] == ""
     assert {row["model"] for row in table(out, "train-digits-final")} == {"mlp (width=64)", "mlp (width=128)"}
     names = {path.name for path in (out / "figures").iterdir()}
-    assert {f"mdl-digits-over-width.{kind}" for kind in ("png", "pdf")} <= names
-    assert {f"train-digits-mlp-loss-curves.{kind}" for kind in ("png", "pdf")} <= names
-    assert Image.open(out / "figures" / "mdl-digits-over-width.png").size[0] > 700
+    assert {f"mdl-digits-over-width.{kind}" for kind in ("svg", "pdf")} <= names
+    assert {f"train-digits-mlp-loss-curves.{kind}" for kind in ("svg", "pdf")} <= names
+    assert "increase over control" in (out / "figures" / "mdl-digits-over-width.svg").read_text()
     page = (out / "index.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
@@ -139,7 +138,7 @@ def test_a_setting_of_which_every_run_failed_has_tables_and_no_figure(runs, tmp_
     assert "†failed" in (out / "tables.md").read_text()
     assert "cannot be drawn" not in shown.out
     assert not [*(out / "figures").glob("*quick*")]
-    assert [*(out / "figures").glob("mdl-digits-train-paper-codelengths.png")]
+    assert [*(out / "figures").glob("mdl-digits-train-paper-codelengths.svg")]
 
 
 def test_csv_beside_the_paper_has_the_same_columns_whichever_run_comes_first(runs, tmp_path) -> None:

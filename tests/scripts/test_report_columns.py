@@ -8,11 +8,11 @@ from statistics import mean
 
 import pytest
 
-from harness.beside import code_bits
+from harness.results.comparison import code_bits
+from harness.results.read import read_runs
 from scripts.report.__main__ import main
 from scripts.report.codelengths import scaling_panels
 from scripts.report.groups import arrange
-from scripts.report.read import read_runs
 from tests.runs import write_run
 
 
@@ -33,7 +33,7 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
     assert re.search(r"\| model \| eraser \| order 1 left \(%\) \|", markdown)
     assert "accuracy" not in markdown
     place = page.index("surplus (bits)")
-    assert page[place : place + 4] == ["surplus (bits)", "order 1 left (%)", "bits per label", "Table 16"]
+    assert page[place : place + 4] == ["surplus (bits)", "order 1 left (%)", "bits per label", "seeds"]
     full = next(csv.DictReader((out / "tables" / "mdl-digits-bits.csv").open()))
     assert float(full["area_bits_mean"]) > 0
     asked = ["--columns", "accuracy"]
@@ -45,7 +45,7 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
     asked = ["--columns", "all"]
     markdown, page = shown()
     assert "sample complexity" in markdown
-    assert {"epochs", "entropy", "Table 16's unit", "parameters"} <= set(page)
+    assert {"epochs", "entropy", "Table 16's unit", "paper's Table 16", "parameters"} <= set(page)
     with pytest.raises(SystemExit) as stopped:
         main([str(runs), "--columns", "bits,exces_bits"])
     assert stopped.value.code == 2

@@ -1,23 +1,33 @@
 """The report's page in a real browser."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib as mpl
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 
+from harness.results.read import read_runs
+from harness.results.table import Column, Table, spread
+from harness.style import STYLE, save
 from scripts.report.__main__ import eraser_colours
 from scripts.report.groups import arrange
 from scripts.report.information import bring_figures, read_information, sheets
 from scripts.report.page import write_page
-from scripts.report.read import read_runs
 from tests.runs import ERASERS, write_information_run, write_run
 from tests.scripts.chromium import (
     CHROMIUM,
     DRIVER,
     REASON,
     column,
+    faint_texts,
+    menu,
     opened,
+    prefer,
     press,
     require_nothing_overflows,
     resize,
@@ -40,7 +50,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks, information = arrange(reading), read_information(reading)
     repeated = blocks * -(-2000 // sum(len(block.rows) * len(block.erasers) for block in blocks))
     colours, figures = eraser_colours(blocks), bring_figures(information, root, print)
-    page, drawn = root / "index.html", [*figures.values()][:1]
+    with mpl.rc_context(STYLE):
+        figure = Figure()
+        figure.add_subplot(title="a figure").plot([0, 1], color="#0072B2")
+        drawn = [save(figure, root / "figure.svg"), *figures.values()][:2]
+    page = root / "index.html"
     return write_page(repeated, colours, reading.problems, [root / "runs"], page, sheets(information), figures, drawn)
 
 
@@ -51,7 +65,7 @@ def browser(page: Path) -> Iterator:
 
 
 def test_the_table_sorts_and_says_so(browser) -> None:
-    assert "1,152 of 2,112 results" in browser.find_element("id", "count").text  # one setting's lines, all sorted
+    assert "1,152 of 2,112" in browser.find_element("css selector", "#trained .count").text  # one setting's, all sorted
     press(browser, "bits per label")
     up = [float(text.split(" ")[0]) for text in column(browser, "bits per label")]
     assert up == sorted(up)
@@ -67,103 +81,127 @@ def test_the_table_sorts_and_says_so(browser) -> None:
     assert browser.execute_script(sorts) == ["descending"]
 
 
-def test_filters_filter(browser) -> None:
-    from selenium.webdriver.support.select import Select
+@dataclasses.dataclass
+class Line:
+    """A row of a table to sort: numbers of two seeds, if it has any."""
 
-    Select(browser.find_element("id", "filter-eraser")).select_by_value("LEACE")
+    values: tuple[float, ...]
+    epochs: str
+
+
+def test_columns_sort_by_their_numbers_and_what_has_none_comes_last(tmp_path: Path) -> None:
+    lines = [
+        Line((950.0, 950.0), "9"), Line((-3.0, -1.0), "100"), Line((), ""), Line((1233.0, 1235.0), "10"),
+        Line((-0.5, -0.5), "12–40"), Line((2e-7, 4e-7), "8"),
+    ]  # fmt: skip
+    columns: list[Column[Line]] = [
+        spread("change", "change_mean", ",.1f", lambda line: line.values),
+        Column[Line]("epochs", lambda line: line.epochs),
+    ]
+    table = Table.of("lines", columns, lines)
+    page = write_page([], {}, [], [tmp_path], tmp_path / "index.html", [dataclasses.replace(table, title="Lines")])
+    with opened(page) as browser:
+        sheet = browser.find_element("css selector", "#sheets > section")
+        up = ["-2.0 ± 1.4", "-0.5 ± 0.0", "0.0 ± 0.0", "950.0 ± 0.0", "1,234.0 ± 1.4"]
+        press(sheet, "change")
+        assert column(sheet, "change") == [*up, ""]
+        press(sheet, "change")
+        assert column(sheet, "change") == [*up[::-1], ""]
+        press(sheet, "epochs")
+        assert column(sheet, "epochs") == ["8", "9", "10", "12–40", "100", ""]
+
+
+def test_filters_filter(browser) -> None:
+    menu(browser, "eraser").select_by_value("LEACE")
     assert set(column(browser, "eraser")) == {"LEACE"}
-    settings = Select(browser.find_element("id", "filter-setting"))
+    settings = menu(browser, "setting")
     assert [option.text for option in settings.options] == [  # never two of them in one column
         "train=paper, train.lr=0.005, mdl=paper", "train=paper, train.lr=0.005",
     ]  # fmt: skip
-    assert set(column(browser, "verb")) == {"mdl"}
+    assert set(column(browser, "command")) == {"mdl"}
     settings.select_by_index(1)
-    Select(browser.find_element("id", "filter-verb")).select_by_value("train")
-    assert set(column(browser, "verb")) == {"train"}
-    Select(browser.find_element("id", "filter-eraser")).select_by_value("")
-    Select(browser.find_element("id", "filter-verb")).select_by_value("")
+    menu(browser, "command").select_by_value("train")
+    assert set(column(browser, "command")) == {"train"}
+    assert column(browser, "bits per label") == []  # which no such run has
+    heads = browser.find_elements("css selector", "#trained thead button")
+    assert "bits per label" not in {head.text for head in heads if head.is_displayed()}
+    menu(browser, "eraser").select_by_value("")
+    menu(browser, "command").select_by_value("")
     settings.select_by_index(0)
-    Select(browser.find_element("id", "filter-completeness")).select_by_value("incomplete")
+    menu(browser, "completeness").select_by_value("incomplete")
     assert {"not run", "unfinished"} >= set(column(browser, "incomplete")) != set()
+
+
+def test_search_finds_rows_that_have_every_word(browser) -> None:
+    browser.find_element("css selector", "#trained input[type=search]").send_keys("WIDTH=128 DEPTH=4 qleace")
+    found = set(zip(column(browser, "model"), column(browser, "eraser"), strict=True))
+    assert {model for model, _ in found} == {"MLP (width=128, depth=4)"}
+    assert "QLEACE" in {eraser for _, eraser in found} <= {"QLEACE", "ALF-QLEACE"}
 
 
 def test_a_selected_run_shows_curves_certificate_and_configuration(browser) -> None:
     browser.find_element("id", "clear").click()
     assert not browser.find_element("id", "selection").is_displayed()
-    boxes = browser.find_elements("css selector", "#results tbody input")
+    boxes = browser.find_elements("css selector", "#trained tbody input")
     boxes[0].send_keys(" ")  # by keyboard
     boxes[1].send_keys(" ")
     for place in ("learning", "losses"):
         lines = browser.find_elements("css selector", f"#{place} polyline")
         assert len(lines) == 2
-        assert {line.get_attribute("stroke") for line in lines} == {"#4d4d4d", "#0072B2"}
+        assert {line.value_of_css_property("stroke") for line in lines} == {"rgb(77, 77, 77)", "rgb(0, 114, 178)"}
     cards = browser.find_elements("css selector", "#cards article")
     assert len(cards) == 2
-    assert "covariance gap" in cards[0].text
     assert "of a device, seeds 0, 1" in cards[0].text
-    cards[0].find_element("css selector", "summary").click()
-    assert 'name: "control"' in cards[0].text
+    assert "covariance gap" not in cards[0].text
+    for summary in cards[0].find_elements("css selector", "summary"):
+        summary.click()
+    assert "covariance gap" in cards[0].text
+    assert '"name": "control"' in cards[0].text
     boxes[0].send_keys(" ")
     assert len(browser.find_elements("css selector", "#losses polyline")) == 1
 
 
-def test_it_opens_with_the_first_rows_curves_and_its_address_keeps_what_is_chosen(browser, page: Path) -> None:
-    from selenium.webdriver.support.select import Select
-
+def test_it_opens_with_the_curves_of_a_row(browser) -> None:
     legend = browser.find_element("id", "legend").text
-    assert "control · MLP" in legend
-    assert "QLEACE · MLP" in legend
-    Select(browser.find_element("id", "filter-eraser")).select_by_value("LEACE")
-    browser.find_element("css selector", "#trained input[type=search]").send_keys("WIDTH=128 DEPTH=4")
-    press(browser, "bits per label")
-    press(browser, "bits per label")
-    browser.find_element("id", "clear").click()
-    browser.find_element("css selector", "#results tbody input").send_keys(" ")
-
-    def shown() -> tuple[list[str], ...]:
-        legend = browser.find_element("id", "legend").text
-        return *(column(browser, heading) for heading in ("model", "eraser", "bits per label")), [legend]
-
-    before = shown()
-    assert {(model, eraser) for model, eraser in zip(*before[:2], strict=True)} == {
-        ("MLP (width=128, depth=4)", "LEACE")
-    }
-    assert len(before[3]) == 1
-    address = browser.current_url
-    browser.get("about:blank")
-    browser.get(address)
-    assert shown() == before
+    assert "MLP" in legend
+    assert {"control", "LEACE", "QLEACE"} <= {line.strip() for line in legend.splitlines()}
 
 
-def test_figures_stand_on_the_page(browser) -> None:
-    (image,) = browser.find_elements("css selector", "#gallery img")
-    browser.execute_script("arguments[0].loading = 'eager'", image)
+def test_figures_stand_on_the_page_and_follow_the_reader_s_mode(browser, tmp_path: Path) -> None:
+    figure, image = browser.find_elements("css selector", "#gallery img")
+    browser.execute_script("for (const image of document.images) image.loading = 'eager'")
     assert browser.execute_script("return arguments[0].decode().then(() => arguments[0].naturalWidth)", image) == 440
+    browser.execute_script("return arguments[0].decode()", figure)
+    grey = {}
+    for scheme in ("light", "dark"):
+        prefer(browser, scheme)
+        assert faint_texts(browser) == []
+        figure.screenshot(str(tmp_path / f"{scheme}.png"))
+        grey[scheme] = np.asarray(Image.open(tmp_path / f"{scheme}.png").convert("L"))
+    assert np.median(grey["light"]) == 255  # the page's background, no box
+    assert np.median(grey["dark"]) == 0x16
+    assert grey["light"].min() < 50  # text and axes on it
+    assert grey["dark"].max() > 200
+    assert grey["dark"].min() > 0x16 - 4  # nothing is dark on dark, but for rounding
 
 
 def test_sample_information_sorts_filters_and_leads_to_each_runs_figure(browser) -> None:
-    from selenium.webdriver.support.select import Select
-
     sheets = browser.find_elements("css selector", "#sheets > section")
     assert [sheet.find_element("css selector", "h3").text for sheet in sheets] == [
         "Runs", "How scores move between erasers", "Groups of examples", "Agreement between networks", "Summaries",
     ]  # fmt: skip
     runs = sheets[0]
-
-    def cells(place: int) -> list[str]:
-        return [cell.text for cell in runs.find_elements("css selector", f"tbody tr > :nth-child({place})")]
-
     assert runs.find_element("css selector", ".count").text == "120 of 120"
-    assert len(cells(1)) == 100  # the rest on demand
+    assert len(column(runs, "eraser")) == 100  # the rest on demand
     runs.find_element("css selector", "button.more").click()
-    assert len(cells(1)) == 120
+    assert len(column(runs, "eraser")) == 120
     press(runs, "F-SI, mean")
-    up = [float(text.split(" ")[0]) for text in cells(6)]
+    up = [float(text.split(" ")[0]) for text in column(runs, "F-SI, mean")]
     assert up == sorted(up)  # 9e-06 before 1e-05: numbers, not words
     press(runs, "F-SI, mean")
-    assert [float(text.split(" ")[0]) for text in cells(6)] == sorted(up, reverse=True)
-    Select(runs.find_elements("css selector", "select")[1]).select_by_value("LEACE")
-    assert set(cells(2)) == {"LEACE"}
+    assert [float(text.split(" ")[0]) for text in column(runs, "F-SI, mean")] == sorted(up, reverse=True)
+    menu(runs, "eraser").select_by_value("LEACE")
+    assert set(column(runs, "eraser")) == {"LEACE"}
     assert runs.find_element("css selector", ".count").text == "24 of 120"
     link = runs.find_element("css selector", "tbody a")
     natural = "const i = new Image(); i.src = arguments[0]; return i.decode().then(() => i.naturalWidth)"
@@ -173,7 +211,11 @@ def test_sample_information_sorts_filters_and_leads_to_each_runs_figure(browser)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_overflows(browser, width: int) -> None:
-    browser.find_element("css selector", "#results tbody input").send_keys(" ")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_cut_off_or_faint(browser, width: int, scheme: str) -> None:
+    prefer(browser, scheme)
     resize(browser, width)
+    for summary in browser.find_elements("css selector", "#cards summary"):
+        summary.click()
     require_nothing_overflows(browser, width)
+    assert faint_texts(browser) == []

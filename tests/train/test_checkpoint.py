@@ -18,7 +18,7 @@ from train.engine import Fit, fit
 from train.ensemble import Ensemble
 from train.randomness import permutation
 from train.settings import TrainSettings
-from train.training import Training
+from train.training import Training, TrainingSets
 
 SEEDS = [0, 1, 2]
 
@@ -60,7 +60,7 @@ def train(data, settings: TrainSettings, checkpoints: Checkpoints | None = None,
     model = MLP((1, 6, 6), 3, width=16, depth=2, activation="relu", parametrization="mup")
     subsets = torch.stack([permutation(seed, 200)[:100] for seed in SEEDS])
     parts = data["train"], data["validation"]
-    return fit(Ensemble(model), SEEDS, subsets, *parts, settings, stack=stack, checkpoints=checkpoints)
+    return fit(Ensemble(model), TrainingSets(SEEDS, subsets, *parts), settings, stack=stack, checkpoints=checkpoints)
 
 
 def same(a: Fit, b: Fit) -> bool:

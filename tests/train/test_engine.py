@@ -11,15 +11,15 @@ from torch import Tensor
 from erasure.pipeline import ErasedDataset
 from erasure.source import splits
 from models.classifier import Classifier
-from models.linear import LinearClassifier
 from models.mlp import MLP
+from models.polynomial import PolynomialClassifier
 from train.data import DeviceImages, to_device
 from train.engine import Fit, fit
 from train.ensemble import Ensemble
 from train.memory import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
-from train.training import NonFiniteLossError
+from train.training import NonFiniteLossError, TrainingSets
 
 CPU = torch.device("cpu")
 
@@ -44,7 +44,7 @@ def small(kind: type[MLP] = MLP) -> Classifier:
 
 def run(model: Classifier, seeds: list[int], n: int, data, settings: TrainSettings) -> Fit:
     subsets = torch.stack([permutation(seed, len(data["train"]))[:n] for seed in seeds])
-    return fit(Ensemble(model), seeds, subsets, data["train"], data["validation"], settings)
+    return fit(Ensemble(model), TrainingSets(seeds, subsets, data["train"], data["validation"]), settings)
 
 
 def test_it_learns(data, settings: TrainSettings) -> None:
@@ -68,7 +68,7 @@ def test_a_run_repeats_to_the_bit(data, settings: TrainSettings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "worth_bits"), [(small(), 0.01), (LinearClassifier((1, 8, 8), 10), 0.06)], ids=["mlp", "linear"]
+    ("model", "worth_bits"), [(small(), 0.01), (PolynomialClassifier((1, 8, 8), 10), 0.06)], ids=["mlp", "linear"]
 )
 def test_a_member_computes_what_it_computes_alone(
     model: Classifier, worth_bits: float, data, settings: TrainSettings
@@ -125,7 +125,9 @@ def test_a_diverging_run_says_where_and_what_to_lower(data, settings: TrainSetti
 
 def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
     subsets = permutation(0, len(data["train"]))[None, :300]
-    fitted = fit(Ensemble(small(), torch.bfloat16), [0], subsets, data["train"], data["validation"], settings)
+    fitted = fit(
+        Ensemble(small(), torch.bfloat16), TrainingSets([0], subsets, data["train"], data["validation"]), settings
+    )
     assert fitted.curves[0].best_validation_bits < 2.5
     assert fitted.best["readout.weight"].dtype == torch.float32
 
@@ -194,11 +196,10 @@ def test_members_are_stopped_by_examples_of_their_own(data, settings: TrainSetti
     """As by a validation split that holds just these."""
     orders = torch.stack([permutation(seed, len(data["train"])) for seed in (0, 1)])
     subsets, held = orders[:, :300], orders[:, 300:340]
-    both = fit(Ensemble(small()), [0, 1], subsets, data["train"], data["train"], settings, held=held)
+    sets = TrainingSets([0, 1], subsets, data["train"], data["train"], held)
+    both = fit(Ensemble(small()), sets, settings)
     for i in range(2):
-        alone = fit(
-            Ensemble(small()), [i], subsets[i : i + 1], data["train"], data["train"], settings, held=held[i:][:1]
-        )
+        alone = fit(Ensemble(small()), sets.of(slice(i, i + 1)), settings)
         assert alone.curves[0].validation_loss_bits == pytest.approx(both.curves[i].validation_loss_bits, rel=1e-6)
     first, second = (curve.validation_loss_bits[-1] for curve in both.curves)
     scored = both.score(data["train"], held, weights=both.last).bits.tolist()

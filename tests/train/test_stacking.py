@@ -11,8 +11,8 @@ import torch
 from erasure.source import LabelledImages
 from mdl.__main__ import VERB as MDL
 from models.lenet import LeNet
-from models.linear import LinearClassifier
 from models.mlp import MLP
+from models.polynomial import PolynomialClassifier
 from models.resnet import ResNet
 from train import stacking
 from train.data import DeviceImages
@@ -21,7 +21,7 @@ from train.memory import MemoryExhaustedError, advice
 from train.settings import TrainSettings
 
 
-class Unstackable(LinearClassifier):
+class Unstackable(PolynomialClassifier):
     stackable = False
 
 
@@ -31,7 +31,7 @@ def train() -> DeviceImages:
     return DeviceImages(part, torch.zeros(1), torch.ones(1), padding=0, flip=False, device=torch.device("cpu"))
 
 
-def ensemble(kind: type[LinearClassifier] = LinearClassifier) -> Ensemble:
+def ensemble(kind: type[PolynomialClassifier] = PolynomialClassifier) -> Ensemble:
     return Ensemble(kind((1, 4, 4), 3))
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from harness.compare import Grid, arrange
 from harness.result import TrainResult, read_result
+from harness.results.arrange import Grid, arrange
 from tests.runs import write_run
 from train.summary import draw, table_of
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from erasure.source import LabelledImages
 from models.classifier import Classifier
 from models.layers import Linear
-from models.linear import LinearClassifier
+from models.polynomial import PolynomialClassifier
 from models.stochastic_depth import StochasticDepth
 from tests.elsewhere import DEVICE, Device
 from tests.models.every_model import EVERY
@@ -21,7 +21,7 @@ from train.data import DeviceImages
 from train.engine import Fit, fit
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
-from train.training import Training
+from train.training import Training, TrainingSets
 
 CPU = torch.device("cpu")
 
@@ -59,7 +59,9 @@ def test_stochastic_depth_goes_on_where_it_was(
 
     def train(checkpoints: Checkpoints | None = None) -> Fit:
         index = torch.arange(60)[None]
-        return fit(Ensemble(Dropping()), [3], index, images(0), images(1), settings, checkpoints=checkpoints)
+        return fit(
+            Ensemble(Dropping()), TrainingSets([3], index, images(0), images(1)), settings, checkpoints=checkpoints
+        )
 
     undisturbed = train()
     real, steps = Checkpoints.before_step, [0]
@@ -88,7 +90,9 @@ def test_batches_larger_than_what_is_gathered_at_a_time_train(settings: TrainSet
     part = LabelledImages(torch.rand(4, 1, 600, 600), torch.arange(4) % 2)
     place = {"padding": 0, "flip": False, "device": torch.device("cpu")}
     data = DeviceImages(part, torch.zeros(1), torch.ones(1), **place)
-    fitted = fit(Ensemble(LinearClassifier((1, 600, 600), 2)), [0], torch.arange(4)[None], data, data, settings)
+    fitted = fit(
+        Ensemble(PolynomialClassifier((1, 600, 600), 2)), TrainingSets([0], torch.arange(4)[None], data, data), settings
+    )
     assert fitted.curves[0].epochs == 1
 
 
@@ -106,7 +110,7 @@ def test_a_step_waits_for_no_device_and_computes_the_same_there(
         shape = (60, 1, 4, 4) if name == "dropping" else (60, 1, 8, 8)
         part = LabelledImages(torch.randn(shape, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 2)
         data = DeviceImages(part, torch.zeros(1), torch.ones(1), padding=1, flip=True, device=device)
-        training = Training(Ensemble(model), seeds, subsets, data, data, settings)
+        training = Training(Ensemble(model), TrainingSets(seeds, subsets, data, data), settings)
         training.before_step = before_step
         list(training.run())
         return training

@@ -6,8 +6,8 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
-from models.tangent.jacobian import Projection, in_double, jacobian, network_outputs
-from models.tangent.ntk import mean_ntk, ntk
+from models.tangent.jacobian import EXACT, Projection, in_double, jacobian, network_outputs
+from models.tangent.ntk import TangentOptions, exact_or, mean_ntk, ntk
 from tests.models.every_model import EVERY
 from tests.sample_info.networks import some_network
 from train.randomness import generator
@@ -45,7 +45,7 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
     s = torch.cat([torch.full((weight.numel(),), scales[name]) for name, weight in net.weights.items()]).double()
     scaled, scaled_held_out = (own.unflatten(0, (-1, 10)) * s for own in (j, j_held_out))
     expected = torch.einsum("icp,jcp->ij", scaled_held_out, scaled) / 10
-    found = mean_ntk(net.model, net.weights, net.held_out, net.x, scales=scales)
+    found = mean_ntk(net.model, net.weights, net.held_out, net.x, scales)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10 * float(expected.abs().max()))
 
 
@@ -53,14 +53,15 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
 @pytest.mark.parametrize("kind", ["exact", "coordinates", "random"])
 def test_kernels_depend_on_no_batch_or_block_size(name: str, kind) -> None:
     net, projection = some_network(name), drawn(kind, size=300)
-    whole = ntk(net.model, net.weights, net.x, net.held_out, projection=projection)
+    whole = ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(projection=projection))
     memory = 8 * 10 * 10 * (20_000 if name == "convnextv2" else 250)  # of columns: several passes, layers are split
-    parts = ntk(net.model, net.weights, net.x, net.held_out, projection=projection, batch_size=4, memory_bytes=memory)
+    small = TangentOptions(projection=projection, batch_size=4, memory_bytes=memory)
+    parts = ntk(net.model, net.weights, net.x, net.held_out, small)
     for a, b in ((parts.train, whole.train), (parts.held_out, whole.held_out)):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
-    options = {"scales": dict.fromkeys(net.weights, 1.0), "projection": projection}
-    a = mean_ntk(net.model, net.weights, net.x, net.x, batch_size=4, memory_bytes=memory, **options)
-    b = mean_ntk(net.model, net.weights, net.x, net.x, **options)
+    ones = dict.fromkeys(net.weights, 1.0)
+    a = mean_ntk(net.model, net.weights, net.x, net.x, ones, small)
+    b = mean_ntk(net.model, net.weights, net.x, net.x, ones, TangentOptions(projection=projection))
     torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
 
 
@@ -71,7 +72,7 @@ def test_projected_kernels_are_right_on_average_and_seeded(kind) -> None:
 
     def projected(seed: int, size: int = 200):
         projection = drawn(kind, size=size, seed=seed)
-        return ntk(net.model, net.weights, net.x, net.held_out, projection=projection).train
+        return ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(projection=projection)).train
 
     def error(kernel) -> float:
         return float((kernel - exact).norm() / exact.norm())
@@ -96,6 +97,12 @@ def test_layers_called_twice_or_on_sequences_have_no_product_form() -> None:
     assert kernels.how.startswith("exact")
     j = jacobian(model, net.weights, net.x).flatten(0, 1)
     torch.testing.assert_close(kernels.train, j @ j.T)
+
+
+def test_gradients_are_exact_up_to_so_many_parameters() -> None:
+    sampled = drawn("coordinates", 300)
+    assert exact_or(sampled, {"a": torch.zeros(150_000), "b": torch.zeros(50_000)}) is EXACT
+    assert exact_or(sampled, {"a": torch.zeros(150_000), "b": torch.zeros(50_001)}) is sampled
 
 
 def test_weights_of_another_network_are_refused() -> None:
@@ -134,6 +141,6 @@ def test_a_kernel_takes_the_memory_it_was_given() -> None:
             return found
 
     with Watched():
-        little = ntk(net.model, net.weights, net.x, net.held_out, memory_bytes=memory)
+        little = ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(memory_bytes=memory))
     torch.testing.assert_close(little.train, plenty.train, rtol=1e-12, atol=1e-12)
     assert max(made) <= memory

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.compare import arrange
+from harness.results.arrange import arrange
 from sample_info.report.comparison import Agreement, RunScores, agreements, few_enough
 from tests.results import made_up
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from harness.compare import arrange
 from harness.result import InformationResult, read_result
+from harness.results.arrange import arrange
 from sample_info.report.table import headline, tables_of
 from tests.runs import write_information_run
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from erasure.store.storage import read_json
 from models.cnn import CNN
-from models.linear import LinearClassifier
 from models.mlp import MLP
+from models.polynomial import PolynomialClassifier
 from sample_info.__main__ import VERB
 from sample_info.attribution import OURS, SETS, THINNED
 from sample_info.kinds import decisions
@@ -48,7 +48,7 @@ def exact(linear: Problem, damping: float) -> Tensor:
 
 def test_ekfac_is_influence_functions_where_a_layer_is_all_there_is() -> None:
     pytest.importorskip("kronfluence", reason=REASON)
-    linear = problem(LinearClassifier((1, 2, 2), 1))
+    linear = problem(PolynomialClassifier((1, 2, 2), 1))
     factors = EKFAC(linear)
     for damping in (1e-3, 1.0):
         torch.testing.assert_close(factors.effects(damping).outputs, exact(linear, damping), rtol=1e-3, atol=1e-6)
@@ -56,7 +56,7 @@ def test_ekfac_is_influence_functions_where_a_layer_is_all_there_is() -> None:
 
 def test_trak_is_influence_functions_where_its_projection_loses_nothing() -> None:
     pytest.importorskip("dattri", reason=REASON)
-    linear = problem(LinearClassifier((1, 2, 2), 1))  # five parameters
+    linear = problem(PolynomialClassifier((1, 2, 2), 1))  # five parameters
     everything, some = trak(linear, 5), trak(linear, 2)
     torch.testing.assert_close(everything.outputs, exact(linear, 1e-9), rtol=1e-3, atol=1e-6)
     assert float((some.outputs - everything.outputs).abs().max()) > 1e-3  # the control

@@ -1,0 +1,298 @@
+"""Finished runs as tidy pandas frames: a row per run and seed, per training size, per epoch.
+
+    from harness.results import load
+    results = load("runs/")
+    results.runs.groupby(["model", "eraser"])["bits_per_label"].agg(["mean", "std"])
+
+Foreign, damaged and unfinished runs never raise: they stand in `problems` and `unfinished`, with the reason.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from conf import Options
+from conf.verbs import identifying
+from erasure.store.storage import fingerprint
+from harness.loss_curves import read_loss_curves
+from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
+from harness.results.cell import Found
+from harness.results.labels import written_setting
+from harness.results.read import read_runs
+from harness.run import whole_curves
+
+RUNS: Mapping[str, str] = {
+    "run_id": "name of the run's directory",
+    "command": "mdl, train or sample_info",
+    "directory": "where the run is",
+    "dataset": "name, as on the command line",
+    "eraser": "name, as on the command line",
+    "model": "name, as on the command line",
+    "seed": "of initial weights, order of the examples and augmentation",
+    "setting": "how the run was trained and coded: presets, and the options that differ from them",
+    "pair_id": "equal for runs that differ by eraser and seed alone",
+    "eraser_id": "equal for runs whose eraser has the same options",
+    "started": "seconds since 1970, of the last process that computed the run",
+    "seconds": "time of a device, over all processes and all seeds of the run",
+    "parameters": "of the network",
+    "num_classes": "classes of the labels",
+    "train_size": "training examples, N",
+    "bits_per_label": "codelength per label (mdl)",
+    "total_bits": "codelength of all labels (mdl)",
+    "calibrated_bits_per_label": "codelength per label with one temperature per training size (mdl)",
+    "published_units": "Σ n_{i+1} · CE_i / N, the unit of Table 16, not a codelength (mdl)",
+    "test_loss_bits": "per label, of the network trained on everything (mdl, train)",
+    "accuracy": "share of test examples that are right (mdl, train); of the linearised network (sample_info)",
+    "train_loss_bits": "on training images without augmentation, at the lowest validation loss (mdl, train)",
+    "validation_loss_bits": "lowest (mdl, train)",
+    "end_train_loss_bits": "training loss when training ended (mdl, train)",
+    "sharp_drop_bits": "largest fall of the validation loss within a few epochs (mdl, train)",
+    "epochs": "of the training on everything (mdl, train)",
+    "best_epoch": "of the lowest validation loss (mdl, train)",
+    "ended": "patience or max_epochs (mdl, train)",
+    "coding_on_plateau": "how many trainings that the codelength rests on never left the plateau (mdl)",
+    "final_on_plateau": "whether the training on everything never left the plateau (mdl, train)",
+    "untrained": "how many trainings kept their initial weights (mdl, train)",
+    "f_si_nats": "functional sample information per example, mean over examples (sample_info)",
+    "si_nats": "sample information in the weights, mean over examples (sample_info)",
+    "si_sgd_nats": "the same with the noise of SGD (sample_info)",
+}
+"""Columns of `Results.runs`, with units. Further columns are options ("model.width") and the certificate
+("certificate.train.mean_gap": see `erasure.certificate.Certificate`)."""
+
+CURVE: Mapping[str, str] = {
+    "run_id": "name of the run's directory",
+    "seed": "the training's seed",
+    "n": "training examples",
+    "next_loss_bits": "per label, on the examples up to the next size; missing for the last size",
+    "calibrated_next_loss_bits": "the same with logits divided by a temperature",
+    "test_loss_bits": "per label, on the test split",
+    "train_loss_bits": "on training images without augmentation",
+    "validation_loss_bits": "lowest",
+    "accuracy": "share of test examples that are right",
+    "epochs": "trained",
+    "best_epoch": "of the lowest validation loss",
+    "ended": "patience or max_epochs",
+    "untrained": "whether the initial weights have the lowest validation loss",
+    "left_plateau": "whether the training loss fell below the label entropy",
+}
+"""Columns of `Results.curve`: a row per run of `python -m mdl`, seed and training size."""
+
+LOSSES: Mapping[str, str] = {
+    "run_id": "name of the run's directory",
+    "seed": "the training's seed",
+    "epoch": "of the training on everything; 0 is before it",
+    "train_loss_bits": "per label, with augmentation; missing at epoch 0",
+    "validation_loss_bits": "per label",
+}
+"""Columns of `Results.losses`: a row per run of `train` or `mdl`, seed and evaluation."""
+
+UNFINISHED: Mapping[str, str] = {
+    "run_id": "name of the run's directory",
+    "command": "mdl, train or sample_info",
+    "directory": "where the run is",
+    "dataset": "name, as on the command line",
+    "eraser": "name, as on the command line",
+    "model": "name, as on the command line",
+    "seeds": "how many",
+    "state": "running, failed, interrupted or unfinished",
+}
+"""Columns of `Results.unfinished`."""
+
+_ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that say where it lies
+
+
+@dataclass
+class Results:
+    """Finished runs as frames.
+
+    Attributes:
+        runs: a row per run and seed (columns: `RUNS`, options, certificate).
+        curve: learning curves (columns: `CURVE`).
+        unfinished: runs without a result (columns: `UNFINISHED`).
+        problems: a line on each file or run that could not be read, and on what is odd about those that could.
+    """
+
+    runs: pd.DataFrame
+    curve: pd.DataFrame
+    unfinished: pd.DataFrame
+    problems: list[str]
+    _found: list[Found] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def losses(self) -> pd.DataFrame:
+        """Loss over epochs of the trainings on everything (columns: `LOSSES`), read from disk at the first use.
+
+        Files that are missing or damaged are left out, with a line in `problems`.
+        """
+        frames = []
+        for run in self._found:
+            try:
+                path = whole_curves(run.directory, run.result) if isinstance(run.result, TrainedResult) else None
+                curves = {} if path is None else read_loss_curves(path)
+            except (OSError, ValueError) as error:
+                self.problems.append(f"{run.directory}: no loss curves: {error}")
+                continue
+            for seed, curve in curves.items():
+                columns = (run.id, seed, curve.epochs.astype(int), curve.train_bits, curve.validation_bits)
+                frames.append(pd.DataFrame(dict(zip(LOSSES, columns, strict=True))))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(LOSSES))
+
+
+def load(*directories: str | Path) -> Results:
+    """Read every run below some folders.
+
+    Args:
+        directories: folders to search, such as a run's `runs_dir`; "runs" without any.
+
+    Returns:
+        The runs as frames. A run that is found twice counts once; one that cannot be used stands in `problems`.
+
+    Raises:
+        FileNotFoundError: names a folder that is not there.
+    """
+    roots = [Path(directory) for directory in directories or ("runs",)]
+    for root in roots:
+        if not root.is_dir():
+            raise FileNotFoundError(f"{root}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
+    reading = read_runs(roots)
+    finished = [run for run in reading.finished if run.result is not None]
+    return Results(
+        runs=_frame((row for run in finished for row in _run_rows(run)), RUNS),
+        curve=_frame((row for run in finished for row in _curve_rows(run)), CURVE),
+        unfinished=_frame((_unfinished_row(run) for run in reading.runs if run.result is None), UNFINISHED),
+        problems=reading.problems,
+        _found=finished,
+    )
+
+
+def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Return a frame with the documented columns first, in their order, and no other type of missing value than NaN."""
+    frame = pd.DataFrame(list(rows))
+    further = [column for column in frame.columns if column not in columns]
+    return frame.reindex(columns=[*columns, *sorted(further)]).infer_objects()
+
+
+def _run_rows(run: Found) -> Iterator[dict[str, Any]]:
+    """Yield a row per seed."""
+    result = run.result
+    assert result is not None
+    config = result.config
+    counted = identifying(config)
+    options = {key: value for key, value in _flat(counted).items() if not key.startswith("seeds")}
+    shared = {
+        "run_id": run.id,
+        "command": run.verb,
+        "directory": str(run.directory),
+        **{part: result.named(part) for part in ("dataset", "eraser", "model")},
+        "setting": written_setting(config),
+        "pair_id": pair_id(result, counted),
+        "eraser_id": fingerprint(counted["eraser"]),
+        "started": result.timing.started,
+        "seconds": result.timing.seconds,
+        "parameters": result.parameters,
+        "num_classes": result.num_classes,
+        "train_size": result.train_size,
+        **{key: value for key, value in options.items() if not key.endswith("._target_")},
+        **{
+            f"certificate.{split}.{name}": value
+            for split, certificate in result.certificate.items()
+            for name, value in certificate.numbers().items()
+        },
+    }
+    lists = dict(_numbers(result))
+    for s, seed in enumerate(result.seeds):
+        yield {**shared, "seed": seed, **{name: values[s] for name, values in lists.items()}}
+
+
+def pair_id(result: Result, counted: Options) -> str:
+    """Return what is equal for runs that differ by eraser and seed alone.
+
+    Args:
+        result: of a run.
+        counted: the part of its configuration that determines its numbers (`conf.verbs.identifying`).
+    """
+    shared = {key: value for key, value in counted.items() if key not in ("eraser", "seeds")}
+    shared["dataset"] = {key: value for key, value in counted["dataset"].items() if key not in _ELSEWHERE}
+    return fingerprint([result.verb, shared, result.train_size])
+
+
+def _numbers(result: Result) -> Iterator[tuple[str, list[Any]]]:
+    """Yield columns of `RUNS` that have a value per seed."""
+    if isinstance(result, InformationResult):
+        for name in ("f_si_nats", "si_nats", "si_sgd_nats"):
+            if name in result.information:
+                yield name, [summary.mean_nats for summary in result.information[name]]
+        yield "accuracy", result.network.test_accuracy
+    if not isinstance(result, TrainedResult):
+        return
+    final = result.final
+    yield "test_loss_bits", final.loss_bits
+    yield "accuracy", final.accuracy
+    for name in ("train_loss_bits", "validation_loss_bits", "end_train_loss_bits"):
+        if (values := getattr(final, name)) is not None:
+            yield name, values
+    if result.sharp_drop is not None:
+        yield "sharp_drop_bits", result.sharp_drop.bits
+    last = result.trainings[-1]
+    for name in ("epochs", "best_epoch", "ended"):
+        if (values := getattr(last, name)) is not None:
+            yield name, values
+    if last.left_plateau is not None:
+        yield "final_on_plateau", [not left for left in last.left_plateau]
+    every = [training.untrained for training in result.trainings if training.untrained is not None]
+    if every:
+        yield "untrained", [sum(of_seed) for of_seed in zip(*every, strict=True)]
+    if isinstance(result, MdlResult):
+        yield "bits_per_label", result.mdl.bits_per_sample
+        yield "total_bits", result.mdl.total_bits
+        yield "published_units", result.mdl.published
+        if result.mdl.calibrated_bits_per_sample is not None:
+            yield "calibrated_bits_per_label", result.mdl.calibrated_bits_per_sample
+        left = [training.left_plateau for training in result.coding if training.left_plateau is not None]
+        if left:
+            yield "coding_on_plateau", [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
+    if isinstance(result, TrainResult):
+        yield "label_entropy_bits", [result.label_entropy_bits] * len(result.seeds)
+
+
+def _curve_rows(run: Found) -> Iterator[dict[str, Any]]:
+    """Yield a row per seed and training size; none of a run without a learning curve."""
+    if not isinstance(run.result, MdlResult):
+        return
+    names = {
+        "next_loss_bits": "ce_next_bits",
+        "calibrated_next_loss_bits": "ce_next_calibrated_bits",
+        "test_loss_bits": "ce_test_bits",
+        "train_loss_bits": "ce_train_bits",
+        "validation_loss_bits": "ce_validation_bits",
+        "accuracy": "test_accuracy",
+        **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
+    }
+    for point in run.result.curve:
+        lists = {column: getattr(point, name) for column, name in names.items()}
+        for s, seed in enumerate(run.result.seeds):
+            known = {column: values[s] for column, values in lists.items() if values is not None}
+            yield {"run_id": run.id, "seed": seed, "n": point.n, **known}
+
+
+def _unfinished_row(run: Found) -> dict[str, Any]:
+    parts = {part: run.config[part]["name"] for part in ("dataset", "eraser", "model")}
+    about = {"run_id": run.id, "command": run.verb, "directory": str(run.directory)}
+    return {**about, **parts, "seeds": len(run.seeds), "state": run.state}
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return options by their dotted names; lists as tuples, which can be grouped by."""
+    if not isinstance(value, Mapping):
+        return {prefix: _hashable(value)}
+    inner = (_flat(each, f"{prefix}.{key}" if prefix else str(key)) for key, each in value.items())
+    return {key: each for flat in inner for key, each in flat.items()}
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -1,0 +1,186 @@
+"""Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conf.groups import choices, keys
+from erasure.store.regular import DamagedFileError, IrregularFileError
+from erasure.store.storage import NoDigestError, read_json
+from harness.result import MdlResult, unknown_keys
+from harness.results.cell import Found
+from harness.results.excess import blocks_of, sizes_of
+from harness.run import RESULT
+from harness.run_files import believed_result, read_config, require_run_id, run_directories, verb_of
+from harness.state import read_state
+from harness.trained import published_units
+
+INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
+_LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
+_TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
+
+
+class UnusableError(ValueError):
+    """A run that cannot be part of a report; the message says why."""
+
+
+@dataclass
+class Reading:
+    """All that was found: runs, each once, and what a reader has to know about the rest, a line each."""
+
+    runs: list[Found] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def finished(self) -> list[Found]:
+        return [run for run in self.runs if run.result is not None]
+
+
+def read_runs(
+    roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None, *, unchecked: bool = False
+) -> Reading:
+    """Read every run below `roots`.
+
+    Args:
+        roots: folders to search.
+        progress: called with how many of how many have been read.
+        unchecked: take results without a checksum, as earlier versions wrote them, too.
+    """
+    reading = Reading()
+    directories = [directory for root in roots for directory in run_directories(root, reading.problems.append)]
+    by_id: dict[str, Found] = {}
+    for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
+        progress(i, len(directories))
+        try:
+            found = read_run(directory, unchecked=unchecked)
+        except UnusableError as error:
+            reading.problems.append(f"{directory}: {error}")
+            continue
+        other = by_id.get(found.id)
+        if other is not None:
+            found = _better(other, found, reading.problems)
+        by_id[found.id] = found
+    reading.runs = list(by_id.values())
+    for run in reading.runs:
+        reading.problems += [f"{run.directory}: {line}" for line in [*run.remarks, *_unknown_parts(run)]]
+    reading.problems += _version_problems(reading.finished)
+    return reading
+
+
+def read_run(directory: Path, *, unchecked: bool = False) -> Found:
+    """One run's directory.
+
+    Raises:
+        UnusableError: it has neither a result nor a configuration that can be read, or one that is not what was
+            written, or contradicts itself.
+    """
+    remarks = []
+    try:
+        result = read_json(directory / RESULT)
+    except FileNotFoundError:
+        return _unfinished(directory)
+    except NoDigestError as error:
+        if not unchecked:
+            reason = "has no checksum, of an earlier version or edited: run it again, or show it with --unchecked"
+            raise UnusableError(f"{RESULT} {reason}") from error
+        result = error.values
+        remarks.append(f"{RESULT} has no checksum: shown unchecked")
+    except IrregularFileError as error:
+        raise UnusableError(f"{RESULT} is {error.reason}") from error
+    except (OSError, DamagedFileError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
+        raise UnusableError(f"{RESULT} cannot be used ({reason}): delete it, and run it again") from error
+    try:
+        found = believed_result(result, directory)
+    except ValueError as error:
+        raise UnusableError(f"{RESULT} {error}") from error
+    if isinstance(found, MdlResult):
+        _check(found)
+    if unknown := unknown_keys(result):
+        remarks.append(f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}")
+    return Found.finished(found, directory, remarks)
+
+
+def _check(result: MdlResult) -> None:
+    """Recompute every codelength from its curve: nats, or another unit's numbers, do not pass.
+
+    What labels up to the first size cost the curve does not say: the uniform code, or less, where they are coded one by
+    one, and little more for what a code that learns from them pays for its mixture.
+
+    Raises:
+        UnusableError: the codelengths are not those of the learning curve in bits.
+    """
+    curve, total = result.curve, result.train_size
+    sizes, uniform = sizes_of(result), math.log2(result.num_classes)
+    for s, seed in enumerate(result.seeds):
+        (first, loss), *later = blocks_of(result, s)
+        dearest = uniform + _LEARNING_BITS / first
+        bits = first * min(max(loss, 0.0), dearest) + sum(labels * bits for labels, bits in later)
+        expected = {
+            "total_bits": bits,
+            "bits_per_sample": bits / total,
+            "published": published_units(sizes, [p.ce_test_bits[s] for p in curve][: len(sizes) - 1]),
+        }
+        for key, value in expected.items():
+            if not math.isclose(getattr(result.mdl, key)[s], value, rel_tol=_TOLERANCE):
+                raise UnusableError(
+                    f"mdl.{key} of seed {seed} is {getattr(result.mdl, key)[s]:.6g}, but its curve in bits gives "
+                    f"{value:.6g}: mixed units?"
+                )
+
+
+def _unfinished(directory: Path) -> Found:
+    """Return a run without result.json; its configuration says where it belongs."""
+    try:
+        require_run_id(directory.name)
+        config = read_config(directory)
+    except (OSError, ValueError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UnusableError(f"no result.json, and no configuration ({reason})") from error
+    try:
+        state = read_state(directory)[0]
+    except (OSError, DamagedFileError):
+        state = "unfinished"
+    verb = verb_of(config)
+    shown = "not shown" if verb == INFORMATION else "shown as incomplete"
+    remarks = [f"no result.json: {state}, {shown}"]
+    return Found(directory.name, directory, config, verb, config["seeds"], None, state, remarks)
+
+
+def _better(first: Found, second: Found, problems: list[str]) -> Found:
+    """Which of two directories with one run id to keep: a finished one, the newer of two that differ."""
+    if first.result is None or second.result is None:
+        return first if first.result is not None else second
+    if first.result == second.result:
+        return first
+    kept, left = sorted((first, second), key=lambda run: -run.result.timing.started if run.result else 0.0)
+    problems.append(
+        f"{left.directory}: differs from {kept.directory}, which has the same run id and is newer: left out"
+    )
+    return kept
+
+
+def _unknown_parts(run: Found) -> Iterator[str]:
+    for part, known in KNOWN.items():
+        section = run.config[part]
+        if (name := section["name"]) not in known and section.get("_target_") not in _NAMED_BY_AN_OPTION:
+            yield f"unknown {part} {name!r}, shown as it is"
+
+
+KNOWN = {part: choices(part) for part in ("dataset", "eraser", "model")}
+_NAMED_BY_AN_OPTION = {  # timm's by their architecture, empirical kernels by their network
+    keys(part, choice)["_target_"] for part in KNOWN for choice in KNOWN[part] if "$" in keys(part, choice)["name"]
+}
+
+
+def _version_problems(runs: Sequence[Found]) -> list[str]:
+    """Whether results of different versions of erasure-mdl stand side by side."""
+    versions: dict[str, list[str]] = {}
+    for run in runs:
+        assert run.result is not None
+        versions.setdefault(str(run.result.versions.get("erasure-mdl")), []).append(run.id)
+    if len(versions) < 2:
+        return []
+    counts = "; ".join(f"{version}: {len(ids)} runs, e.g. {ids[0]}" for version, ids in sorted(versions.items()))
+    return [f"results of different versions of erasure-mdl stand side by side ({counts})"]

@@ -1,0 +1,131 @@
+"""Statistics of comparisons: means over seeds, paired differences, Holm's correction, the bootstrap over examples."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean, stdev
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating]
+K = TypeVar("K")
+
+
+LEVEL = 0.05
+
+PLATEAU = "on the plateau"
+
+
+def seeds_text(count: int) -> str:
+    """Return "5 seeds", or "one seed"."""
+    return "one seed" if count == 1 else f"{count} seeds"
+
+
+def deviation_over(counts: Iterable[int]) -> str:
+    """Say of how many seeds the standard deviations of a table are; nothing if every run has one seed."""
+    several = sorted({*counts} - {1})
+    if not several:
+        return ""
+    return f"±: standard deviation over {' or '.join([*map(str, several[:-1]), seeds_text(several[-1])])}"
+
+
+def signed(value: float) -> str:
+    """Return a number with its sign and three decimals; one that rounds to zero has no sign."""
+    text = f"{value:+.3f}"
+    return text if float(text) else text[1:]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean over seeds, with the sample standard deviation (None for one seed)."""
+
+    mean: float
+    std: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        return cls(mean(values), stdev(values) if len(values) > 1 else None)
+
+    def __format__(self, number_format: str) -> str:
+        """`f"{spread:.3f}"` is "1.234 ± 0.056", or "1.234" for one seed."""
+        number_format = f"z{number_format or '.3f'}"  # no "-0.000"
+        mean = format(self.mean, number_format)
+        return mean if self.std is None else f"{mean} ± {format(self.std, number_format)}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of per-seed differences to the control.
+
+    Attributes:
+        mean: over seeds.
+        standard_error: over seeds; None for one seed.
+        p_value: two-sided, of Student's t with S - 1 degrees of freedom; 1 for one seed. `holm` corrects it for the
+            others in its table.
+        test_error: standard error of the mean over test examples (`bootstrap_error`); None where it is not known.
+    """
+
+    mean: float
+    standard_error: float | None
+    p_value: float
+    test_error: float | None = None
+
+    @property
+    def significant(self) -> bool:
+        return self.p_value <= LEVEL
+
+    @property
+    def below(self) -> bool:
+        """Significantly below the control."""
+        return self.significant and self.mean < 0
+
+    def __str__(self) -> str:
+        """ "+0.123 ± 0.004 ± 0.010 *": over seeds and, where known, test examples; the star where significant."""
+        if self.standard_error is None:
+            examples = "" if self.test_error is None else f"; ± {self.test_error:.3f} over test examples"
+            return f"{signed(self.mean)} (one seed{examples})"
+        errors = [error for error in (self.standard_error, self.test_error) if error is not None]
+        return " ".join([signed(self.mean), *(f"± {error:.3f}" for error in errors), *"*"[: self.significant]])
+
+
+def paired_difference(values: Sequence[float], control: Sequence[float], test_error: float | None = None) -> Difference:
+    """Differences seed by seed, `values` and `control` in the order of the same seeds."""
+    differences = [value - reference for value, reference in zip(values, control, strict=True)]
+    middle, degrees = mean(differences), len(differences) - 1
+    if not degrees:
+        return Difference(middle, None, 1.0, test_error)
+    error = stdev(differences) / math.sqrt(len(differences))
+    from scipy.special import stdtr  # imported where it is used: a launch that has nothing left to do is quick
+
+    t = abs(middle) / error if error else math.inf if middle else 0.0
+    return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error)
+
+
+def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
+    """Differences with p-values such that one false star in the whole family is as rare as the level (Holm 1979)."""
+    corrected, largest = dict(differences), 0.0
+    for rank, key in enumerate(sorted(differences, key=lambda key: differences[key].p_value)):
+        largest = max(largest, min(1.0, (len(differences) - rank) * differences[key].p_value))
+        corrected[key] = replace(differences[key], p_value=largest)
+    return corrected
+
+
+def difference_record(name: str, difference: Difference | None, unit: str = "bits") -> dict[str, float | None]:
+    """A difference's columns in a CSV file."""
+    columns = {unit: "mean", "standard_error": "standard_error", "p_holm": "p_value", "test_error": "test_error"}
+    return {f"{name}_{column}": difference and getattr(difference, of) for column, of in columns.items()}
+
+
+def bootstrap_error(erased: Array, control: Array) -> float:
+    """Standard error over test examples of a paired difference of mean losses, seeds held fixed.
+
+    The bootstrap's, resampling examples with all their seeds and in pairs: for a mean its limit of infinitely many
+    samples has this closed form (Efron & Tibshirani 1993, chapter 6).
+
+    Args:
+        erased: losses [S, n] of the same test examples, and so `control`.
+    """
+    differences = (erased - control).mean(0, dtype=np.float64)
+    return float(differences.std() / math.sqrt(len(differences)))

@@ -1,0 +1,168 @@
+"""Pairing and arranging results."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_rel
+
+from conf.groups import keys
+from harness.result import Result
+from harness.results.arrange import arrange, by_setting
+from harness.results.statistics import (
+    LEVEL,
+    Difference,
+    Spread,
+    bootstrap_error,
+    difference_record,
+    holm,
+    paired_difference,
+)
+from tests.results import made_up
+
+
+def result(eraser: dict | None = None, model: dict | None = None, **config) -> Result:
+    sections = {
+        "dataset": {"name": "digits"},
+        "eraser": {"name": "control"} | (eraser or {}),
+        "model": {"name": "mlp", "width": 8} | (model or {}),
+        "train": {"lr": 0.1},
+        "seeds": [0, 1],
+    }
+    return made_up(config=sections | {"runs_dir": "nowhere"} | config)
+
+
+def test_differences_are_paired_by_seed() -> None:
+    difference = paired_difference([2.0, 3.0, 4.0], [1.0, 2.0, 2.0])
+    assert difference.mean == pytest.approx(4 / 3)
+    assert difference.standard_error == pytest.approx(1 / 3)
+    assert difference.p_value == pytest.approx(ttest_rel([2.0, 3.0, 4.0], [1.0, 2.0, 2.0]).pvalue)
+    assert not difference.significant  # four standard errors, with two degrees of freedom: p = 0.057
+    one = paired_difference([2.0], [1.0])
+    assert (one.standard_error, f"{one}") == (None, "+1.000 (one seed)")
+    assert f"{paired_difference([2.0], [1.0], 0.25)}" == "+1.000 (one seed; ± 0.250 over test examples)"
+    assert not one.significant
+    with pytest.raises(ValueError, match="zip"):
+        paired_difference([1.0, 2.0], [1.0])
+
+
+def test_equal_differences_are_certain_unless_they_are_none() -> None:
+    assert paired_difference([2.0, 3.0], [1.0, 2.0]).significant
+    assert not paired_difference([2.0, 3.0], [2.0, 3.0]).significant
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_a_star_is_false_once_in_twenty_however_few_the_seeds(seeds: int) -> None:
+    """Two standard errors give 29.5 % with two seeds and 11.6 % with five."""
+    draws = np.random.default_rng(0).standard_normal((4000, 2, seeds)).tolist()
+    share = sum(paired_difference(run, control).significant for run, control in draws) / len(draws)
+    assert share == pytest.approx(0.05, abs=0.012)  # three and a half standard errors
+
+
+def test_holm_keeps_one_false_star_in_a_whole_table_as_rare() -> None:
+    draws = np.random.default_rng(1).standard_normal((1000, 12, 2, 5)).tolist()
+    tables = [{i: paired_difference(*pair) for i, pair in enumerate(table)} for table in draws]
+    uncorrected = sum(any(d.significant for d in table.values()) for table in tables) / len(tables)
+    corrected = sum(any(d.significant for d in holm(table).values()) for table in tables) / len(tables)
+    assert uncorrected > 0.35
+    assert corrected < 0.07
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_is_the_step_down_procedure(p_values: list[float]) -> None:
+    """Reject the smallest while p <= level / (those left), and stop at the first that is not rejected."""
+    corrected = holm({i: Difference(1.0, 1.0, p) for i, p in enumerate(p_values)})
+    rejected, left = set(), len(p_values)
+    for i in sorted(range(len(p_values)), key=p_values.__getitem__):
+        if left * p_values[i] > LEVEL:
+            break
+        rejected.add(i)
+        left -= 1
+    assert {i for i, difference in corrected.items() if difference.significant} == rejected
+
+
+def test_the_error_over_test_examples_is_the_bootstraps() -> None:
+    draw = np.random.default_rng(2)
+    control = draw.exponential(1.0, (3, 400))
+    erased = control + draw.normal(0.2, 0.5, 400) + draw.normal(0, 0.1, (3, 400))
+    samples = draw.integers(0, 400, (4000, 400))  # of examples, with all their seeds, in pairs
+    resampled = (erased - control)[:, samples].mean((0, 2))
+    assert bootstrap_error(erased, control) == pytest.approx(resampled.std(), rel=0.04)
+    apart = np.hypot(*(losses.mean(0).std() / 20 for losses in (erased, control)))
+    assert bootstrap_error(erased, control) < 0.6 * apart  # pairs are what makes it small
+
+
+def test_what_rounds_to_zero_has_no_sign() -> None:
+    assert f"{paired_difference([1.0], [1.0004])}" == "0.000 (one seed)"
+    assert f"{Difference(-0.0004, 0.001, 1.0)}" == "0.000 ± 0.001"
+    assert f"{Spread(-0.0004, 0.0)}" == "0.000 ± 0.000"
+    assert f"{Spread(-0.4, None):,.0f}" == "0"
+
+
+def test_a_difference_shows_both_errors() -> None:
+    assert f"{Difference(-0.5, 0.01, 0.001, 0.02)}" == "-0.500 ± 0.010 ± 0.020 *"
+    assert f"{Difference(0.5, 0.01, 0.2)}" == "+0.500 ± 0.010"
+
+
+def test_rows_and_columns_with_the_control_first() -> None:
+    grid = arrange([result({"name": "leace"}), result(), result(model={"name": "linear"})])
+    assert list(grid.rows) == ["digits · mlp", "digits · linear"]
+    assert list(grid.columns) == ["control", "leace"]
+    assert grid.control("digits · mlp") is grid.cells["digits · mlp"]["control"]
+    assert "leace" not in grid.cells["digits · linear"]
+
+
+def test_what_varies_among_namesakes_is_in_their_label() -> None:
+    grid = arrange([result(model={"width": w}) for w in (8, 16)] + [result(model={"name": "linear", "width": 8})])
+    assert list(grid.rows) == ["digits · mlp (width=8)", "digits · mlp (width=16)", "digits · linear"]
+    grid = arrange([result(train={"lr": lr}) for lr in (0.1, 0.2)])
+    assert list(grid.rows) == ["digits · mlp (train.lr=0.1)", "digits · mlp (train.lr=0.2)"]
+    grid = arrange([result(), *(result({"name": "alf", "directions": d}) for d in (5, 15))])
+    assert list(grid.columns) == ["control", "alf (directions=5)", "alf (directions=15)"]
+
+
+def test_spread() -> None:
+    assert Spread.of([1.0, 3.0]) == Spread(2.0, 2**0.5)
+    assert Spread.of([1.0]) == Spread(1.0, None)
+    assert f"{Spread.of([1.0, 3.0])}" == "2.000 ± 1.414"
+    assert f"{Spread.of([1.0, 3.0]):.1f}" == "2.0 ± 1.4"
+    assert f"{Spread.of([1.0]):.2f}" == "1.00"
+
+
+def test_runs_of_different_settings_are_different_tables() -> None:
+    runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
+    grids = by_setting([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
+    assert list(grids) == ["train=default", "train=quick", "train=quick, train.lr=0.5"]
+    assert [list(grid.rows) for grid in grids.values()] == [["digits · mlp"]] * 3
+    assert [list(grid.columns) for grid in grids.values()] == [["control", "leace"], ["control", "leace"], ["control"]]
+    assert list(arrange(runs).rows) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
+    coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
+    (setting, grid), *others = by_setting(coded).items()  # but not those that differ in the code of the labels
+    assert (setting, list(grid.rows), others) == (
+        "train=default, train.lr=0.1, mdl=paper",
+        ["digits · mlp", "digits · mlp (mdl.code=replay)"],
+        [],
+    )
+
+
+def test_runs_that_differ_in_their_code_alone_are_all_kept() -> None:
+    def run(version: int, eraser: str) -> Result:
+        code = {"train": version, f"erasers.{eraser}": 1}
+        return replace(result({"name": eraser}), code=code, run_id=f"mdl-digits-{eraser}-mlp-{version}-{eraser}")
+
+    runs = [run(version, eraser) for version in (1, 2) for eraser in ("control", "leace")]
+    grid = arrange(runs)
+    assert list(grid.rows) == ["digits · mlp (code.train=1)", "digits · mlp (code.train=2)"]
+    assert list(grid.columns) == ["control", "leace"]
+    assert [one for *_, one in grid.runs()] == runs
+    other = replace(runs[1], code={**runs[1].code, "erasers.leace": 2}, run_id="mdl-digits-leace-mlp-1-other")
+    columns = arrange([*runs[:2], other]).columns
+    assert list(columns) == ["control", "leace (1-leace)", "leace (1-other)"]  # the control has no share in it
+
+
+def test_a_run_without_a_difference_has_empty_columns() -> None:
+    record = difference_record("gap", Difference(-1.0, 0.1, 0.01, 0.2), "nats")
+    assert record == {"gap_nats": -1.0, "gap_standard_error": 0.1, "gap_p_holm": 0.01, "gap_test_error": 0.2}
+    assert difference_record("gap", None, "nats") == dict.fromkeys(record)

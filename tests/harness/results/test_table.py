@@ -1,0 +1,15 @@
+"""Tables as CSV and Markdown."""
+
+from harness.results.table import Table, csv_of
+
+
+def test_csv_has_the_columns_of_all_records() -> None:
+    """The first record's columns were taken for everybody's: another's gave a ValueError, none an IndexError."""
+    assert csv_of([{"a": 1}, {"a": 2, "b": 3}, {}]) == "a,b\n1,\n2,3\n,\n"
+    assert csv_of([]) == csv_of([{}]) == ""
+
+
+def test_markdown_shows_html_as_it_is_written() -> None:
+    table = Table("", "", ["a|b", "c"], [["<script>alert(1)</script>", "d\ne & < 0.1"]])
+    assert table.markdown().splitlines()[0] == "| a∣b | c |"
+    assert table.markdown().splitlines()[2] == "| &lt;script&gt;alert(1)&lt;/script&gt; | d e &amp; &lt; 0.1 |"

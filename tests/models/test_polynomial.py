@@ -1,0 +1,197 @@
+"""Theorem 2.2 as an experiment: where class moments up to order p are equal, logistic regression on monomials of degree
+up to p cannot beat the constant predictor; where one of these orders differs, it can.
+"""
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from erasure import LeaceEraser, QleaceEraser
+from models.classifier import Classifier, count_parameters
+from models.polynomial import PolynomialClassifier
+
+
+def entropy(z: Tensor) -> float:
+    """Loss of the best constant predictor, in nats."""
+    shares = z.bincount().double() / len(z)
+    return float(-torch.xlogy(shares, shares).sum())
+
+
+def losses(model: Classifier, x: Tensor, z: Tensor, *, start: float = 0.0, max_iter: int = 60) -> list[float]:
+    """Training losses in nats, in float64: full-batch L-BFGS from parameters N(0, start²).
+
+    Pixels are brought to mean 0 and one common scale first, which leaves polynomials polynomials of their degree.
+    """
+    model = model.double()
+    x = (x - x.mean(0)) / x.std()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=1.0, generator=generator).mul_(start)
+    optimizer = torch.optim.LBFGS(
+        model.parameters(), max_iter=max_iter, tolerance_grad=1e-13, tolerance_change=0.0, line_search_fn="strong_wolfe"
+    )
+    seen: list[float] = []
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.cross_entropy(model(x), z)
+        value.backward()
+        seen.append(value.item())
+        return value
+
+    optimizer.step(loss)
+    return seen
+
+
+def lowest_loss(model: Classifier, x: Tensor, z: Tensor, *, max_iter: int = 60) -> float:
+    return min(losses(model, x, z, max_iter=max_iter))
+
+
+@pytest.fixture(scope="module")
+def small_digits(digits) -> tuple[Tensor, Tensor]:
+    """The digits at 4×4 pixels: 152 monomials of degree 1 and 2."""
+    x, z = digits
+    return F.avg_pool2d(x, 2), z
+
+
+@pytest.fixture(scope="module")
+def erased(small_digits) -> dict[str, Tensor]:
+    x, z = small_digits
+    return {"raw": x, "leace": LeaceEraser.fit(x, z)(x), "qleace": QleaceEraser.fit(x, z)(x, z)}
+
+
+def test_quadratic_features_tell_nothing_after_qleace_and_much_after_leace(small_digits, erased) -> None:
+    _, z = small_digits
+    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=16)
+    # equal moments make the constant predictor's gradient zero and, the loss being convex, it the optimum
+    assert lowest_loss(model, erased["qleace"], z) == pytest.approx(entropy(z), abs=1e-9)
+    assert lowest_loss(model, erased["leace"], z) < 0.8 * entropy(z)
+    assert lowest_loss(model, erased["raw"], z) < 0.01 * entropy(z)
+
+
+def test_no_point_on_the_way_from_random_parameters_beats_the_constant_predictor_either(small_digits, erased) -> None:
+    _, z = small_digits
+    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=16)
+    seen = losses(model, erased["qleace"], z, start=0.3)
+    assert seen[0] > 1.1 * entropy(z)  # far off at first
+    assert entropy(z) - 1e-9 < min(seen) < 1.001 * entropy(z)  # the way down ends at the constant predictor
+    assert min(losses(model, erased["leace"], z, start=0.3)) < 0.8 * entropy(z)
+
+
+def test_a_linear_classifier_fails_after_leace_already(small_digits, erased) -> None:
+    _, z = small_digits
+    model = PolynomialClassifier((1, 4, 4), 10)
+    assert lowest_loss(model, erased["leace"], z) == pytest.approx(entropy(z), abs=1e-9)
+    assert lowest_loss(model, erased["qleace"], z) == pytest.approx(entropy(z), abs=1e-9)
+    assert lowest_loss(model, erased["raw"], z) < 0.2 * entropy(z)
+
+
+def test_the_theorem_holds_for_a_sketch_of_larger_images(digits) -> None:
+    x, z = digits
+    model = PolynomialClassifier((1, 8, 8), 10, degree=2, sketch=12)
+    assert lowest_loss(model, QleaceEraser.fit(x, z)(x, z), z) == pytest.approx(entropy(z), abs=1e-9)
+    assert lowest_loss(model, LeaceEraser.fit(x, z)(x), z) < 0.5 * entropy(z)
+    assert lowest_loss(model, x, z) < 0.01 * entropy(z)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+@pytest.mark.parametrize(("d", "sketch"), [(1, 1), (4, None), (4, 32), (9, 3)])
+def test_features_are_all_monomials_up_to_the_degree(d: int, sketch: int | None, degree: int) -> None:
+    model = PolynomialClassifier((1, 1, d), 3, degree=degree, sketch=sketch)
+    x = torch.randn(4, d, generator=torch.Generator().manual_seed(d))
+    s = min(d, sketch or d)
+    y = x if s == d else x @ model.get_buffer("directions")
+    factors = (itertools.combinations_with_replacement(range(s), p) for p in range(1, degree + 1))
+    monomials = torch.stack([y[:, list(chosen)].prod(1) for chosen in itertools.chain(*factors)], 1)
+    torch.testing.assert_close(model.features(x).sort(1).values, monomials.sort(1).values)
+    assert count_parameters(model) == 3 * (monomials.shape[1] + 1)
+
+
+def test_a_sketch_is_orthogonal_keeps_the_scale_and_is_the_same_every_time() -> None:
+    torch.manual_seed(1)
+    model = PolynomialClassifier((3, 10, 10), 2, degree=2, sketch=20)
+    torch.manual_seed(2)
+    again = PolynomialClassifier((3, 10, 10), 2, degree=2, sketch=20)
+    x = torch.randn(500, 300, generator=torch.Generator().manual_seed(0))
+    assert model.features(x).shape == (500, 20 * 23 // 2)
+    assert torch.equal(model.features(x), again.features(x))
+    sketched = model.features(x)[:, :20]
+    second_moment = sketched.T @ sketched / 500
+    # 20 of 300 directions, scaled up: a value's variance stays 1, to the sampling error of 500 examples
+    torch.testing.assert_close(second_moment.diagonal().mean(), torch.tensor(15.0), rtol=0.05, atol=0)
+    directions = model.get_buffer("directions")
+    torch.testing.assert_close(directions.T @ directions, 15 * torch.eye(20), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("sketch", [8, 200])
+def test_stacked_members_compute_what_each_computes_alone(sketch: int) -> None:
+    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=sketch)
+    generator = torch.Generator().manual_seed(1)
+    members = [
+        {name: torch.randn(p.shape, generator=generator) * 0.2 for name, p in model.named_parameters()}
+        for _ in range(3)
+    ]
+    stacked = {name: torch.stack([member[name] for member in members]) for name in members[0]}
+    own, shared = torch.randn(3, 7, 1, 4, 4, generator=generator), torch.randn(7, 1, 4, 4, generator=generator)
+    with_own = functional_call(model, stacked, (own,))
+    with_shared = functional_call(model, stacked, (shared,))
+    assert with_own.shape == (3, 7, 10)
+    for s, member in enumerate(members):
+        torch.testing.assert_close(with_own[s], functional_call(model, member, (own[s],)), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(with_shared[s], functional_call(model, member, (shared,)), rtol=1e-5, atol=1e-5)
+    assert PolynomialClassifier.stackable
+
+
+def test_a_fresh_model_predicts_uniformly() -> None:
+    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=4)
+    model.reset_parameters(torch.Generator().manual_seed(0))
+    assert torch.equal(model(torch.randn(5, 1, 4, 4)), torch.zeros(5, 10))
+
+
+@pytest.mark.parametrize("sketch", [0, -3])
+def test_an_empty_sketch_is_refused(sketch: int) -> None:
+    with pytest.raises(ValueError, match=f"model.sketch={sketch}: need at least 1 dimension"):
+        PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=sketch)
+
+
+def test_a_degree_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="model.degree=0: need at least 1"):
+        PolynomialClassifier((1, 4, 4), 10, degree=0)
+
+
+def grid(*classes: list[float]) -> tuple[Tensor, Tensor]:
+    """All pairs of each class's values, each class 36 times: coordinates are independent and distributed alike."""
+    points = [torch.tensor(list(itertools.product(values * (6 // len(values)), repeat=2))) for values in classes]
+    x = torch.cat(points).double().view(-1, 1, 1, 2)
+    return x, torch.arange(len(classes)).repeat_interleave(36)
+
+
+TWO = [-1.0, 1.0]  # moments 0, 1, 0, 1
+THREE = [-math.sqrt(3), 0.0, 0.0, 0.0, 0.0, math.sqrt(3)]  # moments 0, 1, 0, 3
+SKEWED = [math.sqrt(2), -math.sqrt(0.5), -math.sqrt(0.5)]  # moments 0, 1, 1/√2
+
+
+def test_the_cubic_classifier_cannot_learn_where_third_moments_are_equal_whatever_the_fourth() -> None:
+    x, z = grid(TWO, THREE)
+    assert lowest_loss(PolynomialClassifier((1, 1, 2), 2, degree=3), x, z) == pytest.approx(entropy(z), abs=1e-9)
+
+
+def test_the_cubic_classifier_learns_from_third_moments_what_the_quadratic_classifier_cannot() -> None:
+    x, z = grid(TWO, SKEWED)
+    assert lowest_loss(PolynomialClassifier((1, 1, 2), 2, degree=2), x, z) == pytest.approx(entropy(z), abs=1e-9)
+    assert lowest_loss(PolynomialClassifier((1, 1, 2), 2, degree=3), x, z) < 0.5 * entropy(z)
+
+
+def test_the_cubic_classifier_learns_what_qleace_leaves_of_the_digits(digits: tuple[Tensor, Tensor]) -> None:
+    x, z = F.avg_pool2d(digits[0], 2), digits[1]
+    erased = QleaceEraser.fit(x, z)(x, z)
+    quadratic, cubic = (PolynomialClassifier((1, 4, 4), 10, degree=degree, sketch=8) for degree in (2, 3))
+    assert lowest_loss(quadratic, erased, z, max_iter=20) == pytest.approx(entropy(z), abs=1e-6)
+    assert lowest_loss(cubic, erased, z, max_iter=20) < 0.95 * entropy(z)
+    assert lowest_loss(cubic, x, z, max_iter=40) < 0.2 * entropy(z)
