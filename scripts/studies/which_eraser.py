@@ -39,8 +39,8 @@ from erasure import (
 from erasure.datasets.image_folder import ImageFolder
 from erasure.progress import Display
 from erasure.store.storage import digest, fingerprint, read_json, write_json, write_text
-from harness.compare import Spread
-from harness.table import Table
+from harness.results.statistics import Spread
+from harness.results.table import Table
 from scripts.benchmarks.data import DIGITS
 from scripts.options import parser
 
