@@ -65,12 +65,14 @@ class Difference:
         p_value: two-sided, of Student's t with S - 1 degrees of freedom; 1 for one seed. `holm` corrects it for the
             others in its table.
         test_error: standard error of the mean over test examples (`bootstrap_error`); None where it is not known.
+        seeds: how many.
     """
 
     mean: float
     standard_error: float | None
     p_value: float
     test_error: float | None = None
+    seeds: int = 1
 
     @property
     def significant(self) -> bool:
@@ -100,7 +102,7 @@ def paired_difference(values: Sequence[float], control: Sequence[float], test_er
     from scipy.special import stdtr  # imported where it is used: a launch that has nothing left to do is quick
 
     t = abs(middle) / error if error else math.inf if middle else 0.0
-    return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error)
+    return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error, len(differences))
 
 
 def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:

@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table as RichTable
 
 from erasure.progress import console
-from harness.results.labels import spelled
+from harness.results.labels import Label, display_name
 from harness.results.statistics import Spread
 
 T = TypeVar("T")
@@ -44,9 +44,14 @@ class Column(Generic[T]):
     menu: bool = False
 
 
-def word(heading: str, name: str, text: Callable[[T], str]) -> Column[T]:
-    """A column to filter by, `name` in CSV, where it is as the command line has it."""
-    return Column(heading, lambda entry: spelled(text(entry)), lambda entry: {name: text(entry)}, menu=True)
+def word(heading: str, name: str, text: Callable[[T], str | Label]) -> Column[T]:
+    """A column to filter by, `name` in CSV, where labels and names are as the command line has them."""
+
+    def display(entry: T) -> str:
+        found = text(entry)
+        return found.display if isinstance(found, Label) else display_name(found)
+
+    return Column(heading, display, lambda entry: {name: str(text(entry))}, menu=True)
 
 
 def number(heading: str, name: str, form: str, value: Callable[[T], float | None], meaning: str = "") -> Column[T]:
@@ -138,7 +143,7 @@ class Table:
         name: str,
         what: str,
         columns: Sequence[Column[T]],
-        entries: Mapping[tuple[str, str], T],
+        entries: Mapping[tuple[Label, Label], T],
         caption: str = "",
         also: Sequence[Column[T]] = (),
     ) -> "Table":
@@ -149,10 +154,10 @@ class Table:
             for i, column in enumerate(columns):
                 texts = [column.text(entries[row, place]) if (row, place) in entries else "" for place in places]
                 if i == 0 or any(texts):
-                    lines.append([f"  {column.heading}" if i else spelled(row), *texts])
+                    lines.append([f"  {column.heading}" if i else row.display, *texts])
         heading = f"{what}, {columns[0].heading}"
         records = records_of([*also, *columns], [*entries.values()])
-        return cls(name, caption_of(columns, caption), [heading, *map(spelled, places)], lines, records)
+        return cls(name, caption_of(columns, caption), [heading, *(place.display for place in places)], lines, records)
 
     def show(self, title: str = "") -> None:
         """Print it on stdout."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from conf import Options
 from harness.information import SummaryCurves
 from harness.result import InformationResult
-from harness.results.arrange import Grid
-from harness.results.labels import spelled
+from harness.results.arrange import Comparison
+from harness.results.labels import Label
 from harness.results.statistics import Spread, seeds_text
 from harness.results.table import Table
 
@@ -58,14 +58,14 @@ def accuracies(found: SummaryCurves, seeds: Sequence[int]) -> list[list[str | in
     ]
 
 
-def summarised(grid: Grid[InformationResult]) -> list[tuple[str, str, InformationResult]]:
+def summarised(comparison: Comparison) -> list[tuple[Label, Label, InformationResult]]:
     """Runs that have summaries."""
-    return [run for run in grid.runs() if run[-1].summaries is not None]
+    return [run for run in comparison.information if run[-1].summaries is not None]
 
 
-def summaries_tables(grid: Grid[InformationResult]) -> list[Table]:
+def summaries_tables(comparison: Comparison) -> list[Table]:
     """For each run that has summaries a row per fraction removed and a column per order; the last has the caption."""
-    found = [_table(f"{row} · {eraser}", result) for row, eraser, result in summarised(grid)]
+    found = [_table(f"{row.display} · {eraser.display}", result) for row, eraser, result in summarised(comparison)]
     return [*found[:-1], *(replace(last, caption=_CAPTION) for last in found[-1:])]
 
 
@@ -78,7 +78,7 @@ def _table(run: str, result: InformationResult) -> Table:
         for row, shown, classes in zip(rows, accuracy, fewest, strict=True):
             row.append(percent(shown) + ("" if classes == result.num_classes else " *"))
     headings = ["removed", *(order.replace("_", " ") for order in found.accuracy)]
-    title = f"{spelled(run)}: summaries, accuracy {accuracy_of(result)}, {seeds_text(len(result.seeds))}"
+    title = f"{run}: summaries, accuracy {accuracy_of(result)}, {seeds_text(len(result.seeds))}"
     return Table("", "", headings, rows, title=title)
 
 
