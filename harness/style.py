@@ -1,4 +1,4 @@
-"""How figures look: one colour per eraser everywhere, safe for colour-blind readers."""
+"""Style of all figures: one colour per eraser, safe for colour-blind readers."""
 
 import contextlib
 import io
@@ -63,7 +63,7 @@ _LONGEST_LABEL = 200  # characters
 
 @contextlib.contextmanager
 def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
-    """A figure of so many inches in this style, at the block's end in `path` and, to print, a PDF beside it."""
+    """Yield a figure of a size in inches; write it to `path`, and to a PDF of the same name, when the block ends."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -148,7 +148,7 @@ def line_width(place: int) -> float:
 
 
 def chance_line(ax: "Axes", bits: float, label: str) -> None:
-    """A dashed line at the loss of a predictor that knows nothing, labelled in place; called when all else is drawn."""
+    """Draw a dashed line at the loss of a predictor that knows nothing; call it when all else is drawn."""
     ax.set_ylim(0, max(1.12 * bits, ax.get_ylim()[1]))
     ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
     ax.annotate(

@@ -96,7 +96,7 @@ def _surplus(entry: Entry) -> Sequence[float]:
 
 
 def _complexity(entry: Entry) -> int | str | None:
-    """The largest size that a seed needs; "> N" where one needs more."""
+    """Return the largest size that a seed needs; "> N" where one needs more."""
     if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
         return None
     needed = sample_complexity(entry.result, entry.control_bits)

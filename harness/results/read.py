@@ -149,7 +149,7 @@ def _unfinished(directory: Path) -> StoredRun:
 
 
 def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredRun:
-    """Which of two directories with one run id to keep: a finished one, the newer of two that differ."""
+    """Return which of two directories with one run id to keep: a finished one, the newer of two that differ."""
     if first.result is None or second.result is None:
         return first if first.result is not None else second
     if first.result == second.result:
@@ -175,7 +175,7 @@ _NAMED_BY_AN_OPTION = {  # timm's by their architecture, empirical kernels by th
 
 
 def _version_problems(runs: Sequence[StoredRun]) -> list[str]:
-    """Whether results of different versions of erasure-mdl stand side by side."""
+    """Return a line if results of different versions of erasure-mdl are compared."""
     versions: dict[str, list[str]] = {}
     for run in runs:
         assert run.result is not None

@@ -27,7 +27,7 @@ _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """What a column shows of an entry.
+    """A column of a table: heading, text of an entry, and numbers for CSV.
 
     Attributes:
         heading: above it.
@@ -45,7 +45,7 @@ class Column(Generic[T]):
 
 
 def word(heading: str, name: str, text: Callable[[T], str | Label]) -> Column[T]:
-    """A column to filter by, `name` in CSV, where labels and names are as the command line has them."""
+    """Return a column to filter by; CSV has labels and names as the command line has them, under `name`."""
 
     def display(entry: T) -> str:
         found = text(entry)
@@ -129,7 +129,7 @@ class Table:
         caption: str = "",
         also: Sequence[Column[T]] = (),
     ) -> "Table":
-        """A row per entry; records have the columns `also`, too."""
+        """Make a table with a row per entry; records also have the columns `also`."""
         menus = [column.heading for column in columns if column.menu]
         rows = [[column.text(entry) for column in columns] for entry in entries]
         keys = [[sort_key(column, entry) for column in columns] for entry in entries]
@@ -205,13 +205,13 @@ class Table:
 
 
 def caption_of(columns: Sequence[Column[T]], more: str = "") -> str:
-    """What columns mean, and `more`."""
+    """Return the meanings of columns, and `more`."""
     meanings = [f"{column.heading}: {column.meaning}." for column in columns if column.meaning]
     return " ".join([*meanings, *([more] if more else [])])
 
 
 def records_of(columns: Sequence[Column[T]], entries: Sequence[T]) -> list[Record]:
-    """A record per entry, of all columns that have any."""
+    """Return a record per entry, of all columns that have any."""
     return [{k: v for c in columns if c.record for k, v in c.record(entry).items()} for entry in entries]
 
 

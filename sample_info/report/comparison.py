@@ -61,7 +61,7 @@ def read_scores(directory: Path, problems: list[str], seeds: Sequence[int] | Non
 
 @dataclass(frozen=True)
 class Movement:
-    """The same examples' F-SI in nats, mean over seeds, [n] each, under two erasers of a row (dataset and model)."""
+    """F-SI of the same examples under two erasers of a row, nats, mean over seeds, [n] each."""
 
     row: Label
     before: Label
@@ -76,7 +76,7 @@ class Movement:
 
     @property
     def median_ratio(self) -> float:
-        """Of the second to the first, over examples with a first score above zero."""
+        """Median ratio of the second score to the first, over examples with a first score above zero."""
         some = self.first > 0
         return float((self.second[some] / self.first[some]).median()) if bool(some.any()) else float("nan")
 
@@ -117,7 +117,7 @@ def movement_table(found: Sequence[Movement]) -> Table:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How alike R runs' F-SI is, [n] by seed, over the same examples after the same eraser."""
+    """Correlation of the F-SI, [n] by seed, of R runs over the same examples after the same eraser."""
 
     eraser: Label
     names: Sequence[Label]
@@ -155,7 +155,7 @@ def agreements(comparison: Comparison, scores: Stored) -> list[Agreement]:
 
 
 def few_enough(found: Sequence[Agreement]) -> tuple[list[Agreement], list[str]]:
-    """Those that can be shown, and lines on those that have too many runs, or are too many themselves."""
+    """Return the agreements that can be shown, and a line on each that is left out."""
     shown = [one for one in found if len(one.names) <= MAX_RUNS]
     lines = [
         f"agreement of {len(one.names):,} runs ({one.eraser}, {one.names[0]}, …): left out, being more than {MAX_RUNS}"

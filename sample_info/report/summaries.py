@@ -30,7 +30,7 @@ N = TypeVar("N", int, float)
 
 
 def curves_of(options: "SummarySettings", found: "Sequence[Mapping[str, list[Curve]]]") -> SummaryCurves | None:
-    """Of every seed's curves by order; None where no summaries are asked for."""
+    """Return the curves of all seeds by order; None where no summaries are asked for."""
     if not options.orders:
         return None
     accuracy = {order: [[curve.accuracy for curve in seed[order]] for seed in found] for order in options.orders}
@@ -91,13 +91,13 @@ def spreads(found: SummaryCurves) -> dict[str, list[Spread]]:
 
 
 def percent(accuracy: Spread) -> str:
-    """Of a share between 0 and 1."""
+    """Format a fraction as a percentage."""
     std = None if accuracy.std is None else 100 * accuracy.std
     return f"{Spread(100 * accuracy.mean, std):.1f}"
 
 
 def whose(found: SummaryCurves, config: Options) -> str:
-    """Whose accuracy a run's summaries are about, in words."""
+    """Return in words which network the accuracy of a run's summaries is of."""
     if found.network == "linearized":
         return "of the linearised network"
     options = config["sample_info"]
@@ -108,11 +108,11 @@ def whose(found: SummaryCurves, config: Options) -> str:
 
 
 def accuracy_of(result: InformationResult) -> str:
-    """Of whom the summaries of a run say it, and whether the eraser has seen the examples."""
+    """Return in words which network the accuracy is of, and whether the eraser was fitted on the examples."""
     assert result.summaries is not None
     return "; ".join([whose(result.summaries, result.config), *eraser_note(result.eraser_fit)])
 
 
 def eraser_note(fit: str | None) -> list[str]:
-    """Whether the eraser has seen the examples that are left out; nothing for the control, and for older runs."""
+    """Return a note on what the eraser was fitted on; empty for the control, and for older runs."""
     return [] if fit is None else [_FITS[fit]]

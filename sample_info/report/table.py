@@ -90,7 +90,7 @@ def _classes(entry: ResultPart[Any]) -> str:
 
 
 def _notes(entry: ResultPart[Any]) -> str:
-    """What the eraser was fitted on, how alike seeds are, the score with SGD's noise."""
+    """Return notes: what the eraser was fitted on, correlation between seeds, the score with SGD's noise."""
     notes = [*eraser_note(entry.result.eraser_fit)]
     if (between := (entry.result.between_seeds or {}).get("pearson")) is not None:
         notes.append(f"between seeds: r = {between:.2f}")
@@ -100,7 +100,7 @@ def _notes(entry: ResultPart[Any]) -> str:
 
 
 def _each(heading: str, name: str, value: str) -> Column[ResultPart[Any]]:
-    """Of what every seed's part has by the name `value`."""
+    """Return a column of the attribute `value` of every seed's part."""
     return spread(heading, name, ".3f", lambda entry: map(attrgetter(value), entry.part))
 
 
@@ -130,7 +130,7 @@ def _range(
 def _share(
     heading: str, name: str, counts: Callable[[ErrorEstimate, int], tuple[int | None, int | None]]
 ) -> Column[ResultPart[list[ErrorEstimate]]]:
-    """So many of so many, each seed's of n examples added up; nothing where retraining left none out."""
+    """Return a column of counts and totals, added up over seeds; empty where retraining left none out."""
 
     def values(entry: ResultPart[list[ErrorEstimate]]) -> list[int]:
         every = zip(*(counts(one, entry.result.train_size) for one in entry.part), strict=True)

@@ -117,7 +117,7 @@ def build(
 
 
 def _tell(reading: Reading) -> None:
-    """How many runs, and what they took."""
+    """Print how many runs there are, and the time that they took."""
     unfinished = len(reading.runs) - len(reading.finished)
     print(f"{len(reading.finished):,} finished runs" + (f", {unfinished:,} unfinished" if unfinished else ""), end="")
     took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)

@@ -106,7 +106,7 @@ def unlike_base(row: Row) -> set[str]:
 
 
 def infinite_width(comparison: Comparison, rows: Sequence[Row]) -> list[Row]:
-    """Of the kernels of infinitely wide MLPs, those that a panel of ReLU MLPs over width tends to: of their depth."""
+    """Return kernels of infinitely wide MLPs of the depth of a panel of ReLU MLPs over width."""
     first = rows[0].model
     if first["name"] != "mlp" or first.get("activation") != "relu":
         return []

@@ -1,4 +1,4 @@
-"""What single labels cost, in runs that kept it: tables, and the images that cost most and least."""
+"""Codelengths of single labels: tables, and the images with the longest and shortest."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ _IMAGES = 10  # in a row
 
 @dataclass(frozen=True)
 class Costs:
-    """Of a row and eraser: what its labels cost, and its control's; scores of the same examples by what they are of."""
+    """Codelengths of an entry's labels and of its control's, and scores of the same examples by model."""
 
     entry: Entry
     coded: CodedBits
@@ -45,7 +45,7 @@ class Costs:
 
     @property
     def above_control(self) -> Tensor:
-        """Of the examples of which it is known, [m] bits."""
+        """Bits above the control's code, [m], of the examples for which both are known."""
         above = self.coded.above(self.control) if self.control else self.coded.information[:0]
         return above[above.isfinite()]
 
@@ -77,7 +77,7 @@ def _costs(comparison: Comparison, information: Information) -> list[Costs]:
 
 
 def _scores(information: Information, entry: Entry, coded: CodedBits) -> dict[str, RunScores]:
-    """Of runs on the same dataset under the same eraser whose examples have these labels."""
+    """Return scores of runs on the same dataset under the same eraser whose examples have these labels."""
     found = {}
     for run_id, stored in information.stored.items():
         config, own = information.runs[run_id].config, entry.config
@@ -90,7 +90,7 @@ def _scores(information: Information, entry: Entry, coded: CodedBits) -> dict[st
 
 
 def _common(coded: CodedBits, scores: RunScores) -> tuple[Tensor, Tensor]:
-    """Where the examples that both have stand in each."""
+    """Return positions, in each, of the examples that both have."""
     _, ours, theirs = np.intersect1d(coded.index, scores.index, assume_unique=True, return_indices=True)
     return torch.from_numpy(ours), torch.from_numpy(theirs)
 

@@ -65,7 +65,7 @@ def draw_figures(
 
 
 def comparison_drawings(comparisons: Sequence[Comparison], colours: Colours, note: Note) -> list[Drawing]:
-    """What the runs allow; notes what is left out."""
+    """Return the figures that the runs allow; note what is left out."""
     coded = [
         comparison for comparison in comparisons if comparison.verb == "mdl" and any(row.run for row in comparison.rows)
     ]
@@ -101,7 +101,7 @@ def comparison_drawings(comparisons: Sequence[Comparison], colours: Colours, not
 
 
 def _drawing(name: str, rows: Sequence[Row], most: int, draw: Callable[..., Figure], *arguments: object) -> Drawing:
-    """Of the first rows."""
+    """Return a drawing of the first rows."""
     return Drawing(name, [str(row.label) for row in rows[most:]], functools.partial(draw, rows[:most], *arguments))
 
 

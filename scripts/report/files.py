@@ -1,4 +1,4 @@
-"""Where the files of a report go: below its folder, whatever the runs are called."""
+"""Paths of a report's files: below its folder, whatever the runs are called."""
 
 import errno
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The same images under each eraser that a report's runs used: the paper's figures 1 and 2."""
+"""Images under each eraser that a report's runs used: the paper's figures 1 and 2."""
 
 import functools
 import json

@@ -87,7 +87,7 @@ def _read(name: str) -> str:
 
 
 def _place(pool: Pool, section: Any) -> int:
-    """Where a section of a configuration stands, once however many runs share it."""
+    """Return the number of a section of a configuration in the pool, which has it once."""
     return pool.setdefault(json.dumps(section, sort_keys=True, default=str), len(pool))
 
 

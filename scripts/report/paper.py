@@ -55,7 +55,7 @@ class PaperNumber:
 
     @property
     def note(self) -> str:
-        """What differs, and how much cannot be known."""
+        """Options that differ, and how many the paper does not say."""
         unlike = [f"{c.option.partition('.')[2] or c.option}={c.ours}" for c in self.compared if c.mark == "differs"]
         unsaid = sum(c.mark == "the paper does not say" for c in self.compared)
         return "; ".join([*([f"differs: {', '.join(unlike)}"] if unlike else []), f"{unsaid} options unsaid"])
@@ -83,7 +83,7 @@ def _is_cifar10(dataset: Options) -> bool:
 
 
 def paper_number_of(entry: Entry) -> PaperNumber | None:
-    """The same for what stands in a table, finished or not."""
+    """Return the paper's number for an entry, finished or not."""
     return paper_number(entry.config, entry.result) if entry.all_runs else None
 
 
@@ -115,7 +115,7 @@ def _options(config: Options) -> Iterator[Compared]:
 
 
 def _says(config: Options) -> Options:
-    """What the paper says, by option: sections 3 and 4, the captions of figures 4 and 16."""
+    """Return the paper's options: sections 3 and 4, the captions of figures 4 and 16."""
     says: dict[str, Any] = {"dataset.normalize": "zscore", "dataset.flip": True}
     for part, name in (("dataset", "cifar10"), *((part, config[part]["name"]) for part in ("model", "eraser"))):
         shipped = preset(part, name)
