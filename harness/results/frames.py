@@ -20,8 +20,8 @@ from conf.verbs import identifying
 from erasure.store.storage import fingerprint
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
-from harness.results.cell import Found
-from harness.results.labels import written_setting
+from harness.results.entry import StoredRun
+from harness.results.labels import setting_text
 from harness.results.read import read_runs
 from harness.run import whole_curves
 
@@ -121,7 +121,7 @@ class Results:
     curve: pd.DataFrame
     unfinished: pd.DataFrame
     problems: list[str]
-    _found: list[Found] = field(default_factory=list, repr=False)
+    _found: list[StoredRun] = field(default_factory=list, repr=False)
 
     @cached_property
     def losses(self) -> pd.DataFrame:
@@ -177,7 +177,7 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.
     return frame.reindex(columns=[*columns, *sorted(further)]).infer_objects()
 
 
-def _run_rows(run: Found) -> Iterator[dict[str, Any]]:
+def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield a row per seed."""
     result = run.result
     assert result is not None
@@ -189,7 +189,7 @@ def _run_rows(run: Found) -> Iterator[dict[str, Any]]:
         "command": run.verb,
         "directory": str(run.directory),
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
-        "setting": written_setting(config),
+        "setting": setting_text(config),
         "pair_id": pair_id(result, counted),
         "eraser_id": fingerprint(counted["eraser"]),
         "started": result.timing.started,
@@ -260,7 +260,7 @@ def _numbers(result: Result) -> Iterator[tuple[str, list[Any]]]:
         yield "label_entropy_bits", [result.label_entropy_bits] * len(result.seeds)
 
 
-def _curve_rows(run: Found) -> Iterator[dict[str, Any]]:
+def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield a row per seed and training size; none of a run without a learning curve."""
     if not isinstance(run.result, MdlResult):
         return
@@ -280,7 +280,7 @@ def _curve_rows(run: Found) -> Iterator[dict[str, Any]]:
             yield {"run_id": run.id, "seed": seed, "n": point.n, **known}
 
 
-def _unfinished_row(run: Found) -> dict[str, Any]:
+def _unfinished_row(run: StoredRun) -> dict[str, Any]:
     parts = {part: run.config[part]["name"] for part in ("dataset", "eraser", "model")}
     about = {"run_id": run.id, "command": run.verb, "directory": str(run.directory)}
     return {**about, **parts, "seeds": len(run.seeds), "state": run.state}

@@ -9,7 +9,7 @@ from conf.groups import choices, keys
 from erasure.store.regular import DamagedFileError, IrregularFileError
 from erasure.store.storage import NoDigestError, read_json
 from harness.result import MdlResult, unknown_keys
-from harness.results.cell import Found
+from harness.results.entry import StoredRun
 from harness.results.excess import blocks_of, sizes_of
 from harness.run import RESULT
 from harness.run_files import believed_result, read_config, require_run_id, run_directories, verb_of
@@ -29,11 +29,11 @@ class UnusableError(ValueError):
 class Reading:
     """All that was found: runs, each once, and what a reader has to know about the rest, a line each."""
 
-    runs: list[Found] = field(default_factory=list)
+    runs: list[StoredRun] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
-    def finished(self) -> list[Found]:
+    def finished(self) -> list[StoredRun]:
         return [run for run in self.runs if run.result is not None]
 
 
@@ -49,7 +49,7 @@ def read_runs(
     """
     reading = Reading()
     directories = [directory for root in roots for directory in run_directories(root, reading.problems.append)]
-    by_id: dict[str, Found] = {}
+    by_id: dict[str, StoredRun] = {}
     for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
         progress(i, len(directories))
         try:
@@ -68,7 +68,7 @@ def read_runs(
     return reading
 
 
-def read_run(directory: Path, *, unchecked: bool = False) -> Found:
+def read_run(directory: Path, *, unchecked: bool = False) -> StoredRun:
     """One run's directory.
 
     Raises:
@@ -99,7 +99,7 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
         _check(found)
     if unknown := unknown_keys(result):
         remarks.append(f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}")
-    return Found.finished(found, directory, remarks)
+    return StoredRun.finished(found, directory, remarks)
 
 
 def _check(result: MdlResult) -> None:
@@ -130,7 +130,7 @@ def _check(result: MdlResult) -> None:
                 )
 
 
-def _unfinished(directory: Path) -> Found:
+def _unfinished(directory: Path) -> StoredRun:
     """Return a run without result.json; its configuration says where it belongs."""
     try:
         require_run_id(directory.name)
@@ -145,11 +145,11 @@ def _unfinished(directory: Path) -> Found:
     verb = verb_of(config)
     shown = "not shown" if verb == INFORMATION else "shown as incomplete"
     remarks = [f"no result.json: {state}, {shown}"]
-    return Found(directory.name, directory, config, verb, config["seeds"], None, state, remarks)
+    return StoredRun(directory.name, directory, config, verb, config["seeds"], None, state, remarks)
 
 
-def _better(first: Found, second: Found, problems: list[str]) -> Found:
-    """Which of two directories with one run id to keep: a finished one, the newer of two that differ."""
+def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredRun:
+    """Return which of two directories with one run id to keep: a finished one, the newer of two that differ."""
     if first.result is None or second.result is None:
         return first if first.result is not None else second
     if first.result == second.result:
@@ -161,7 +161,7 @@ def _better(first: Found, second: Found, problems: list[str]) -> Found:
     return kept
 
 
-def _unknown_parts(run: Found) -> Iterator[str]:
+def _unknown_parts(run: StoredRun) -> Iterator[str]:
     for part, known in KNOWN.items():
         section = run.config[part]
         if (name := section["name"]) not in known and section.get("_target_") not in _NAMED_BY_AN_OPTION:
@@ -174,8 +174,8 @@ _NAMED_BY_AN_OPTION = {  # timm's by their architecture, empirical kernels by th
 }
 
 
-def _version_problems(runs: Sequence[Found]) -> list[str]:
-    """Whether results of different versions of erasure-mdl stand side by side."""
+def _version_problems(runs: Sequence[StoredRun]) -> list[str]:
+    """Return a line if results of different versions of erasure-mdl are compared."""
     versions: dict[str, list[str]] = {}
     for run in runs:
         assert run.result is not None

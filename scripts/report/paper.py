@@ -9,11 +9,11 @@ from typing import Any, Literal
 from conf import Options
 from conf.groups import preset
 from harness.result import MdlResult, Result
-from harness.results.comparison import Beside
+from harness.results.arrange import comparable
+from harness.results.entry import Entry
 from harness.results.excess import sizes_of
 from harness.results.table import Column
 from harness.trained import published_units
-from scripts.report.groups import comparable
 
 UNIT = "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)"
 
@@ -55,7 +55,7 @@ class PaperNumber:
 
     @property
     def note(self) -> str:
-        """What differs, and how much cannot be known."""
+        """Options that differ, and how many the paper does not say."""
         unlike = [f"{c.option.partition('.')[2] or c.option}={c.ours}" for c in self.compared if c.mark == "differs"]
         unsaid = sum(c.mark == "the paper does not say" for c in self.compared)
         return "; ".join([*([f"differs: {', '.join(unlike)}"] if unlike else []), f"{unsaid} options unsaid"])
@@ -82,18 +82,18 @@ def _is_cifar10(dataset: Options) -> bool:
     return dataset["name"] == "cifar10" or Path(str(dataset.get("root") or "")).name == "cifar10"
 
 
-def beside_paper(entry: Beside) -> PaperNumber | None:
-    """The same for what stands in a table, finished or not."""
-    return paper_number(entry.cell.config, entry.result) if entry.cell.every else None
+def paper_number_of(entry: Entry) -> PaperNumber | None:
+    """Return the paper's number for an entry, finished or not."""
+    return paper_number(entry.config, entry.result) if entry.all_runs else None
 
 
-def _record(entry: Beside) -> dict[str, float | str | None]:
-    number = beside_paper(entry)
+def _record(entry: Entry) -> dict[str, float | str | None]:
+    number = paper_number_of(entry)
     mean, std, note = (number.mean, number.std, number.note) if number else (None, None, None)
     return {"table_16": mean, "table_16_std": std, "table_16_note": note}
 
 
-TABLE_16 = Column[Beside]("paper's Table 16", lambda entry: f"{beside_paper(entry) or ''}", _record)
+TABLE_16 = Column[Entry]("paper's Table 16", lambda entry: f"{paper_number_of(entry) or ''}", _record)
 
 
 def chance(result: MdlResult) -> float:
@@ -115,7 +115,7 @@ def _options(config: Options) -> Iterator[Compared]:
 
 
 def _says(config: Options) -> Options:
-    """What the paper says, by option: sections 3 and 4, the captions of figures 4 and 16."""
+    """Return the paper's options: sections 3 and 4, the captions of figures 4 and 16."""
     says: dict[str, Any] = {"dataset.normalize": "zscore", "dataset.flip": True}
     for part, name in (("dataset", "cifar10"), *((part, config[part]["name"]) for part in ("model", "eraser"))):
         shipped = preset(part, name)
