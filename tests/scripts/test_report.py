@@ -543,16 +543,12 @@ def test_latex_is_escaped() -> None:
     assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"
 
 
-def test_a_result_without_a_checksum_is_left_out_unless_asked_for(runs, tmp_path, capsys) -> None:
+def test_a_result_without_a_checksum_is_left_out(runs, tmp_path, capsys) -> None:
     small(runs, "control")
-    old = small(runs, "leace")
-    path = old.directory / "result.json"
-    path.write_text(json.dumps(read_json(path)))  # as earlier versions wrote it
+    edited = small(runs, "leace")
+    path = edited.directory / "result.json"
+    path.write_text(json.dumps(read_json(path)))
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
-    assert f"{old.id}: result.json has no checksum, of an earlier version or edited: run it again" in shown.err
+    assert f"{edited.id}: result.json cannot be used (edited or damaged): delete it, and run it again" in shown.err
     assert "1 finished runs" in shown.out
-    assert main([str(runs), "--out", str(tmp_path / "out"), "--unchecked"]) == 0
-    shown = capsys.readouterr()
-    assert f"{old.id}: result.json has no checksum: shown unchecked" in shown.err
-    assert "2 finished runs" in shown.out
