@@ -19,7 +19,6 @@ from harness.trained import Coded
 
 CODES = ("mdl.code", "mdl.replay")  # keys of a setting that may differ within a table: rows say how
 _PAIRED = ("dataset", "model", "sample_info", "seeds", "setting")  # what a run and its control share
-_ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that say where it lies
 _SWEEP_TABLES = (("code", "loss"),)  # measures whose differences share a table
 _REPORT_TABLES = (("code",), ("published",), ("loss",))
 
@@ -246,7 +245,7 @@ def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
 def comparable(config: Options) -> Options:
     """Return a configuration without the options that say how and where: what is left makes a row."""
     counted = identifying(config)
-    return counted | {"dataset": _without(counted["dataset"], _ELSEWHERE)}
+    return counted | {"dataset": _without(counted["dataset"], ("root",))}
 
 
 def _without(section: Options, options: Sequence[str]) -> Options:

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from conf import Options
 from harness.example_bits import CodedBits, read_coded_bits, read_test_bits
-from harness.loss_curves import LossCurve, read_loss_curves, sharp_drops
+from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import Result, TrainedResult, of_seeds
 from harness.results.labels import Label
 from harness.results.statistics import Array, Difference
@@ -110,11 +110,7 @@ class Entry:
         if not results:
             return None
         seeds = sorted({seed for result in results for seed in result.seeds})
-        merged = of_seeds(results, seeds) if len(results) > 1 else results[0]
-        if merged.sharp_drop is not None or set(self.curves) != set(merged.seeds):
-            return merged
-        ordered = [self.curves[seed] for seed in merged.seeds]  # an earlier version left the drop out
-        return replace(merged, sharp_drop=sharp_drops((c.epochs, c.validation_bits) for c in ordered))
+        return of_seeds(results, seeds) if len(results) > 1 else results[0]
 
     @cached_property
     def curves(self) -> dict[int, LossCurve]:

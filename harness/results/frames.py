@@ -15,11 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from conf import Options
 from conf.verbs import identifying
 from erasure.store.storage import fingerprint
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
+from harness.results.arrange import comparable
 from harness.results.entry import StoredRun
 from harness.results.labels import setting_text
 from harness.results.read import read_runs
@@ -102,8 +102,6 @@ UNFINISHED: Mapping[str, str] = {
     "state": "running, failed, interrupted or unfinished",
 }
 """Columns of `Results.unfinished`."""
-
-_ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that say where it lies
 
 
 @dataclass
@@ -190,7 +188,7 @@ def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
         "directory": str(run.directory),
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
         "setting": setting_text(config),
-        "pair_id": pair_id(result, counted),
+        "pair_id": pair_id(result),
         "eraser_id": fingerprint(counted["eraser"]),
         "started": result.timing.started,
         "seconds": result.timing.seconds,
@@ -209,15 +207,9 @@ def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
         yield {**shared, "seed": seed, **{name: values[s] for name, values in lists.items()}}
 
 
-def pair_id(result: Result, counted: Options) -> str:
-    """Return what is equal for runs that differ by eraser and seed alone.
-
-    Args:
-        result: of a run.
-        counted: the part of its configuration that determines its numbers (`conf.verbs.identifying`).
-    """
-    shared = {key: value for key, value in counted.items() if key not in ("eraser", "seeds")}
-    shared["dataset"] = {key: value for key, value in counted["dataset"].items() if key not in _ELSEWHERE}
+def pair_id(result: Result) -> str:
+    """Return what is equal for runs that differ by eraser and seed alone."""
+    shared = {key: value for key, value in comparable(result.config).items() if key not in ("eraser", "seeds")}
     return fingerprint([result.verb, shared, result.train_size])
 
 

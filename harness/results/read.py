@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conf.groups import choices, keys
 from erasure.store.regular import DamagedFileError, IrregularFileError
-from erasure.store.storage import NoDigestError, read_json
+from erasure.store.storage import read_json
 from harness.result import MdlResult, unknown_keys
 from harness.results.entry import StoredRun
 from harness.results.excess import blocks_of, sizes_of
@@ -37,15 +37,12 @@ class Reading:
         return [run for run in self.runs if run.result is not None]
 
 
-def read_runs(
-    roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None, *, unchecked: bool = False
-) -> Reading:
+def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None) -> Reading:
     """Read every run below `roots`.
 
     Args:
         roots: folders to search.
         progress: called with how many of how many have been read.
-        unchecked: take results without a checksum, as earlier versions wrote them, too.
     """
     reading = Reading()
     directories = [directory for root in roots for directory in run_directories(root, reading.problems.append)]
@@ -53,7 +50,7 @@ def read_runs(
     for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
         progress(i, len(directories))
         try:
-            found = read_run(directory, unchecked=unchecked)
+            found = read_run(directory)
         except UnusableError as error:
             reading.problems.append(f"{directory}: {error}")
             continue
@@ -68,24 +65,17 @@ def read_runs(
     return reading
 
 
-def read_run(directory: Path, *, unchecked: bool = False) -> StoredRun:
-    """One run's directory.
+def read_run(directory: Path) -> StoredRun:
+    """Read one run's directory.
 
     Raises:
         UnusableError: it has neither a result nor a configuration that can be read, or one that is not what was
             written, or contradicts itself.
     """
-    remarks = []
     try:
         result = read_json(directory / RESULT)
     except FileNotFoundError:
         return _unfinished(directory)
-    except NoDigestError as error:
-        if not unchecked:
-            reason = "has no checksum, of an earlier version or edited: run it again, or show it with --unchecked"
-            raise UnusableError(f"{RESULT} {reason}") from error
-        result = error.values
-        remarks.append(f"{RESULT} has no checksum: shown unchecked")
     except IrregularFileError as error:
         raise UnusableError(f"{RESULT} is {error.reason}") from error
     except (OSError, DamagedFileError) as error:
@@ -97,8 +87,8 @@ def read_run(directory: Path, *, unchecked: bool = False) -> StoredRun:
         raise UnusableError(f"{RESULT} {error}") from error
     if isinstance(found, MdlResult):
         _check(found)
-    if unknown := unknown_keys(result):
-        remarks.append(f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}")
+    unknown = unknown_keys(result)
+    remarks = [f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}"] if unknown else []
     return StoredRun.finished(found, directory, remarks)
 
 

@@ -100,9 +100,7 @@ def whose(found: SummaryCurves, config: Options) -> str:
     """Return in words which network the accuracy of a run's summaries is of."""
     if found.network == "linearized":
         return "of the linearised network"
-    options = config["sample_info"]
-    group = options.get("summaries")
-    model = group.get("model") if isinstance(group, Mapping) else options.get("summary_model")  # of earlier versions
+    model = config["sample_info"]["summaries"].get("model")
     changed = ", ".join(f"{key}={value}" for key, value in model.items()) if isinstance(model, Mapping) else ""
     return f"of the network trained again{f' ({changed})' if changed else ''}"
 

@@ -37,8 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
     grids = "draw the images under each eraser, too; computes what is not cached"
     own.add_argument("--grids", action="store_true", help=grids)
-    unchecked = "show results without a checksum, of earlier versions, too"
-    own.add_argument("--unchecked", action="store_true", help=unchecked)
     own.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
     own.add_argument("--columns", type=columns, help=f"of codes and runs: all, or some of {', '.join(BY_NAME)}")
     options = own.parse_args(arguments)
@@ -49,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own.error(f"--out={options.out} is a file: give a folder")
     cache_dir = options.cache_dir if options.grids else None
     try:
-        return build(options.runs, options.out, cache_dir, unchecked=options.unchecked, chosen=options.columns)
+        return build(options.runs, options.out, cache_dir, chosen=options.columns)
     except OSError as error:
         print(f"no report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
         return NOTHING_BUILT
@@ -72,12 +70,11 @@ def build(
     out: Path,
     cache_dir: str | None = None,
     *,
-    unchecked: bool = False,
     chosen: Sequence[str] | None = None,
 ) -> int:
     """Build a report of the runs below `roots`, of chosen columns, with grids from a cache, if any; the exit code."""
     with Display("report") as display:
-        reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4), unchecked=unchecked)
+        reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4))
         comparisons, information = by_dataset(reading), read_information(reading)
         if not reading.finished:
             print(*map(one_line, reading.problems), sep="\n", file=sys.stderr)

@@ -39,8 +39,7 @@ def draw_grids(
     """
     by_dataset: dict[str, dict[str, Options]] = {}  # dataset section -> eraser -> the first configuration with both
     for config in configs:
-        own = {key: value for key, value in config["dataset"].items() if key != "gradient_weights"}  # of earlier runs
-        erasers = by_dataset.setdefault(json.dumps(own, sort_keys=True), {})
+        erasers = by_dataset.setdefault(json.dumps(config["dataset"], sort_keys=True), {})
         erasers.setdefault(config["eraser"]["name"], config)
     files: list[Path] = []
     for i, erasers in enumerate(by_dataset.values()):

@@ -23,7 +23,7 @@ from harness.results.table import Column, Table, caption_of, sort_key
 from harness.run_files import printable
 from harness.style import css_colour
 from harness.trained import Coded
-from scripts.report.paper import TABLE_16, UNIT, paper_number_of
+from scripts.report.paper import TABLE_16, UNIT, paper_number
 
 _HERE = Path(__file__).parent
 Json = dict[str, Any]  # as the page's code reads it
@@ -33,7 +33,7 @@ _POINTS = 90  # of a loss curve, even on its logarithmic axis; more cannot be to
 _MENUS = ("setting", "dataset", "family", "eraser", "command", "completeness")
 _MENUS_ONLY = ("setting", "family", "completeness")
 _USUAL = ("bits", "difference", "loss", "accuracy")
-_TABLE_16 = replace(TABLE_16, meaning=f"{UNIT}; what differs in ours is said of each run that is selected")
+_TABLE_16 = replace(TABLE_16, meaning=f"{UNIT}; {TABLE_16.meaning}")
 
 
 def write_page(
@@ -153,7 +153,7 @@ def _details(comparison: Comparison, entry: Entry, pool: Pool) -> Json:
         return about
     about["config"] = {key: _place(pool, value) for key, value in entry.config.items()}
     about["ids"] = [run.id for run in entry.all_runs]
-    about["paper"] = f"{number} ({number.note})" if (number := paper_number_of(entry)) else ""
+    about["paper"] = f"{number:.2f}" if (number := paper_number(entry)) else ""
     return about | (_curves(entry, entry.result, pool) if entry.result else {})
 
 

@@ -1,7 +1,7 @@
 """The report's tables: the same text as Markdown and LaTeX (booktabs), and every number as CSV."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from erasure.store.storage import write_text
@@ -11,7 +11,7 @@ from harness.results.columns import CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_
 from harness.results.output import file_name
 from harness.results.table import Table, markdown
 from scripts.report.files import file_in
-from scripts.report.paper import CHANCE, TABLE_16, UNIT, chance, paper_number_of
+from scripts.report.paper import CHANCE, TABLE_16, UNIT, chance
 
 _INCOMPLETE = (
     "† marks incomplete entries: seeds that are missing beside the rest of the row, runs that have not finished, "
@@ -55,8 +55,6 @@ def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> It
             about = f"{comparison.dataset}, {UNIT} ({comparison.setting}). {_at_chance(comparison)}"
             caption = f"{about} {notes(columns, comparison.entries)} {_INCOMPLETE}"
             yield Table.pivoted(f"{comparison.name}-paper-unit", "model", columns, places, caption, also)
-            if compared := _paper_options(comparison):
-                yield compared
     if finals:
         about = f"Trained on all of {comparison.dataset} ({comparison.setting})."
         caption = f"{about} {notes(finals, comparison.entries)} {_INCOMPLETE}"
@@ -68,20 +66,3 @@ def _at_chance(comparison: Comparison) -> str:
     results = (entry.result for entry in comparison.entries)
     ours = dict.fromkeys(f"{chance(r):.3f} at N = {r.train_size:,}" for r in results if isinstance(r, MdlResult))
     return f"At chance: {', '.join(ours)}; in the paper {CHANCE} (QLEACE, MLP)." if ours else ""
-
-
-def _paper_options(comparison: Comparison) -> Table | None:
-    """All that determines our numbers beside what the paper says of it; None where Table 16 has no number."""
-    numbers = [number for entry in comparison.entries if (number := paper_number_of(entry))]
-    lines = sorted(dict.fromkeys(c for number in numbers for c in number.compared), key=lambda c: c.mark)
-    if not lines:
-        return None
-    caption = (
-        f"{comparison.dataset} ({comparison.setting}) beside the paper's Table 16: what differs, what is "
-        "the same, and what the paper does not say."
-    )
-    records = [asdict(line) for line in lines]
-    headings = ("option", "of", "ours", "the paper's", "mark")
-    return Table(
-        f"{comparison.name}-paper-options", caption, headings, [[*record.values()] for record in records], records
-    )

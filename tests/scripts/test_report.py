@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from conf import Options
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
-from harness.result import MdlResult, of_seeds, read_result
+from harness.result import MdlResult, read_result
 from harness.results.arrange import by_dataset
+from harness.results.entry import Entry, StoredRun
 from harness.results.labels import Label
 from harness.results.output import file_name
 from harness.results.read import read_runs
@@ -153,7 +154,7 @@ def test_csv_beside_the_paper_has_the_same_columns_whichever_run_comes_first(run
     assert main([str(runs), "--out", str(out)]) == 0
     linear, mlp = table(out, "paper-unit")
     assert mlp["table_16"] == "8.49"
-    assert linear["table_16"] == linear["table_16_note"] == ""
+    assert linear["table_16"] == ""
 
 
 def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> None:
@@ -407,52 +408,22 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     assert leace.loss_difference is not None
 
 
-def marks(config: Options, result: MdlResult) -> dict[str, str]:
-    number = paper_number(config, result)
-    assert number is not None
-    return {compared.option: compared.mark for compared in number.compared}
+def test_the_papers_number_stands_beside_its_own_data_and_sizes_alone(runs) -> None:
+    config = _coded(write_run(runs)).config
 
+    def number(**sections: dict[str, Any]) -> str:
+        changed = {part: config[part] | sections.get(part, {}) for part in ("dataset", "eraser", "model", "mdl")}
+        entry = Entry(CONTROL, LEACE, unfinished=[StoredRun("x", runs, changed, "mdl", [0], None)])
+        return f"{paper_number(entry) or ''}"
 
-def test_the_papers_number_says_what_is_comparable(runs) -> None:
-    result = _coded(write_run(runs))
-    config = result.config
-    same = paper_number(config, result)
-    assert same is not None
-    assert (same.mean, same.std) == (8.49, 0.10)
-    found = marks(config, result)
-    assert {option for option, mark in found.items() if mark == "same"} >= {
-        "dataset.name", "dataset.normalize", "dataset.flip", "eraser._target_", "model.width", "model.depth",
-        "model.activation", "model.parametrization", "seeds",
-    }  # fmt: skip
-    assert {option for option, mark in found.items() if mark == "the paper does not say"} >= {
-        "train.lr", "train.betas", "train.weight_decay", "train.warmup_steps", "train.max_epochs", "train.batch_size",
-        "train.crop_padding", "train.patience_steps", "eraser.rank_tolerance", "mdl.num_chunks", "mdl.min_chunk",
-    }  # fmt: skip
-    how = {"train.stack", "train.checkpoint_every_s", "mdl.order", "dataset.root", "runs_dir", "device"}
-    assert not how & set(found)  # no part of a run's identity
-    assert paper_number({**config, "dataset": {"name": "digits"}}) is None
-    assert paper_number({**config, "eraser": {"name": "random"}}) is None
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "shown"),
-    [
-        ("model.width", 256, "width=256"),
-        ("model.activation", "gelu", "activation=gelu"),
-        ("dataset.normalize", "none", "normalize=none"),
-        ("dataset.flip", False, "flip=False"),
-        ("train.crop_padding", 0.0, "crop_padding=0.0"),
-        ("eraser._target_", "mine.Eraser", "_target_=mine.Eraser"),
-        ("seeds", [0, 1], "seeds=2"),
-    ],
-)
-def test_what_differs_from_the_paper_is_named(runs, option: str, value, shown: str) -> None:
-    result = _coded(write_run(runs))
-    section, _, key = option.partition(".")
-    config = {**result.config, section: result.config[section] | {key: value} if key else value}
-    number = paper_number(config, result if key else of_seeds([result], value))
-    assert number is not None
-    assert f"differs: {shown}" in number.note.replace(", chance", "; chance")
+    assert number() == number(dataset={"name": "image_folder", "root": "data/cifar10"}) == "8.490 ± 0.100"
+    unlike = {
+        "dataset": ({"name": "digits"}, {"normalize": "none"}),
+        "eraser": ({"name": "random"},),
+        "model": ({"name": "linear"}, {"width": 256}, {"activation": "gelu"}),
+    }
+    for section, options in unlike.items():
+        assert [number(**{section: option}) for option in options] == [""] * len(options)
 
 
 def test_chance_in_the_papers_unit_tells_its_training_sizes(runs) -> None:
@@ -464,16 +435,12 @@ def test_chance_in_the_papers_unit_tells_its_training_sizes(runs) -> None:
 
     ours = at(sizes)
     assert chance(ours) == pytest.approx(11.379, abs=5e-4)
-    assert marks(result.config, ours)["chance"] == "same"
-    assert marks(result.config, at((1024, 8000, 48_976)))["chance"] == "differs"
-    nine = chunk_sizes(48_976, ChunkSettings(num_chunks=9, min_chunk=1024, order="smallest_first"))
-    assert marks(result.config, at(nine))["chance"] == "differs"
+    assert chance(at((1024, 8000, 48_976))) == pytest.approx((8000 + 48_976) / 48_976 * math.log2(10))
     (block,) = by_dataset(read_runs([runs]))
-    bits, paper, options, _ = tables_of(block)
+    bits, paper, _ = tables_of(block)
     assert block.dataset == "CIFAR-10 (normalize=zscore)"
     assert "8.49 ± 0.10" in paper.markdown()
     assert "at N = 48,976; in the paper 11.41" in paper.caption
-    assert {record["mark"] for record in options.records} == {"same", "differs", "the paper does not say"}
     assert "Table 16" not in bits.markdown()
     assert "Σ n·CE / N" not in bits.markdown()
 
@@ -543,16 +510,12 @@ def test_latex_is_escaped() -> None:
     assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"
 
 
-def test_a_result_without_a_checksum_is_left_out_unless_asked_for(runs, tmp_path, capsys) -> None:
+def test_a_result_without_a_checksum_is_left_out(runs, tmp_path, capsys) -> None:
     small(runs, "control")
-    old = small(runs, "leace")
-    path = old.directory / "result.json"
-    path.write_text(json.dumps(read_json(path)))  # as earlier versions wrote it
+    edited = small(runs, "leace")
+    path = edited.directory / "result.json"
+    path.write_text(json.dumps(read_json(path)))
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
-    assert f"{old.id}: result.json has no checksum, of an earlier version or edited: run it again" in shown.err
+    assert f"{edited.id}: result.json cannot be used (edited or damaged): delete it, and run it again" in shown.err
     assert "1 finished runs" in shown.out
-    assert main([str(runs), "--out", str(tmp_path / "out"), "--unchecked"]) == 0
-    shown = capsys.readouterr()
-    assert f"{old.id}: result.json has no checksum: shown unchecked" in shown.err
-    assert "2 finished runs" in shown.out

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 from harness.example_bits import save_test_bits
@@ -37,9 +36,6 @@ def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path
     assert (cell.result.seeds, cell.result.final.loss_bits) == ([0, 2, 3], [0.5, 2.0, 3.0])
     assert cell.curves[2].validation_bits.tolist() == [5.0, 4.0, 3.0, 2.0]
     assert sorted(cell.test_bits()) == [0, 2, 3]
-    drop = cell.result.sharp_drop  # an earlier version left it out
-    assert drop is not None
-    assert drop.bits == pytest.approx([3.0, 3.0, 3.0])
     assert [cell.missing_of(seeds) for seeds in ([0, 2, 3], [0, 1, 2, 3])] == ["", "3 of 4 seeds"]
 
 
