@@ -4,8 +4,8 @@
 
 Every split of a dataset has three parts: the training part, which erasers and probes are fitted to; the calibration
 part, which the probes' probabilities are fitted to; and the test part, of which all figures are. A cell is one eraser
-on one split. Finished cells are written to OUT at once and are read back; the tables are written to OUT with the ending
-.md as well. CIFAR is a folder of images, one folder per class in each of train/ and test/.
+on one split. Finished cells are written to OUT at once and are read back; OUT_tables.md has the tables as a page shows
+them. CIFAR is a folder of images, one folder per class in each of train/ and test/.
 """
 
 import argparse
@@ -417,8 +417,9 @@ def show(options: argparse.Namespace) -> int:
     cells = run(options)
     for table in tables(cells):
         table.show(table.title)
-    write_text(options.out.with_suffix(".md"), markdown(cells) + "\n")
-    print(f"results: {options.out}\ntables: {options.out.with_suffix('.md')}")
+    page = options.out.with_name(f"{options.out.stem}_tables.md")
+    write_text(page, markdown(cells) + "\n")
+    print(f"results: {options.out}\ntables: {page}")
     return 0
 
 
