@@ -1,4 +1,4 @@
-"""Which eraser? What five kinds of probes still read from held-out data after each eraser, on four datasets.
+"""Probes of held-out data after every eraser: five kinds of probes on four datasets (docs/which_eraser.md).
 
     OMP_NUM_THREADS=1 python -m scripts.studies.which_eraser --data CIFAR --out docs/which_eraser.json
 
@@ -202,7 +202,7 @@ def concept_erasure(parts: Split, seed: int) -> list[Tensor]:  # noqa: ARG001 no
 
 
 def inlp(parts: Split, seed: int) -> list[Tensor]:  # noqa: ARG001 nothing is drawn
-    """Iterative nullspace projection (Ravfogel et al. 2020).
+    """Project out linear classifiers, one after another: INLP (Ravfogel et al. 2020).
 
     Fits a linear classifier to four fifths of the training part and projects out the span of its weights, until its
     accuracy on the last fifth is that of the largest class, within two points.
