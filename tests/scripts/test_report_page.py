@@ -188,7 +188,7 @@ def test_figures_stand_on_the_page_and_follow_the_reader_s_mode(browser, tmp_pat
 def test_sample_information_sorts_filters_and_leads_to_each_runs_figure(browser) -> None:
     sheets = browser.find_elements("css selector", "#sheets > section")
     assert [sheet.find_element("css selector", "h3").text for sheet in sheets] == [
-        "Runs", "How scores move between erasers", "Groups of examples", "Agreement between networks", "Summaries",
+        "Runs", "How scores move between erasers", "Subgroups of examples", "Agreement between networks", "Summaries",
     ]  # fmt: skip
     runs = sheets[0]
     assert runs.find_element("css selector", ".count").text == "120 of 120"
