@@ -21,7 +21,6 @@ html_title = "erasure-mdl"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["tables.js"]
-suppress_warnings = ["toc.empty_glob"]
 default_role = "literal"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"

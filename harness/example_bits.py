@@ -1,4 +1,4 @@
-"""What single examples cost: files beside result.json, and what they say of differences between runs."""
+"""Codelengths and losses of single examples: files beside result.json, and errors of differences between runs."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _NUMBERS = (*_WHOLE, torch.float32, torch.float64)
 
 @dataclass(frozen=True)
 class CodedBits:
-    """What the labels of the training split cost, in its order.
+    """Codelengths of the labels of the training split, in its order.
 
     Attributes:
         seeds: S of them, one order of coding each.
@@ -51,7 +51,7 @@ class CodedBits:
         return cls(seeds, index, labels, *placed)
 
     def same_examples(self, other: "CodedBits") -> bool:
-        """Whether another code is of the same examples with the same labels."""
+        """Return whether another code is of the same examples with the same labels."""
         return torch.equal(self.index, other.index) and torch.equal(self.labels, other.labels)
 
     @cached_property
@@ -70,7 +70,7 @@ class CodedBits:
         return -shares.log2()[self.labels] - self.by_network.nanmean(0)
 
     def above(self, other: "CodedBits") -> Tensor:
-        """How much more labels cost than in another code of the same examples, [N] bits.
+        """Return how much more labels cost than in another code of the same examples, [N] bits.
 
         The mean over common seeds, in which an example was coded by networks that had seen the same others; NaN where
         there is none.
@@ -147,7 +147,7 @@ def _kept(
 
 @dataclass(frozen=True)
 class Stored:
-    """What a run has stored of single examples, and for which seeds."""
+    """Tensors of single examples that a run has stored, and their seeds."""
 
     tensors: Mapping[str, Tensor]
     seeds: Sequence[int]
@@ -216,5 +216,5 @@ def error_over_examples(
 
 
 def loss_error(known: Mapping[int, Array], seeds: Sequence[int]) -> float | None:
-    """Standard error over test examples of the mean loss of all seeds in bits; None where a seed's is not known."""
+    """Return the standard error over test examples of the mean loss over seeds, bits; None where one is unknown."""
     return error_over_examples(known, {seed: np.zeros_like(bits) for seed, bits in known.items()}, seeds)

@@ -1,4 +1,4 @@
-"""What a finished run says of single examples: typed parts of result.json (`harness.result`)."""
+"""Parts of result.json about single examples (`harness.result`)."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -22,7 +22,7 @@ class ScoreSummary(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(Part):
-    """Of one score to another, over examples."""
+    """Ratio of one score to another, over examples."""
 
     median: float
     least: float
@@ -31,7 +31,7 @@ class Ratio(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation(Part):
-    """Of two accounts of the same changes, Pearson's and of ranks; None where one of them does not vary."""
+    """Correlation of two estimates of the same changes, Pearson's and of ranks; None where one does not vary."""
 
     pearson: float | None
     spearman: float | None
@@ -40,7 +40,7 @@ class Correlation(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceAgreement(Part):
-    """How well two accounts of what leaving an example out changes agree, over so many examples that both have."""
+    """Agreement of two estimates of leave-one-out changes, over the examples that both have."""
 
     examples: int
     weight: Correlation
@@ -58,7 +58,7 @@ class Interval(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution(Part):
-    """How well an account of single examples foresees trainings without some.
+    """Accuracy of an attribution method, judged by trainings without some examples.
 
     `datamodeling`: Spearman's correlation over trainings on random halves; `leave_one_out`: Pearson's over examples
     that were left out one by one, None where none were; `auroc`: of mean squared effects finding wrong labels, None
@@ -72,7 +72,7 @@ class Attribution(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorEstimate(Part):
-    """How many of one seed's scores of one kind are believable: wrong by less than a factor of two, by the estimate.
+    """Counts of one seed's scores that are wrong by less than a factor of two, by the error estimate.
 
     Where retraining left `retrained` examples out: Spearman's correlation of the estimate with the error, how many of
     them are believed, how many of those truly are within the factor, and how many of the doubted truly are not.
@@ -88,7 +88,7 @@ class ErrorEstimate(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class LinearizedAccuracy(Part):
-    """Of the linearised network, an entry per seed; `left_out` on each training example, once trained without it."""
+    """Accuracy of the linearised network, an entry per seed; `left_out` on training examples, trained without each."""
 
     train_accuracy: list[float]
     test_accuracy: list[float]
@@ -107,7 +107,7 @@ class Group(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class SummaryCurves(Part):
-    """What is left when examples are dropped: by order an entry per seed, in it one per fraction that is `removed`.
+    """Accuracy after examples are removed: by order, an entry per seed, in it one per fraction that is `removed`.
 
     Test accuracy, and how many classes have examples left: mean and minimum over draws of the random order, whose
     accuracies are `random_draws`, per seed, draw and fraction.

@@ -43,7 +43,7 @@ class LossCurve:
 def sharp_drop(
     epochs: Sequence[float] | Array, bits: Sequence[float] | Array, window: int = DROP_WINDOW_EPOCHS
 ) -> tuple[float, int | None]:
-    """The largest fall of `bits` [E] between two evaluations at most `window` epochs apart, and when it began.
+    """Return the largest fall of `bits` [E] between evaluations at most `window` epochs apart, and when it began.
 
     Evaluations further apart than the window are compared with the next one. Of equal falls the
     shortest counts, then the earliest. A loss that never falls has none: 0 and None.
@@ -69,14 +69,14 @@ def sharp_drops(curves: Iterable[tuple[Sequence[float] | Array, Sequence[float] 
 
 
 def crossing(x: Sequence[float], erased: Array, control: Array) -> int | None:
-    """The first `x` from which `erased` [m] stays below `control` [m] to the end; None if it ends above."""
+    """Return the first `x` from which `erased` [m] stays below `control` [m] to the end; None if it ends above."""
     above = np.flatnonzero(~(np.asarray(erased) < np.asarray(control)))
     first = int(above[-1]) + 1 if len(above) else 0
     return int(x[first]) if first < len(x) else None
 
 
 def crossing_epoch(erased: Sequence[LossCurve], control: Sequence[LossCurve]) -> int | None:
-    """The epoch from which the erased runs' mean validation loss stays below the controls'.
+    """Return the epoch from which the erased runs' mean validation loss stays below the controls'.
 
     The loss at an epoch is the best so far: what early stopping would hand back then, and what a seed that has
     stopped keeps. Seeds and runs of different lengths can thus be compared to the end of the longest, and

@@ -1,4 +1,4 @@
-"""What a finished run says of itself: result.json, defined, checked and read here, and nowhere else.
+"""Results of finished runs: result.json is defined, checked and read by this module alone.
 
 Keys are stable. One that came later has the default None: older runs lack it, and it is not written where it is None.
 """
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Part):
-    """What all verbs say."""
+    """A result of any command."""
 
     verb: str
     run_id: str
@@ -50,11 +50,11 @@ class Result(Part):
 
     @property
     def directory(self) -> Path:
-        """Where the run wrote it."""
+        """Directory that the run wrote it to."""
         return Path(self.config["runs_dir"]) / self.run_id
 
     def named(self, part: str) -> str:
-        """The name of the dataset, eraser or model."""
+        """Return the name of the dataset, eraser or model."""
         return str(self.config[part]["name"])
 
     def require_consistent(self) -> None:
@@ -71,7 +71,7 @@ class Result(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedResult(Result, Trained):
-    """Of a verb that trains."""
+    """A result of a command that trains networks."""
 
     def require_consistent(self) -> None:
         super().require_consistent()
@@ -82,7 +82,7 @@ class TrainedResult(Result, Trained):
 
 @dataclass(frozen=True, kw_only=True)
 class MdlResult(TrainedResult, Coded):
-    """Of `python -m mdl`."""
+    """A result of `python -m mdl`."""
 
     def require_consistent(self) -> None:
         super().require_consistent()
@@ -96,12 +96,12 @@ class MdlResult(TrainedResult, Coded):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainResult(TrainedResult, TrainedOnce):
-    """Of `python -m train`."""
+    """A result of `python -m train`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InformationResult(Result, Information):
-    """Of `python -m sample_info`; `eraser_fit` as `sample_info.data` has it, None for the control."""
+    """A result of `python -m sample_info`; `eraser_fit` is that of `sample_info.data`, None for the control."""
 
     held_out_size: int
     eraser_fit: Literal["disjoint", "refit", "scored"] | None = field(default=None, metadata={"written": True})
@@ -233,7 +233,7 @@ def unknown_keys(values: Options) -> list[str]:
 
 
 def read_result(path: Path) -> Result:
-    """A finished run's result.json.
+    """Read a finished run's result.json.
 
     Raises:
         DamagedFileError: it is not what a run of this or an earlier version wrote; says why.

@@ -1,22 +1,25 @@
-"""How figures look: one colour per eraser everywhere, safe for colour-blind readers."""
+"""Style of all figures: one colour per eraser, safe for colour-blind readers."""
 
 import contextlib
 import io
+import itertools
 import logging
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
 from erasure.store.storage import replacing
-from harness.results.labels import spelled
+from harness.results.labels import Label
 
 if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+C = TypeVar("C", Label, str)
 
 # Okabe & Ito's palette.
 ERASER_COLOURS = {
@@ -60,7 +63,7 @@ _LONGEST_LABEL = 200  # characters
 
 @contextlib.contextmanager
 def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
-    """A figure of so many inches in this style, at the block's end in `path` and, to print, a PDF beside it."""
+    """Yield a figure of a size in inches; write it to `path`, and to a PDF of the same name, when the block ends."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -127,23 +130,25 @@ def name_row(ax: "Axes", name: str, **options: Any) -> None:
     ax.set_ylabel(literal(name), fontsize=9, **options)
 
 
-def colour(column: str, columns: Sequence[str]) -> str:
-    """The colour of an eraser's column; variants of one eraser after the first take spare colours."""
-    firsts = {c.split(" ")[0]: c for c in reversed(columns)}
-    name = column.split(" ")[0]
-    if name in ERASER_COLOURS and firsts[name] == column:
-        return ERASER_COLOURS[name]
-    others = [c for c in columns if c.split(" ")[0] not in ERASER_COLOURS or firsts[c.split(" ")[0]] != c]
-    return _SPARE[others.index(column) % len(_SPARE)]
+def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
+    """Give each column, a label or a name, its eraser's colour; variants of one eraser after the first, spare ones."""
+    colours: dict[C, str] = {}
+    taken: set[str] = set()
+    spare = itertools.cycle(_SPARE)
+    for column in columns:
+        name = column.name if isinstance(column, Label) else column
+        colours[column] = ERASER_COLOURS[name] if name in ERASER_COLOURS and name not in taken else next(spare)
+        taken.add(name)
+    return colours
 
 
-def line_width(column: str, columns: Sequence[str]) -> float:
-    """In points: the first columns' lines are the widest, and seen beneath those that coincide with them."""
-    return max(1.2, 3.2 - 0.5 * list(columns).index(column))
+def line_width(place: int) -> float:
+    """Return points: the first columns' lines are the widest, and seen beneath those that coincide with them."""
+    return max(1.2, 3.2 - 0.5 * place)
 
 
 def chance_line(ax: "Axes", bits: float, label: str) -> None:
-    """A dashed line at the loss of a predictor that knows nothing, labelled in place; called when all else is drawn."""
+    """Draw a dashed line at the loss of a predictor that knows nothing; call it when all else is drawn."""
     ax.set_ylim(0, max(1.12 * bits, ax.get_ylim()[1]))
     ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
     ax.annotate(
@@ -153,8 +158,8 @@ def chance_line(ax: "Axes", bits: float, label: str) -> None:
 
 
 def wrapped(text: str, inches: float) -> str:
-    """Return a label as it is spelled, broken into lines that fit at the fonts' usual size."""
-    return _plain(textwrap.fill(_short(spelled(text)), max(12, int(11 * inches)), break_on_hyphens=False))
+    """Return a label broken into lines that fit at the fonts' usual size."""
+    return _plain(textwrap.fill(_short(text), max(12, int(11 * inches)), break_on_hyphens=False))
 
 
 def literal(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a finished run says of the networks that it trained: typed parts of result.json (`harness.result`)."""
+"""Parts of result.json about trained networks (`harness.result`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Endings(Part):
-    """What became of trainings, an entry per seed: see `train.early_stopping.endings`."""
+    """Ends of trainings, an entry per seed: see `train.early_stopping.endings`."""
 
     epochs: list[int]
     best_epoch: list[int] | None = None
@@ -64,7 +64,7 @@ class Codelength(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Final(Part):
-    """Of networks trained on everything, an entry per seed, losses in bits per label.
+    """Losses of networks trained on everything, an entry per seed, in bits per label.
 
     Test loss and accuracy, and losses on the training images without augmentation, at the lowest validation loss;
     `end_train_loss_bits` when training ended.
@@ -107,7 +107,7 @@ class Timing(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Trained(Part):
-    """What every verb that trains says."""
+    """Parts that results of `train` and `mdl` share."""
 
     final: Final
     sharp_drop: SharpDrops | None = None
@@ -154,7 +154,7 @@ def stuck(trainings: Sequence[Endings]) -> str:
 
 
 def untrained(trainings: Sequence[Endings]) -> str:
-    """The same of those whose weights of lowest validation loss, which count, are the initial ones."""
+    """Return "3 of 5" where that many keep their initial weights, those of lowest validation loss; empty for none."""
     return _share([one for training in trainings for one in training.untrained or ()])
 
 

@@ -77,7 +77,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:
             results = [found, only]
-    compared = {setting: table_of(grid, setting) for setting, grid in by_setting(results).items()}
+    compared = {setting: table_of(comparison) for setting, comparison in by_setting(results).items()}
     show(compared, functools.partial(draw, arrange(results)), directory / "comparison.png", results)
 
 

@@ -8,19 +8,18 @@ from rich.table import Table as RichTable
 from erasure.certificate import Certificate
 from erasure.progress import console
 from harness.result import MdlResult
-from harness.results.arrange import Grid
+from harness.results.arrange import Comparison
 from harness.results.columns import BY_NAME, ERASER, ROW, RUNS, SEEDS, columns, notes
-from harness.results.comparison import beside_controls
 from harness.results.statistics import Spread, seeds_text
 from harness.results.table import Table
 
 
-def table_of(grid: Grid[MdlResult], setting: str) -> Table:
+def table_of(comparison: Comparison) -> Table:
     """Compare the runs of one setting, a row each; records have every column there is."""
-    entries = [entry for entry in beside_controls(grid).values() if entry.result]
+    entries = comparison.run
     shown = columns("bits difference loss accuracy")
     also = (ROW, ERASER, RUNS, *BY_NAME.values())
-    return Table.of(setting, (ROW, ERASER, *shown, SEEDS), entries, notes(shown, entries), also)
+    return Table.of(comparison.setting, (ROW, ERASER, *shown, SEEDS), entries, notes(shown, entries), also)
 
 
 def print_run(result: MdlResult) -> None:

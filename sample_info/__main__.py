@@ -11,7 +11,7 @@ from conf.schema import Config, validate
 if TYPE_CHECKING:
     from harness.job import Job
     from harness.result import InformationResult
-    from harness.results.arrange import Grid
+    from harness.results.arrange import Comparison
     from sample_info.report.comparison import Agreement, Movement
 
 AXES = {"information/*": "seed"}
@@ -61,12 +61,12 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     from sample_info.report.summaries import summaries_tables
     from sample_info.report.table import tables_of
 
-    grid = arrange(results)
+    comparison = arrange(results)
     problems: list[str] = []
     stored = {result.run_id: read_scores(result.directory, problems) for result in results}
-    moved = movements(grid, stored)
-    alike, left_out = few_enough(agreements(grid, stored))
-    tables = [*tables_of(grid, moved).values(), *map(agreement_matrix, alike), *summaries_tables(grid)]
+    moved = movements(comparison, stored)
+    alike, left_out = few_enough(agreements(comparison, stored))
+    tables = [*tables_of(comparison, moved).values(), *map(agreement_matrix, alike), *summaries_tables(comparison)]
     tables = [table for table in tables if table.rows]
     for table in tables:
         if table.title:
@@ -79,27 +79,27 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     print(f"table: {directory / 'table.md'}")
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
-        drawn += _draw(grid, moved, alike, directory)
+        drawn += _draw(comparison, moved, alike, directory)
     for path in drawn:
         print(f"figure: {path}")
     print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")
 
 
 def _draw(
-    grid: "Grid[InformationResult]", moved: "Sequence[Movement]", alike: "Sequence[Agreement]", directory: Path
+    comparison: "Comparison", moved: "Sequence[Movement]", alike: "Sequence[Agreement]", directory: Path
 ) -> list[Path]:
     """How runs agree, how scores move, and their summaries beside each other, where there is any such thing."""
-    from harness.style import colour
+    from harness.style import eraser_colours
     from sample_info.report.figures import Panel, agreement_figure, movement_figure, save, summaries_figure
 
     summaries = [
-        Panel(f"{row} · {eraser}", result.config, result.eraser_fit, result.summaries)
-        for row, eraser, result in grid.runs()
+        Panel(f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)
+        for row, eraser, result in comparison.information
         if result.summaries
     ]
     drawn: dict[str, Any] = {
         "agreement.png": alike and (lambda: agreement_figure(alike)),
-        "movement.png": moved and (lambda: movement_figure(moved, lambda eraser: colour(eraser, grid.columns))),
+        "movement.png": moved and (lambda: movement_figure(moved, eraser_colours(comparison.erasers).__getitem__)),
         "summaries.png": len(summaries) > 1 and (lambda: summaries_figure(summaries)),
     }
     return [save(make, directory / name) for name, make in drawn.items() if make]

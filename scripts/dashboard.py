@@ -24,11 +24,10 @@ from wandb_workspaces import expr
 from erasure.store.storage import write_text
 from harness.logger import ignore_local_settings
 from harness.result import MdlResult
-from harness.results.arrange import Grid, by_setting
+from harness.results.arrange import Comparison, by_setting
 from harness.results.columns import ERASER as BY_ERASER
 from harness.results.columns import ROW, SEEDS, columns
-from harness.results.comparison import beside_controls
-from harness.results.labels import spelled
+from harness.results.labels import display_name
 from harness.results.read import read_runs
 from harness.results.table import Table
 from harness.run_files import one_line
@@ -76,7 +75,7 @@ def build(results: Sequence[MdlResult], entity: str, project: str, group: str | 
     orders = range(1, 1 + max(len(result.certificate["test"].order_shares or ()) for result in results))
     panels = {name: own for name, own in _panels(orders).items() if own}
     models = list(dict.fromkeys(result.named("model") for result in results))
-    tables = {title: table for place in by_setting(results).items() for title, table in differences(*place)}
+    tables = {title: table for found in by_setting(results).values() for title, table in differences(found)}
     written: dict[str, list[Any]] = {title: [wr.MarkdownPanel(table)] for title, table in tables.items()}
     wanted = [expr.Metric("Group") == _literal(group)] if group else []
     workspace = ws.Workspace(
@@ -96,7 +95,7 @@ def build(results: Sequence[MdlResult], entity: str, project: str, group: str | 
         of_model = expr.And(*wanted, expr.Config(MODEL) == _literal(model))
         runs = wr.Runset(name=model, filters=of_model, groupby=[f"config.{ERASER}"])
         every = [panel for own in panels.values() for panel in own]
-        blocks += [wr.H1(spelled(model)), wr.PanelGrid(runsets=[runs], panels=every)]
+        blocks += [wr.H1(display_name(model)), wr.PanelGrid(runsets=[runs], panels=every)]
     for title, table in tables.items():
         blocks += [wr.H1(title), wr.MarkdownBlock(table)]
     return workspace, wr.Report(entity=entity, project=project, title=workspace.name, width="fluid", blocks=blocks)
@@ -143,14 +142,14 @@ def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
     return wr.LinePlot(title=title, x=x, y=[y], log_x=log_x, layout=wr.Layout(w=12, h=8), **_GROUPED)
 
 
-def differences(setting: str, grid: Grid[MdlResult]) -> Iterator[tuple[str, str]]:
-    """Of one setting two Markdown tables by title: codelength against the control, and the runs that end below it."""
+def differences(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield two Markdown tables of one setting by title: differences to the control, and runs that end below it."""
     shown = (ROW, BY_ERASER, *columns("bits difference calibrated excess_bits parameters"), SEEDS)
-    entries = [entry for entry in beside_controls(grid).values() if entry.result]
-    below = [entry for entry in entries if entry.loss is not None and entry.loss.size is not None]
-    yield f"Differences to control, {setting}", Table.of("", shown, entries).markdown()
+    entries = comparison.run
+    below = [entry for entry in entries if entry.crossing_size is not None]
+    yield f"Differences to control, {comparison.setting}", Table.of("", shown, entries).markdown()
     crossed = Table.of("", (ROW, BY_ERASER, *columns("gap below")), below).markdown()
-    yield f"Backfiring, {setting}", crossed if below else "No erased run ends below its control."
+    yield f"Backfiring, {comparison.setting}", crossed if below else "No erased run ends below its control."
 
 
 def as_json(shown: ws.Workspace | wr.Report) -> Any:

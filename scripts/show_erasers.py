@@ -17,7 +17,7 @@ from conf.compose import composed
 from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
-from harness.results.labels import spelled
+from harness.results.labels import display_name
 from harness.style import hide_axes, literal, name_row, save
 from mdl.__main__ import VERB
 from scripts.options import parser
@@ -78,7 +78,7 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
     for name, dataset in erased.items():
         edit = dataset.certificate[split].edit_size
         caption = f"\nedit {edit:.0%} of variance" if edit else ""
-        rows[spelled(name) + caption] = Shown(dataset.pixels(dataset.splits[split].images[shown]))
+        rows[display_name(name) + caption] = Shown(dataset.pixels(dataset.splits[split].images[shown]))
     headed = Shown(next(iter(rows.values())).pixels, [first.class_names[int(labels[i])] for i in shown])
     draw_rows(rows | {next(iter(rows)): headed}, path)
 

@@ -15,9 +15,9 @@ import torch
 from conf.errors import exit_code
 from erasure.spectrum import OrderSpectrum, order_spectrum
 from erasure.store.storage import write_text
-from harness.results.labels import spelled
+from harness.results.labels import display_name
 from harness.results.table import Table
-from harness.style import colour, figure_at
+from harness.style import eraser_colours, figure_at
 from scripts.options import parser
 from scripts.show_erasers import erased_by
 
@@ -77,7 +77,13 @@ def tabulated(spectra: Spectra, orders: int, *, gaps: bool) -> Table:
     """A row for each eraser, split and number of directions; a cell for each order."""
     headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
     rows = [
-        [spelled(eraser), split, f"{s.n:,}", f"{s.directions}, {s.variance:.0%}", *(_gaps(s) if gaps else _shares(s))]
+        [
+            display_name(eraser),
+            split,
+            f"{s.n:,}",
+            f"{s.directions}, {s.variance:.0%}",
+            *(_gaps(s) if gaps else _shares(s)),
+        ]
         for (eraser, split), found in spectra.items()
         for s in found
     ]
@@ -96,6 +102,7 @@ def _gaps(spectrum: OrderSpectrum) -> list[str]:
 def draw(spectra: Spectra, path: Path) -> None:
     """A panel for each split and number of directions; what shuffled labels may give, too, as hollow upper bounds."""
     erasers = list(dict.fromkeys(eraser for eraser, _ in spectra))
+    colours = eraser_colours(erasers)
     splits = list(dict.fromkeys(split for _, split in spectra))
     wide = max(len(found) for found in spectra.values())
     with figure_at(path, 4.6 * wide + 1.6, 3.4 * len(splits)) as figure:
@@ -103,7 +110,7 @@ def draw(spectra: Spectra, path: Path) -> None:
         for (eraser, split), found in spectra.items():
             shift = (erasers.index(eraser) - len(erasers) / 2) * 0.05
             for ax, s in zip(panels[splits.index(split)], found, strict=False):
-                _curve(ax, s, spelled(eraser), colour(eraser, erasers), shift)
+                _curve(ax, s, display_name(eraser), colours[eraser], shift)
                 ax.set(title=f"{split}, {s.directions} directions", yscale="log")
                 ax.set_xticks(range(1, len(s.shares) + 1))
         for ax in panels[-1]:

@@ -39,7 +39,7 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     from harness.results.output import show
     from train.summary import draw, table_of
 
-    compared = {setting: table_of(own, setting) for setting, own in by_setting(results).items()}
+    compared = {setting: table_of(comparison) for setting, comparison in by_setting(results).items()}
     show(compared, functools.partial(draw, arrange(results)), directory / "loss_curves.png", results)
 
 

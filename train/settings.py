@@ -1,4 +1,4 @@
-"""How a network is trained: the options of `conf/train`."""
+"""Settings of a training: the options of `conf/train`."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal

@@ -28,14 +28,6 @@ _JSON_DIGEST = "digest"  # key of the checksum of a JSON file's other values
 Values = dict[str, Any]  # JSON-like
 
 
-class NoDigestError(DamagedFileError):
-    """A JSON file without a checksum: nobody can tell whether `values` are what was written."""
-
-    def __init__(self, path: Path, values: Values) -> None:
-        super().__init__(f"{path} has no checksum: an earlier version wrote it, or it was edited")
-        self.values = values
-
-
 class DiskFullError(OSError):
     """No space left for a file; nothing was overwritten."""
 
@@ -102,8 +94,7 @@ def read_json(path: Path) -> Values:
     """All that `write_json` wrote, however its text is laid out.
 
     Raises:
-        NoDigestError: the file has no checksum: something else wrote it.
-        DamagedFileError: it is no regular file, no JSON, or not what was written.
+        DamagedFileError: it is no regular file, no JSON, without a checksum, or not what was written.
         OSError: it cannot be opened.
     """
     try:
@@ -115,7 +106,7 @@ def read_json(path: Path) -> Values:
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DamagedFileError(f"{path} is damaged ({str(error)[:160]})") from error
     if stated is None:
-        raise NoDigestError(path, values)
+        raise DamagedFileError(f"{path} has no checksum: it was edited, or something else wrote it")
     if not matches:
         raise DamagedFileError(f"{path} was edited or damaged: its checksum does not match its content")
     return values

@@ -5,7 +5,7 @@ from statistics import mean
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.result import MdlResult, TrainedResult
-from harness.results.comparison import Beside, Values, calibrated_bits, code_bits, final_bits, published_code
+from harness.results.comparison import Entry, Values, calibrated_bits, code_bits, final_bits, published_code
 from harness.results.excess import area_bits, excess_bits, sample_complexity, surplus_bits
 from harness.results.labels import setting
 from harness.results.statistics import LEVEL, PLATEAU, Difference, deviation_over, difference_record
@@ -13,7 +13,7 @@ from harness.results.table import Column, Record, number, spread, word
 from harness.trained import Coded, TrainedOnce, stuck, untrained
 
 
-def known(show: Callable[[TrainedResult], str]) -> Callable[[Beside], str]:
+def known(show: Callable[[TrainedResult], str]) -> Callable[[Entry], str]:
     """Text of a result; nothing where there is none."""
     return lambda entry: "" if entry.result is None else show(entry.result)
 
@@ -32,72 +32,71 @@ def _spread(
     meaning: str = "",
     *,
     scale: float = 1,
-    rests_on: Callable[[Beside], str] | None = None,
-    more: Callable[[Beside], Record] = lambda _: {},
-) -> Column[Beside]:
+    rests_on: Callable[[Entry], str] | None = None,
+    more: Callable[[Entry], Record] = lambda _: {},
+) -> Column[Entry]:
     """Mean ± standard deviation over seeds; with `rests_on`, on what trainings it rests, and what is missing."""
 
-    def of_seeds(entry: Beside) -> Sequence[float]:
+    def of_seeds(entry: Entry) -> Sequence[float]:
         return (values(entry.result) if entry.result is not None else None) or ()
 
-    def marks(entry: Beside) -> list[str]:
-        noted = (("‡", rests_on(entry)), ("†", entry.lacks)) if rests_on else ()
+    def marks(entry: Entry) -> list[str]:
+        noted = (("‡", rests_on(entry)), ("†", entry.missing)) if rests_on else ()
         return [f"{mark}{count}" for mark, count in noted if count]
 
     return spread(heading, name, form, of_seeds, meaning, scale=scale, marks=marks, more=more)
 
 
-def _delta(of: Callable[[Beside], Difference | None], unit: str, meaning: str = "") -> Column[Beside]:
-    def record(entry: Beside) -> Record:
+def _delta(of: Callable[[Entry], Difference | None], unit: str, meaning: str = "") -> Column[Entry]:
+    def record(entry: Entry) -> Record:
         found = of(entry)
         return {**difference_record("difference", found, unit), "significant": found and found.significant}
 
     return Column("Δ to control", lambda entry: f"{of(entry) or ''}", record, meaning)
 
 
-def _below(entry: Beside) -> str:
-    if entry.loss is None or entry.loss.gap.standard_error is None:  # one seed says nothing of others
+def _below(entry: Entry) -> str:
+    if entry.loss_difference is None or entry.loss_difference.standard_error is None:  # one seed says nothing of others
         return ""
-    size, epoch = entry.loss.size, entry.loss.epoch
+    size, epoch = entry.crossing_size, entry.crossing_epoch
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
-    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * entry.loss.gap.below])
+    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * entry.loss_difference.below])
 
 
-def _crossings(entry: Beside) -> Record:
-    found = entry.loss
+def _crossings(entry: Entry) -> Record:
     return {
-        "backfires": found and found.gap.below,
-        "crossing_size": found and found.size,
-        "crossing_epoch": found and found.epoch,
+        "backfires": entry.loss_difference and entry.loss_difference.below,
+        "crossing_size": entry.crossing_size,
+        "crossing_epoch": entry.crossing_epoch,
     }
 
 
-def _drop(entry: Beside) -> Record:
+def _drop(entry: Entry) -> Record:
     drop = entry.result.sharp_drop if entry.result else None
     return {"sharp_drop_bits": drop and mean(drop.bits), "sharp_drop_epoch": drop and drop.mean_epoch}
 
 
-def _certified(split: str, name: str) -> Callable[[Beside], float | None]:
+def _certified(split: str, name: str) -> Callable[[Entry], float | None]:
     return lambda entry: entry.result and getattr(entry.result.certificate[split], name)
 
 
-def _gap(split: str, of: str, meaning: str = "") -> Column[Beside]:
+def _gap(split: str, of: str, meaning: str = "") -> Column[Entry]:
     heading, name = f"gap of {of}s" + ", test" * (split == "test"), "test_" * (split == "test") + f"{of}_gap"
     return number(heading, name, ".1g", _certified(split, f"{of}_gap"), meaning)
 
 
-def _coded_bits(of: Callable[[MdlResult], Sequence[float]]) -> Callable[[Beside], Sequence[float]]:
+def _coded_bits(of: Callable[[MdlResult], Sequence[float]]) -> Callable[[Entry], Sequence[float]]:
     return lambda entry: of(entry.result) if isinstance(entry.result, MdlResult) else ()
 
 
-def _surplus(entry: Beside) -> Sequence[float]:
+def _surplus(entry: Entry) -> Sequence[float]:
     if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
         return ()
     return surplus_bits(entry.result, entry.control_bits)
 
 
-def _complexity(entry: Beside) -> int | str | None:
-    """The largest size that a seed needs; "> N" where one needs more."""
+def _complexity(entry: Entry) -> int | str | None:
+    """Return the largest size that a seed needs; "> N" where one needs more."""
     if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
         return None
     needed = sample_complexity(entry.result, entry.control_bits)
@@ -108,12 +107,12 @@ def _complexity(entry: Beside) -> int | str | None:
 _ORDER_NUMBERS = ("order_shares", "order_errors", "order_z_scores")
 
 
-def _order(p: int, meaning: str = "") -> Column[Beside]:
-    def record(entry: Beside) -> Record:
+def _order(p: int, meaning: str = "") -> Column[Entry]:
+    def record(entry: Entry) -> Record:
         found = entry.result.certificate["test"].numbers() if entry.result else {}
         return {f"test_{name}_{p}": found.get(f"{name}_{p}") for name in _ORDER_NUMBERS}
 
-    def text(entry: Beside) -> str:
+    def text(entry: Entry) -> str:
         share, error, z_score = record(entry).values()
         if share is None or error is None:
             return ""
@@ -129,36 +128,36 @@ def _epochs(result: TrainedResult) -> str:
     return f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
 
 
-def _plateaus(entry: Beside) -> str:
+def _plateaus(entry: Entry) -> str:
     both = (_coding(entry), "coding"), (_final(entry), "final")
     return ", ".join(f"{count} {which}" for count, which in both if count)
 
 
-ROW: Column[Beside] = word("dataset · model", "model", lambda entry: entry.row)
-ERASER: Column[Beside] = word("eraser", "eraser", lambda entry: entry.eraser)
-RUNS = Column[Beside](
+ROW: Column[Entry] = word("dataset · model", "model", lambda entry: entry.row)
+ERASER: Column[Entry] = word("eraser", "eraser", lambda entry: entry.eraser)
+RUNS = Column[Entry](
     "runs",
     lambda entry: " ".join(entry.run_ids),
     lambda entry: {
         "run_ids": " ".join(entry.run_ids),
         "seeds": len(entry.result.seeds) if entry.result else 0,
-        "incomplete": entry.lacks,
+        "incomplete": entry.missing,
         "bits_per_sample_on_plateau": _coding(entry),
         "published_on_plateau": _everywhere(entry) if isinstance(entry.result, Coded) else "",
         "loss_bits_on_plateau": _final(entry),
     },
 )
-SEEDS = Column[Beside]("seeds", lambda entry: f"{len(entry.result.seeds)}" if entry.result else "")
+SEEDS = Column[Entry]("seeds", lambda entry: f"{len(entry.result.seeds)}" if entry.result else "")
 PUBLISHED = _spread("Table 16's unit", "published_units_mean", ".3f", published_code, rests_on=_everywhere)
-PUBLISHED_DELTA = _delta(lambda entry: entry.published, "published_units")
+PUBLISHED_DELTA = _delta(lambda entry: entry.published_difference, "published_units")
 
 # by the names by which a report's are chosen: of the codelength
-CODES: dict[str, Column[Beside]] = {
+CODES: dict[str, Column[Entry]] = {
     "bits": _spread(
         "bits per label", "bits_per_label_mean", ".3f", code_bits,
         "prequential codelength; a model at chance needs log2 k", rests_on=_coding,
     ),
-    "difference": _delta(lambda entry: entry.code, "bits_per_label", "of the codelength"),
+    "difference": _delta(lambda entry: entry.code_difference, "bits_per_label", "of the codelength"),
     "calibrated": _spread(
         "calibrated", "calibrated_bits_per_label_mean", ".3f", calibrated_bits,
         "the codelength by logits divided by one temperature for each training size, fitted on the validation split",
@@ -199,7 +198,7 @@ ORDERS = {
     **{f"order_{p}": _order(p) for p in (2, 3, 4)},
 }
 # and of what is trained on everything
-FINALS: dict[str, Column[Beside]] = {
+FINALS: dict[str, Column[Entry]] = {
     "loss": _spread(
         "test loss (bits)", "final_loss_bits_mean", ".4f", final_bits, "per label, of networks trained on everything",
         rests_on=_final, more=lambda entry: {"final_loss_test_error": entry.loss_error},
@@ -207,8 +206,8 @@ FINALS: dict[str, Column[Beside]] = {
     "accuracy": _spread("accuracy (%)", "accuracy_mean", ".1f", lambda result: result.final.accuracy, scale=100),
     "gap": Column(
         "Δ of test loss",
-        lambda entry: f"{entry.loss.gap if entry.loss else ''}",
-        lambda entry: difference_record("final_gap", entry.loss.gap if entry.loss else None),
+        lambda entry: f"{entry.loss_difference or ''}",
+        lambda entry: difference_record("final_gap", entry.loss_difference),
         "to the control's",
     ),
     "below": Column(
@@ -262,14 +261,14 @@ FINALS: dict[str, Column[Beside]] = {
     ),
 }  # fmt: skip
 BY_NAME = {**CODES, "published": PUBLISHED, **FINALS}
-_DIFFERENCES: list[tuple[Column[Beside], Callable[[Beside], Difference | None]]] = [
-    (CODES["difference"], lambda entry: entry.code),
-    (PUBLISHED_DELTA, lambda entry: entry.published),
-    (FINALS["gap"], lambda entry: entry.loss and entry.loss.gap),
+_DIFFERENCES: list[tuple[Column[Entry], Callable[[Entry], Difference | None]]] = [
+    (CODES["difference"], lambda entry: entry.code_difference),
+    (PUBLISHED_DELTA, lambda entry: entry.published_difference),
+    (FINALS["gap"], lambda entry: entry.loss_difference),
 ]
 
 
-def columns(names: str) -> list[Column[Beside]]:
+def columns(names: str) -> list[Column[Entry]]:
     """Look up columns by space-separated names."""
     return [BY_NAME[name] for name in names.split()]
 
@@ -281,7 +280,7 @@ _ROUGH = {  # measured on the digits with five seeds: docs/guide/results.md
 }
 
 
-def notes(shown: Sequence[Column[Beside]], entries: Sequence[Beside]) -> str:
+def notes(shown: Sequence[Column[Entry]], entries: Sequence[Entry]) -> str:
     """Explain the errors and marks that occur in these columns of a table, and how far off quick runs can be."""
     results = [entry.result for entry in entries if entry.result is not None]
     found = [

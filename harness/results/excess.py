@@ -1,4 +1,4 @@
-"""What a learning curve yields beside its codelength, per seed, in bits: docs/bits.md.
+"""Quantities of a learning curve other than its codelength, per seed, in bits: docs/bits.md.
 
 Excess description length (Donoway et al. 2026), surplus description length and ε-sample complexity (Whitney et al.
 2020), and the area above the last loss coded (Finzi et al. 2026).
@@ -19,7 +19,7 @@ def sizes_of(result: MdlResult) -> list[int]:
 
 
 def blocks_of(result: MdlResult, s: int) -> Blocks:
-    """What seed number s pays: each block after the first by networks of what is before it, the first what is left."""
+    """Return labels and bits per label of each block of seed number `s`; the first pays what the others leave."""
     sizes = sizes_of(result)
     losses = [point.ce_next_bits[s] for point in result.curve if point.ce_next_bits]
     later = [(after - before, loss) for (before, after), loss in zip(itertools.pairwise(sizes), losses, strict=True)]
@@ -34,7 +34,7 @@ def excess_bits(result: MdlResult) -> list[float]:
 
 
 def area_bits(result: MdlResult) -> list[float]:
-    """The area between the curve of what labels cost and its own end, over all N labels."""
+    """Return the area between the curve of bits per label and its last value, over all N labels."""
     curves = [blocks_of(result, s) for s in range(len(result.seeds))]
     return [sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks) for blocks in curves]
 

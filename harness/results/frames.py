@@ -15,13 +15,13 @@ from typing import Any
 
 import pandas as pd
 
-from conf import Options
 from conf.verbs import identifying
 from erasure.store.storage import fingerprint
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
-from harness.results.cell import Found
-from harness.results.labels import written_setting
+from harness.results.arrange import comparable
+from harness.results.entry import StoredRun
+from harness.results.labels import setting_text
 from harness.results.read import read_runs
 from harness.run import whole_curves
 
@@ -103,8 +103,6 @@ UNFINISHED: Mapping[str, str] = {
 }
 """Columns of `Results.unfinished`."""
 
-_ELSEWHERE = ("root", "gradient_weights")  # options of a dataset that say where it lies
-
 
 @dataclass
 class Results:
@@ -121,7 +119,7 @@ class Results:
     curve: pd.DataFrame
     unfinished: pd.DataFrame
     problems: list[str]
-    _found: list[Found] = field(default_factory=list, repr=False)
+    _found: list[StoredRun] = field(default_factory=list, repr=False)
 
     @cached_property
     def losses(self) -> pd.DataFrame:
@@ -177,7 +175,7 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.
     return frame.reindex(columns=[*columns, *sorted(further)]).infer_objects()
 
 
-def _run_rows(run: Found) -> Iterator[dict[str, Any]]:
+def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield a row per seed."""
     result = run.result
     assert result is not None
@@ -189,8 +187,8 @@ def _run_rows(run: Found) -> Iterator[dict[str, Any]]:
         "command": run.verb,
         "directory": str(run.directory),
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
-        "setting": written_setting(config),
-        "pair_id": pair_id(result, counted),
+        "setting": setting_text(config),
+        "pair_id": pair_id(result),
         "eraser_id": fingerprint(counted["eraser"]),
         "started": result.timing.started,
         "seconds": result.timing.seconds,
@@ -209,15 +207,9 @@ def _run_rows(run: Found) -> Iterator[dict[str, Any]]:
         yield {**shared, "seed": seed, **{name: values[s] for name, values in lists.items()}}
 
 
-def pair_id(result: Result, counted: Options) -> str:
-    """Return what is equal for runs that differ by eraser and seed alone.
-
-    Args:
-        result: of a run.
-        counted: the part of its configuration that determines its numbers (`conf.verbs.identifying`).
-    """
-    shared = {key: value for key, value in counted.items() if key not in ("eraser", "seeds")}
-    shared["dataset"] = {key: value for key, value in counted["dataset"].items() if key not in _ELSEWHERE}
+def pair_id(result: Result) -> str:
+    """Return what is equal for runs that differ by eraser and seed alone."""
+    shared = {key: value for key, value in comparable(result.config).items() if key not in ("eraser", "seeds")}
     return fingerprint([result.verb, shared, result.train_size])
 
 
@@ -260,7 +252,7 @@ def _numbers(result: Result) -> Iterator[tuple[str, list[Any]]]:
         yield "label_entropy_bits", [result.label_entropy_bits] * len(result.seeds)
 
 
-def _curve_rows(run: Found) -> Iterator[dict[str, Any]]:
+def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield a row per seed and training size; none of a run without a learning curve."""
     if not isinstance(run.result, MdlResult):
         return
@@ -280,7 +272,7 @@ def _curve_rows(run: Found) -> Iterator[dict[str, Any]]:
             yield {"run_id": run.id, "seed": seed, "n": point.n, **known}
 
 
-def _unfinished_row(run: Found) -> dict[str, Any]:
+def _unfinished_row(run: StoredRun) -> dict[str, Any]:
     parts = {part: run.config[part]["name"] for part in ("dataset", "eraser", "model")}
     about = {"run_id": run.id, "command": run.verb, "directory": str(run.directory)}
     return {**about, **parts, "seeds": len(run.seeds), "state": run.state}

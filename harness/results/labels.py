@@ -1,8 +1,8 @@
-"""What runs are called beside each other: names, presets, and the fewest options that tell them apart."""
+"""Labels of runs that are compared: names, and the fewest options that tell them apart; the setting of a run."""
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from conf import Options
@@ -19,44 +19,91 @@ NAMES = {  # of what is usually written otherwise than its file is called
     "digits_cifar10": "digits + CIFAR-10",
     "image_folder": "image folder", "icassava": "iCassava", "cats_vs_dogs": "cats and dogs", "imdb": "IMDB",
 }  # fmt: skip
-_FIRST = re.compile(r"(?:^|(?<= · ))\w+")  # word of each part of a label
-_PLAIN = re.compile(r"^(model|eraser|sample_info|setting)\.")  # sections that an option's name says
+_SECTIONS = ("model", "eraser", "sample_info", "setting")
 
 
-def spelled(label: str) -> str:
-    """A label as people write its names: "mnist · mlp (width=64)" is "MNIST · MLP (width=64)"."""
-    return _FIRST.sub(lambda found: NAMES.get(found[0], found[0]), label)
+def display_name(name: str) -> str:
+    """Return the usual spelling of a name of the command line: "qleace" is "QLEACE"."""
+    return NAMES.get(name, name)
 
 
-def labels(descriptions: Sequence[Options], named: Sequence[str]) -> list[str]:
-    """A label for each description: the names of its `named` parts, and the options that tell it from its namesakes."""
+@dataclass(frozen=True, order=True)
+class Label:
+    """Names of parts of a configuration, and the options that tell them from others.
+
+    `str(label)` is as the command line has it, "mnist · mlp (width=64)"; `display` as people write it,
+    "MNIST · MLP (width=64)".
+
+    Attributes:
+        names: of the parts.
+        options: keys and values, numbers as they are and others as text; a remark has an empty key.
+    """
+
+    names: tuple[str, ...]
+    options: tuple[tuple[str, str | float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the first part."""
+        return self.names[0]
+
+    @property
+    def display(self) -> str:
+        return self._with_options(map(display_name, self.names))
+
+    def __str__(self) -> str:
+        return self._with_options(self.names)
+
+    def with_option(self, key: str, value: str | float) -> "Label":
+        return replace(self, options=(*self.options, (key, value)))
+
+    def _with_options(self, names: Iterable[str]) -> str:
+        options = ", ".join(f"{key}={value}" if key else str(value) for key, value in self.options)
+        return " · ".join(names) + (f" ({options})" if options else "")
+
+
+def labels(descriptions: Sequence[Options], named: Sequence[str], unsaid: Sequence[str] = _SECTIONS) -> list[Label]:
+    """Label each description by its parts' names and the fewest options that tell it from its namesakes.
+
+    Args:
+        descriptions: nested options of what is labelled.
+        named: the parts whose names a label has.
+        unsaid: sections that keys of a label's options leave out: "width", not "model.width".
+    """
     flat = [_flatten(description) for description in descriptions]
-    names = [" · ".join(f[f"{part}.name"] for part in named) for f in flat]
-    namesakes: dict[str, list[Options]] = {}
-    for name, own in zip(names, flat, strict=True):
-        namesakes.setdefault(name, []).append(own)
+    names = [tuple(str(f[f"{part}.name"]) for part in named) for f in flat]
+    namesakes: dict[tuple[str, ...], list[Options]] = {}
+    for name, options in zip(names, flat, strict=True):
+        namesakes.setdefault(name, []).append(options)
     telling = {name: _telling(members) for name, members in namesakes.items()}
-    written = []
-    for name, own in zip(names, flat, strict=True):
-        options = [
-            f"{_PLAIN.sub('', key)}={_written(own[key])}"
-            for key, usual in telling[name].items()
-            if own.get(key) is not None and repr(own[key]) != usual
-        ]
-        written.append(f"{name} ({', '.join(options)})" if options else name)
-    return written
+    return [
+        Label(
+            name,
+            tuple(
+                (_without_section(key, unsaid), _number_or_text(_whole(options[key])))
+                for key, usual in telling[name].items()
+                if options.get(key) is not None and repr(options[key]) != usual
+            ),
+        )
+        for name, options in zip(names, flat, strict=True)
+    ]
+
+
+def _without_section(key: str, unsaid: Sequence[str]) -> str:
+    section, _, option = key.partition(".")
+    return option if option and section in unsaid else key
 
 
 def _telling(members: Sequence[Options]) -> dict[str, str | None]:
-    """The fewest options, of the first if there is a choice, that tell all members apart; and values that go unsaid.
+    """Return the fewest options, of the first if there is a choice, that tell all members apart, and values unsaid.
 
-    Unsaid is, of sample_info's many options, what most members have.
+    Of sample_info's many options, the value that most members have goes unsaid.
     """
     keys = dict.fromkeys(key for member in members for key in member)
     values = {key: [repr(member.get(key)) for member in members] for key in keys}
-    seen = {key: Counter(own) for key, own in values.items()}
+    seen = {key: Counter(each) for key, each in values.items()}
     codes = {key: [hash((key, value)) for value in values[key]] for key in keys if len(seen[key]) > 1}
-    sums = [sum(own) for own in zip(*codes.values(), strict=True)]  # differ where members do
+    sums = [sum(each) for each in zip(*codes.values(), strict=True)]  # differ where members do
     for key in reversed(list(codes)):
         without = [one - code for one, code in zip(sums, codes[key], strict=True)]
         if len({*without}) == len({*sums}):
@@ -67,33 +114,37 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
 
 
 def setting(config: Options) -> Options:
-    """How a run trains and codes: of each section the preset that it is nearest to, and options that are not as there.
+    """Return how a run trains and codes: the nearest preset of each section, and options that differ from it.
 
     Numbers of different settings do not belong into one column.
     """
-    found, counted = {}, identifying(config)
+    described, counted = {}, identifying(config)
     for group in ("train", "mdl"):
         if group in counted:
-            own = counted[group]
-            presets = [(_unlike(own, preset(group, choice)), choice) for choice in choices(group)]
-            unlike, found[group] = min(presets, key=lambda found: (len(found[0]), found[1]))
-            found |= {f"{group}.{key}": value for key, value in unlike.items()}
-    return found | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
+            options = counted[group]
+            presets = [(_unlike(options, preset(group, choice)), choice) for choice in choices(group)]
+            unlike, described[group] = min(presets, key=lambda candidate: (len(candidate[0]), candidate[1]))
+            described |= {f"{group}.{key}": value for key, value in unlike.items()}
+    return described | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
 
 
-def written_setting(config: Options, without: Sequence[str] = ()) -> str:
-    """`setting`, but for the keys `without`, as it is written on a command line: "train=paper, train.lr=0.003"."""
-    written = {key: value for key, value in setting(config).items() if key not in without}
-    return ", ".join(f"{key}={_written(value)}" for key, value in written.items())
+def setting_text(config: Options, without: Sequence[str] = ()) -> str:
+    """Return `setting`, but for some keys, as on a command line: "train=paper, train.lr=0.003"."""
+    shown = {key: value for key, value in setting(config).items() if key not in without}
+    return ", ".join(f"{key}={_whole(value)}" for key, value in shown.items())
 
 
-def _unlike(own: Options, preset: Options) -> Options:
-    return {key: value for key, value in own.items() if key not in preset or preset[key] != value}
+def _unlike(options: Options, preset: Options) -> Options:
+    return {key: value for key, value in options.items() if key not in preset or preset[key] != value}
 
 
-def _written(value: Any) -> Any:
-    """10, not 10.0, where an option may be a fraction."""
+def _whole(value: Any) -> Any:
+    """Return 10 for 10.0, where an option may be a fraction."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _number_or_text(value: Any) -> str | float:
+    return value if isinstance(value, int | float) else str(value)
 
 
 def _flatten(value: Any, prefix: str = "") -> Options:

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,15 @@ from erasure.store.storage import fingerprint, replacing, write_text
 from harness.result import Result, as_json
 from harness.results.table import Table, csv_of, markdown
 
+_LONGEST = 150  # characters of a file's name
 _CODE = (".py", ".yaml")
+
+
+def file_name(text: str) -> str:
+    """Return text as a file's name without an ending: its ASCII words, and a digest where any are left out."""
+    words = "-".join(re.sub(r"[^A-Za-z0-9_.]", " ", text).split()).lstrip(".")
+    whole = 0 < len(words) <= _LONGEST and all(c.isascii() for c in text if c.isalnum())
+    return words if whole else f"{words[:_LONGEST]}-{fingerprint(text, 8)}"
 
 
 def drawn_once(draw: functools.partial[Any], path: Path, results: Sequence[Result]) -> Path:

@@ -1,4 +1,4 @@
-"""What figures of the verbs and of the report are made of: panels three in a row, loss curves in them."""
+"""Parts that figures share: panels, three in a row, and loss curves."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def panel_size(count: int) -> tuple[float, float]:
 
 
 def panels(figure: "Figure", count: int) -> "list[Axes]":
-    """So many in it."""
+    """Create `count` axes, three per row."""
     wide = min(3, count)
     return [figure.add_subplot(math.ceil(count / wide), wide, i + 1) for i in range(count)]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from conf.groups import choices, keys
 from erasure.store.regular import DamagedFileError, IrregularFileError
-from erasure.store.storage import NoDigestError, read_json
+from erasure.store.storage import read_json
 from harness.result import MdlResult, unknown_keys
-from harness.results.cell import Found
+from harness.results.entry import StoredRun
 from harness.results.excess import blocks_of, sizes_of
 from harness.run import RESULT
 from harness.run_files import believed_result, read_config, require_run_id, run_directories, verb_of
@@ -29,31 +29,28 @@ class UnusableError(ValueError):
 class Reading:
     """All that was found: runs, each once, and what a reader has to know about the rest, a line each."""
 
-    runs: list[Found] = field(default_factory=list)
+    runs: list[StoredRun] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
-    def finished(self) -> list[Found]:
+    def finished(self) -> list[StoredRun]:
         return [run for run in self.runs if run.result is not None]
 
 
-def read_runs(
-    roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None, *, unchecked: bool = False
-) -> Reading:
+def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lambda *_: None) -> Reading:
     """Read every run below `roots`.
 
     Args:
         roots: folders to search.
         progress: called with how many of how many have been read.
-        unchecked: take results without a checksum, as earlier versions wrote them, too.
     """
     reading = Reading()
     directories = [directory for root in roots for directory in run_directories(root, reading.problems.append)]
-    by_id: dict[str, Found] = {}
+    by_id: dict[str, StoredRun] = {}
     for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
         progress(i, len(directories))
         try:
-            found = read_run(directory, unchecked=unchecked)
+            found = read_run(directory)
         except UnusableError as error:
             reading.problems.append(f"{directory}: {error}")
             continue
@@ -68,24 +65,17 @@ def read_runs(
     return reading
 
 
-def read_run(directory: Path, *, unchecked: bool = False) -> Found:
-    """One run's directory.
+def read_run(directory: Path) -> StoredRun:
+    """Read one run's directory.
 
     Raises:
         UnusableError: it has neither a result nor a configuration that can be read, or one that is not what was
             written, or contradicts itself.
     """
-    remarks = []
     try:
         result = read_json(directory / RESULT)
     except FileNotFoundError:
         return _unfinished(directory)
-    except NoDigestError as error:
-        if not unchecked:
-            reason = "has no checksum, of an earlier version or edited: run it again, or show it with --unchecked"
-            raise UnusableError(f"{RESULT} {reason}") from error
-        result = error.values
-        remarks.append(f"{RESULT} has no checksum: shown unchecked")
     except IrregularFileError as error:
         raise UnusableError(f"{RESULT} is {error.reason}") from error
     except (OSError, DamagedFileError) as error:
@@ -97,9 +87,9 @@ def read_run(directory: Path, *, unchecked: bool = False) -> Found:
         raise UnusableError(f"{RESULT} {error}") from error
     if isinstance(found, MdlResult):
         _check(found)
-    if unknown := unknown_keys(result):
-        remarks.append(f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}")
-    return Found.finished(found, directory, remarks)
+    unknown = unknown_keys(result)
+    remarks = [f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}"] if unknown else []
+    return StoredRun.finished(found, directory, remarks)
 
 
 def _check(result: MdlResult) -> None:
@@ -130,7 +120,7 @@ def _check(result: MdlResult) -> None:
                 )
 
 
-def _unfinished(directory: Path) -> Found:
+def _unfinished(directory: Path) -> StoredRun:
     """Return a run without result.json; its configuration says where it belongs."""
     try:
         require_run_id(directory.name)
@@ -145,11 +135,11 @@ def _unfinished(directory: Path) -> Found:
     verb = verb_of(config)
     shown = "not shown" if verb == INFORMATION else "shown as incomplete"
     remarks = [f"no result.json: {state}, {shown}"]
-    return Found(directory.name, directory, config, verb, config["seeds"], None, state, remarks)
+    return StoredRun(directory.name, directory, config, verb, config["seeds"], None, state, remarks)
 
 
-def _better(first: Found, second: Found, problems: list[str]) -> Found:
-    """Which of two directories with one run id to keep: a finished one, the newer of two that differ."""
+def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredRun:
+    """Return which of two directories with one run id to keep: a finished one, the newer of two that differ."""
     if first.result is None or second.result is None:
         return first if first.result is not None else second
     if first.result == second.result:
@@ -161,7 +151,7 @@ def _better(first: Found, second: Found, problems: list[str]) -> Found:
     return kept
 
 
-def _unknown_parts(run: Found) -> Iterator[str]:
+def _unknown_parts(run: StoredRun) -> Iterator[str]:
     for part, known in KNOWN.items():
         section = run.config[part]
         if (name := section["name"]) not in known and section.get("_target_") not in _NAMED_BY_AN_OPTION:
@@ -174,8 +164,8 @@ _NAMED_BY_AN_OPTION = {  # timm's by their architecture, empirical kernels by th
 }
 
 
-def _version_problems(runs: Sequence[Found]) -> list[str]:
-    """Whether results of different versions of erasure-mdl stand side by side."""
+def _version_problems(runs: Sequence[StoredRun]) -> list[str]:
+    """Return a line if results of different versions of erasure-mdl are compared."""
     versions: dict[str, list[str]] = {}
     for run in runs:
         assert run.result is not None

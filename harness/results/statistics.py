@@ -65,12 +65,14 @@ class Difference:
         p_value: two-sided, of Student's t with S - 1 degrees of freedom; 1 for one seed. `holm` corrects it for the
             others in its table.
         test_error: standard error of the mean over test examples (`bootstrap_error`); None where it is not known.
+        seeds: how many.
     """
 
     mean: float
     standard_error: float | None
     p_value: float
     test_error: float | None = None
+    seeds: int = 1
 
     @property
     def significant(self) -> bool:
@@ -100,7 +102,7 @@ def paired_difference(values: Sequence[float], control: Sequence[float], test_er
     from scipy.special import stdtr  # imported where it is used: a launch that has nothing left to do is quick
 
     t = abs(middle) / error if error else math.inf if middle else 0.0
-    return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error)
+    return Difference(middle, error, float(2 * stdtr(degrees, -t)), test_error, len(differences))
 
 
 def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
@@ -113,19 +115,20 @@ def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
 
 
 def difference_record(name: str, difference: Difference | None, unit: str = "bits") -> dict[str, float | None]:
-    """A difference's columns in a CSV file."""
+    """Return a difference's columns of a CSV file."""
     columns = {unit: "mean", "standard_error": "standard_error", "p_holm": "p_value", "test_error": "test_error"}
     return {f"{name}_{column}": difference and getattr(difference, of) for column, of in columns.items()}
 
 
 def bootstrap_error(erased: Array, control: Array) -> float:
-    """Standard error over test examples of a paired difference of mean losses, seeds held fixed.
+    """Return the standard error over test examples of a paired difference of mean losses, seeds held fixed.
 
     The bootstrap's, resampling examples with all their seeds and in pairs: for a mean its limit of infinitely many
     samples has this closed form (Efron & Tibshirani 1993, chapter 6).
 
     Args:
-        erased: losses [S, n] of the same test examples, and so `control`.
+        erased: losses [S, n] of the test examples.
+        control: the control's of the same examples.
     """
     differences = (erased - control).mean(0, dtype=np.float64)
     return float(differences.std() / math.sqrt(len(differences)))

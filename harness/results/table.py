@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table as RichTable
 
 from erasure.progress import console
-from harness.results.labels import spelled
+from harness.results.labels import Label, display_name
 from harness.results.statistics import Spread
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """What a column shows of an entry.
+    """A column of a table: heading, text of an entry, and numbers for CSV.
 
     Attributes:
         heading: above it.
@@ -44,9 +44,14 @@ class Column(Generic[T]):
     menu: bool = False
 
 
-def word(heading: str, name: str, text: Callable[[T], str]) -> Column[T]:
-    """A column to filter by, `name` in CSV, where it is as the command line has it."""
-    return Column(heading, lambda entry: spelled(text(entry)), lambda entry: {name: text(entry)}, menu=True)
+def word(heading: str, name: str, text: Callable[[T], str | Label]) -> Column[T]:
+    """Return a column to filter by; CSV has labels and names as the command line has them, under `name`."""
+
+    def display(entry: T) -> str:
+        found = text(entry)
+        return found.display if isinstance(found, Label) else display_name(found)
+
+    return Column(heading, display, lambda entry: {name: str(text(entry))}, menu=True)
 
 
 def number(heading: str, name: str, form: str, value: Callable[[T], float | None], meaning: str = "") -> Column[T]:
@@ -124,7 +129,7 @@ class Table:
         caption: str = "",
         also: Sequence[Column[T]] = (),
     ) -> "Table":
-        """A row per entry; records have the columns `also`, too."""
+        """Make a table with a row per entry; records also have the columns `also`."""
         menus = [column.heading for column in columns if column.menu]
         rows = [[column.text(entry) for column in columns] for entry in entries]
         keys = [[sort_key(column, entry) for column in columns] for entry in entries]
@@ -138,7 +143,7 @@ class Table:
         name: str,
         what: str,
         columns: Sequence[Column[T]],
-        entries: Mapping[tuple[str, str], T],
+        entries: Mapping[tuple[Label, Label], T],
         caption: str = "",
         also: Sequence[Column[T]] = (),
     ) -> "Table":
@@ -149,10 +154,10 @@ class Table:
             for i, column in enumerate(columns):
                 texts = [column.text(entries[row, place]) if (row, place) in entries else "" for place in places]
                 if i == 0 or any(texts):
-                    lines.append([f"  {column.heading}" if i else spelled(row), *texts])
+                    lines.append([f"  {column.heading}" if i else row.display, *texts])
         heading = f"{what}, {columns[0].heading}"
         records = records_of([*also, *columns], [*entries.values()])
-        return cls(name, caption_of(columns, caption), [heading, *map(spelled, places)], lines, records)
+        return cls(name, caption_of(columns, caption), [heading, *(place.display for place in places)], lines, records)
 
     def show(self, title: str = "") -> None:
         """Print it on stdout."""
@@ -200,13 +205,13 @@ class Table:
 
 
 def caption_of(columns: Sequence[Column[T]], more: str = "") -> str:
-    """What columns mean, and `more`."""
+    """Return the meanings of columns, and `more`."""
     meanings = [f"{column.heading}: {column.meaning}." for column in columns if column.meaning]
     return " ".join([*meanings, *([more] if more else [])])
 
 
 def records_of(columns: Sequence[Column[T]], entries: Sequence[T]) -> list[Record]:
-    """A record per entry, of all columns that have any."""
+    """Return a record per entry, of all columns that have any."""
     return [{k: v for c in columns if c.record for k, v in c.record(entry).items()} for entry in entries]
 
 

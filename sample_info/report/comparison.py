@@ -16,9 +16,8 @@ from torch import Tensor
 from erasure.store.regular import DamagedFileError
 from erasure.store.storage import digest, fingerprint
 from harness.example_bits import read_stored
-from harness.result import InformationResult
-from harness.results.arrange import Grid
-from harness.results.labels import spelled
+from harness.results.arrange import Comparison, comparable
+from harness.results.labels import Label
 from harness.results.table import Column, Table, number, word
 from sample_info.changes import pearson, spearman
 
@@ -62,11 +61,11 @@ def read_scores(directory: Path, problems: list[str], seeds: Sequence[int] | Non
 
 @dataclass(frozen=True)
 class Movement:
-    """The same examples' F-SI in nats, mean over seeds, [n] each, under two erasers of a row (dataset and model)."""
+    """F-SI of the same examples under two erasers of a row, nats, mean over seeds, [n] each."""
 
-    row: str
-    before: str
-    after: str
+    row: Label
+    before: Label
+    after: Label
     first: Tensor
     second: Tensor
 
@@ -77,7 +76,7 @@ class Movement:
 
     @property
     def median_ratio(self) -> float:
-        """Of the second to the first, over examples with a first score above zero."""
+        """Median ratio of the second score to the first, over examples with a first score above zero."""
         some = self.first > 0
         return float((self.second[some] / self.first[some]).median()) if bool(some.any()) else float("nan")
 
@@ -89,14 +88,14 @@ class Movement:
         return len(tops[0] & tops[1]) / tenth
 
 
-def movements(grid: Grid[InformationResult], scores: Stored) -> list[Movement]:
+def movements(comparison: Comparison, scores: Stored) -> list[Movement]:
     """For each row, every pair of erasers, the control first; runs without scores (None) are left out."""
     found = []
-    for row in grid.rows:
-        own = [(column, scores[grid.cells[row][column].run_id]) for column in grid.columns if column in grid.cells[row]]
+    for row in comparison.rows:
+        own = [(entry.eraser, scores[entry.runs[0].id]) for entry in row.run]
         for (before, a), (after, b) in combinations(own, 2):
             if a and b and torch.equal(a.index, b.index):
-                found.append(Movement(row, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
+                found.append(Movement(row.label, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
     return found
 
 
@@ -118,10 +117,10 @@ def movement_table(found: Sequence[Movement]) -> Table:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How alike R runs' F-SI is, [n] by seed, over the same examples after the same eraser."""
+    """Correlation of the F-SI, [n] by seed, of R runs over the same examples after the same eraser."""
 
-    eraser: str
-    names: Sequence[str]
+    eraser: Label
+    names: Sequence[Label]
     f_si: Sequence[Mapping[int, Tensor]]
 
     @cached_property
@@ -139,15 +138,16 @@ class Agreement:
         return [[between(min(i, j), max(i, j)) for j in runs] for i in runs]
 
 
-def agreements(grid: Grid[InformationResult], scores: Stored) -> list[Agreement]:
+def agreements(comparison: Comparison, scores: Stored) -> list[Agreement]:
     """One for each eraser and set of examples that several models, or several ways of training, were scored on.
 
     How scores differ between erasers is what `movements` says.
     """
-    alike: dict[tuple[str, ...], tuple[list[str], list[dict[int, Tensor]]]] = {}
-    for row, column, result in grid.runs():
+    alike: dict[tuple[Label, str, str, str], tuple[list[Label], list[dict[int, Tensor]]]] = {}
+    for row, column, result in comparison.information:
         if (stored := scores[result.run_id]) is not None:
-            examples = fingerprint(result.config["dataset"]), digest(stored.index), digest(stored.given_label)
+            dataset = fingerprint(comparable(result.config)["dataset"])
+            examples = dataset, digest(stored.index), digest(stored.given_label)
             names, f_si = alike.setdefault((column, *examples), ([], []))
             names.append(row)
             f_si.append(dict(zip(result.seeds, stored.f_si_nats.double(), strict=True)))
@@ -155,7 +155,7 @@ def agreements(grid: Grid[InformationResult], scores: Stored) -> list[Agreement]
 
 
 def few_enough(found: Sequence[Agreement]) -> tuple[list[Agreement], list[str]]:
-    """Those that can be shown, and lines on those that have too many runs, or are too many themselves."""
+    """Return the agreements that can be shown, and a line on each that is left out."""
     shown = [one for one in found if len(one.names) <= MAX_RUNS]
     lines = [
         f"agreement of {len(one.names):,} runs ({one.eraser}, {one.names[0]}, …): left out, being more than {MAX_RUNS}"
@@ -170,8 +170,8 @@ def few_enough(found: Sequence[Agreement]) -> tuple[list[Agreement], list[str]]:
 def agreement_matrix(found: Agreement) -> Table:
     """A row per run: its number, its name, its correlation with every run."""
     rows = [
-        [str(i + 1), spelled(name), *("" if value is None else f"{value:.2f}" for value in row)]
+        [str(i + 1), name.display, *("" if value is None else f"{value:.2f}" for value in row)]
         for i, (name, row) in enumerate(zip(found.names, found.correlation, strict=True))
     ]
-    headings = ["", spelled(found.eraser), *(str(j + 1) for j in range(len(found.names)))]
+    headings = ["", found.eraser.display, *(str(j + 1) for j in range(len(found.names)))]
     return Table("sample-info-agreement", AGREEMENT, headings, rows)

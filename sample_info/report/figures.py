@@ -15,7 +15,7 @@ from torch import Tensor
 from conf import Options
 from harness import style
 from harness.information import SummaryCurves
-from harness.results.labels import spelled
+from harness.results.labels import Label, display_name
 from harness.results.panels import panels
 from harness.style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend
 from sample_info.examples import Examples
@@ -55,9 +55,9 @@ def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
 
 
 def title_of(examples: Examples) -> str:
-    """What a run's figures are about."""
+    """Return the title of a run's figures."""
     names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-    return literal(spelled(" · ".join([*names, f"{len(examples.x):,} examples"])))
+    return literal(" · ".join([*map(display_name, names), f"{len(examples.x):,} examples"]))
 
 
 def _histogram(ax: Axes, values: Tensor, parts: Mapping[str, Tensor]) -> None:
@@ -133,12 +133,12 @@ def _draw_summaries(ax: Axes, panel: Panel) -> None:
         ax.plot(removed, means, label=order.replace("_", " "), color=line, marker=marker, markersize=4)
         ax.fill_between(removed, means - stds, means + stds, color=line, alpha=0.15, linewidth=0)
     ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-    ax.set_title("\n".join([literal(spelled(panel.title)), *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
+    ax.set_title("\n".join([literal(panel.title), *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
     ax.set_xlabel("training examples removed (%)")
     ax.set_ylabel(f"test accuracy (%)\n{literal(whose(panel.summaries, panel.config))}", fontsize=10)
 
 
-def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) -> Figure:
+def movement_figure(found: Sequence[Movement], colour_of: Callable[[Label], str]) -> Figure:
     """A panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
     figure, axes = _panels(len(found), (4.2, 4.0), (0.4, 0.3))
     for ax, movement in zip(axes, found, strict=True):
@@ -150,8 +150,8 @@ def movement_figure(found: Sequence[Movement], colour_of: Callable[[str], str]) 
         ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
         ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
         rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
-        before, after = literal(spelled(movement.before)), literal(spelled(movement.after))
-        ax.set(title=literal(spelled(movement.row)) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
+        before, after = literal(movement.before.display), literal(movement.after.display)
+        ax.set(title=literal(movement.row.display) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
         ax.set(xscale="log", yscale="log")
     return figure
 
@@ -166,13 +166,13 @@ def _panels(count: int, each: tuple[float, float], beside: tuple[float, float]) 
 def agreement_figure(found: Sequence[Agreement]) -> Figure:
     """A matrix of correlations for each, every number written into its cell."""
     sizes = [len(one.names) for one in found]
-    longest = max(len(literal(name)) for one in found for name in one.names)
+    longest = max(len(literal(name.display)) for one in found for name in one.names)
     width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(sizes))  # inches; names stand beside the matrix, in full
     figure = Figure(figsize=(width, 0.5 + 0.7 * len(found) + 0.6 * sum(sizes)), layout="constrained")
     axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=sizes)[:, 0]
     for ax, one in zip(axes, found, strict=True):
         _draw_matrix(ax, one)
-        ax.set_title(literal(spelled(one.eraser)), fontsize=10)
+        ax.set_title(literal(one.eraser.display), fontsize=10)
     figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
     return figure
 
@@ -186,5 +186,5 @@ def _draw_matrix(ax: Axes, found: Agreement) -> None:
             colour = ON_DARK if abs(value) > 0.6 else ON_LIGHT
             ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
     ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
-    ax.set_yticks(range(n), [f"{literal(spelled(name))}  {i + 1}" for i, name in enumerate(found.names)])
+    ax.set_yticks(range(n), [f"{literal(name.display)}  {i + 1}" for i, name in enumerate(found.names)])
     ax.grid(visible=False)

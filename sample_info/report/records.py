@@ -41,7 +41,7 @@ class Scored:
 
     @property
     def trusts(self) -> dict[str, Trust]:
-        """How far each kind of score is to be trusted, by name; none where that was not asked for."""
+        """Error estimates by name of the score; empty where they were not asked for."""
         path, truth = self.references.get(TRAINED_PATH), self.references.get("retraining")
         if path is None:
             return {}
@@ -112,7 +112,7 @@ def _rows(examples: Examples, one: Scored) -> Iterator[Record]:
 
 
 def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
-    """What result.json says of the scores; lists have an entry per seed."""
+    """Return the part of result.json about scores; lists have an entry per seed."""
     summaries = [{name: _summary_of(values, examples) for name, values in one.scores.items()} for one in scored]
     trusted = [{f"{name}_nats": trust.described for name, trust in one.trusts.items()} for one in scored]
     return Information(
@@ -133,7 +133,7 @@ def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
 
 
 def _by_name(found: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
-    """What every seed has by name, seed by seed."""
+    """Return lists over seeds by name."""
     return {name: [seed[name] for seed in found] for name in found[0]}
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from conf import Options
 from harness.information import SummaryCurves
 from harness.result import InformationResult
-from harness.results.arrange import Grid
-from harness.results.labels import spelled
+from harness.results.arrange import Comparison
+from harness.results.labels import Label
 from harness.results.statistics import Spread, seeds_text
 from harness.results.table import Table
 
@@ -30,7 +30,7 @@ N = TypeVar("N", int, float)
 
 
 def curves_of(options: "SummarySettings", found: "Sequence[Mapping[str, list[Curve]]]") -> SummaryCurves | None:
-    """Of every seed's curves by order; None where no summaries are asked for."""
+    """Return the curves of all seeds by order; None where no summaries are asked for."""
     if not options.orders:
         return None
     accuracy = {order: [[curve.accuracy for curve in seed[order]] for seed in found] for order in options.orders}
@@ -58,14 +58,14 @@ def accuracies(found: SummaryCurves, seeds: Sequence[int]) -> list[list[str | in
     ]
 
 
-def summarised(grid: Grid[InformationResult]) -> list[tuple[str, str, InformationResult]]:
+def summarised(comparison: Comparison) -> list[tuple[Label, Label, InformationResult]]:
     """Runs that have summaries."""
-    return [run for run in grid.runs() if run[-1].summaries is not None]
+    return [run for run in comparison.information if run[-1].summaries is not None]
 
 
-def summaries_tables(grid: Grid[InformationResult]) -> list[Table]:
+def summaries_tables(comparison: Comparison) -> list[Table]:
     """For each run that has summaries a row per fraction removed and a column per order; the last has the caption."""
-    found = [_table(f"{row} · {eraser}", result) for row, eraser, result in summarised(grid)]
+    found = [_table(f"{row.display} · {eraser.display}", result) for row, eraser, result in summarised(comparison)]
     return [*found[:-1], *(replace(last, caption=_CAPTION) for last in found[-1:])]
 
 
@@ -78,7 +78,7 @@ def _table(run: str, result: InformationResult) -> Table:
         for row, shown, classes in zip(rows, accuracy, fewest, strict=True):
             row.append(percent(shown) + ("" if classes == result.num_classes else " *"))
     headings = ["removed", *(order.replace("_", " ") for order in found.accuracy)]
-    title = f"{spelled(run)}: summaries, accuracy {accuracy_of(result)}, {seeds_text(len(result.seeds))}"
+    title = f"{run}: summaries, accuracy {accuracy_of(result)}, {seeds_text(len(result.seeds))}"
     return Table("", "", headings, rows, title=title)
 
 
@@ -91,28 +91,26 @@ def spreads(found: SummaryCurves) -> dict[str, list[Spread]]:
 
 
 def percent(accuracy: Spread) -> str:
-    """Of a share between 0 and 1."""
+    """Format a fraction as a percentage."""
     std = None if accuracy.std is None else 100 * accuracy.std
     return f"{Spread(100 * accuracy.mean, std):.1f}"
 
 
 def whose(found: SummaryCurves, config: Options) -> str:
-    """Whose accuracy a run's summaries are about, in words."""
+    """Return in words which network the accuracy of a run's summaries is of."""
     if found.network == "linearized":
         return "of the linearised network"
-    options = config["sample_info"]
-    group = options.get("summaries")
-    model = group.get("model") if isinstance(group, Mapping) else options.get("summary_model")  # of earlier versions
+    model = config["sample_info"]["summaries"].get("model")
     changed = ", ".join(f"{key}={value}" for key, value in model.items()) if isinstance(model, Mapping) else ""
     return f"of the network trained again{f' ({changed})' if changed else ''}"
 
 
 def accuracy_of(result: InformationResult) -> str:
-    """Of whom the summaries of a run say it, and whether the eraser has seen the examples."""
+    """Return in words which network the accuracy is of, and whether the eraser was fitted on the examples."""
     assert result.summaries is not None
     return "; ".join([whose(result.summaries, result.config), *eraser_note(result.eraser_fit)])
 
 
 def eraser_note(fit: str | None) -> list[str]:
-    """Whether the eraser has seen the examples that are left out; nothing for the control, and for older runs."""
+    """Return a note on what the eraser was fitted on; empty for the control, and for older runs."""
     return [] if fit is None else [_FITS[fit]]

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from harness.information import Attribution, ErrorEstimate, Group, ReferenceAgreement, ScoreSummary
 from harness.result import InformationResult
-from harness.results.arrange import Grid
+from harness.results.arrange import Comparison
+from harness.results.labels import Label
 from harness.results.statistics import Spread, deviation_over, seeds_text
 from harness.results.table import Column, Table, number, spread, word
 from sample_info.report.comparison import Movement, movement_table
@@ -37,17 +38,17 @@ Parts = Callable[[InformationResult], Mapping[str, T] | None]  # of a run's resu
 
 
 @dataclass(frozen=True)
-class Entry(Generic[T]):
-    """A run, by its dataset and model (`row`) and its eraser, and a part of its result by name: what a row shows."""
+class ResultPart(Generic[T]):
+    """A row of a table: a run, labelled by dataset and model (`row`) and eraser, and a named part of its result."""
 
-    row: str
-    eraser: str
+    row: Label
+    eraser: Label
     result: InformationResult
     name: str
     part: T
 
 
-def _scores(name: str) -> Callable[[Entry[Any]], list[float]]:
+def _scores(name: str) -> Callable[[ResultPart[Any]], list[float]]:
     """Mean over examples of one kind of score, for every seed; of no seed where it was not asked for."""
     return lambda entry: [one.mean_nats for one in entry.result.information.get(name, ())]
 
@@ -70,26 +71,26 @@ def _largest_over_median(result: InformationResult) -> float | None:
     return mean(one.largest_nats / one.median_nats for one in scores) if all(s.median_nats for s in scores) else None
 
 
-def _f_si(value: Callable[[ScoreSummary], float | None]) -> Callable[[Entry[Any]], float]:
+def _f_si(value: Callable[[ScoreSummary], float | None]) -> Callable[[ResultPart[Any]], float]:
     return lambda entry: mean(value(one) or 0.0 for one in entry.result.information["f_si_nats"])
 
 
-def _accuracy(heading: str, name: str, meaning: str) -> Column[Entry[Any]]:
-    def value(entry: Entry[Any]) -> float | None:
+def _accuracy(heading: str, name: str, meaning: str) -> Column[ResultPart[Any]]:
+    def value(entry: ResultPart[Any]) -> float | None:
         return mean(values) if (values := getattr(entry.result.network, name)) else None
 
     return number(heading, name, ".1%", value, meaning)
 
 
-def _classes(entry: Entry[Any]) -> str:
+def _classes(entry: ResultPart[Any]) -> str:
     classes = entry.result.config["sample_info"].get("classes", "all")
     if not isinstance(classes, list):
         return f"{classes} {entry.result.num_classes}"
     return ", ".join("+".join(map(str, c)) if isinstance(c, list) else str(c) for c in classes)
 
 
-def _notes(entry: Entry[Any]) -> str:
-    """What the eraser was fitted on, how alike seeds are, the score with SGD's noise."""
+def _notes(entry: ResultPart[Any]) -> str:
+    """Return notes: what the eraser was fitted on, correlation between seeds, the score with SGD's noise."""
     notes = [*eraser_note(entry.result.eraser_fit)]
     if (between := (entry.result.between_seeds or {}).get("pearson")) is not None:
         notes.append(f"between seeds: r = {between:.2f}")
@@ -98,14 +99,14 @@ def _notes(entry: Entry[Any]) -> str:
     return "; ".join(notes)
 
 
-def _each(heading: str, name: str, value: str) -> Column[Entry[Any]]:
-    """Of what every seed's part has by the name `value`."""
+def _each(heading: str, name: str, value: str) -> Column[ResultPart[Any]]:
+    """Return a column of the attribute `value` of every seed's part."""
     return spread(heading, name, ".3f", lambda entry: map(attrgetter(value), entry.part))
 
 
 def _several(
-    heading: str, names: Sequence[str], form: str, values: Callable[[Entry[list[T]]], Sequence[float]]
-) -> Column[Entry[list[T]]]:
+    heading: str, names: Sequence[str], form: str, values: Callable[[ResultPart[list[T]]], Sequence[float]]
+) -> Column[ResultPart[list[T]]]:
     """Numbers that are read together; nothing where there are none."""
     return Column(
         heading,
@@ -116,10 +117,10 @@ def _several(
 
 def _range(
     heading: str, name: str, form: str, ends: Mapping[str, Callable[[Iterable[float]], float]], value: str
-) -> Column[Entry[Any]]:
+) -> Column[ResultPart[Any]]:
     """A middle, the least and the most, each over what the seeds have by the name `value`; older runs may have none."""
 
-    def values(entry: Entry[Any]) -> list[float]:
+    def values(entry: ResultPart[Any]) -> list[float]:
         known = [found for one in entry.part if (found := attrgetter(value)(one)) is not None]
         return [over(getattr(found, end) for found in known) for end, over in ends.items()] if known else []
 
@@ -128,10 +129,10 @@ def _range(
 
 def _share(
     heading: str, name: str, counts: Callable[[ErrorEstimate, int], tuple[int | None, int | None]]
-) -> Column[Entry[list[ErrorEstimate]]]:
-    """So many of so many, each seed's of n examples added up; nothing where retraining left none out."""
+) -> Column[ResultPart[list[ErrorEstimate]]]:
+    """Return a column of counts and totals, added up over seeds; empty where retraining left none out."""
 
-    def values(entry: Entry[list[ErrorEstimate]]) -> list[int]:
+    def values(entry: ResultPart[list[ErrorEstimate]]) -> list[int]:
         every = zip(*(counts(one, entry.result.train_size) for one in entry.part), strict=True)
         return [sum(known) for column in every if (known := [count for count in column if count is not None])]
 
@@ -142,13 +143,15 @@ _EXAMPLE = (
     "what an example tells the network's predictions that the others do not, in nats at noise sigma, over examples"
 )
 _TOP = "the share of all F-SI that the most informative tenth has"
-WHO: Sequence[Column[Entry[Any]]] = (
+WHO: Sequence[Column[ResultPart[Any]]] = (
     word("dataset · model", "dataset_model", lambda entry: entry.row),
     word("eraser", "eraser", lambda entry: entry.eraser),
 )
-SEEDS = Column[Entry[Any]]("seeds", lambda entry: f"{len(entry.result.seeds)}")
-RUN = Column[Entry[Any]]("run", str, lambda entry: {"run_id": entry.result.run_id, "seeds": len(entry.result.seeds)})
-RUNS: Sequence[Column[Entry[InformationResult]]] = (
+SEEDS = Column[ResultPart[Any]]("seeds", lambda entry: f"{len(entry.result.seeds)}")
+RUN = Column[ResultPart[Any]](
+    "run", str, lambda entry: {"run_id": entry.result.run_id, "seeds": len(entry.result.seeds)}
+)
+RUNS: Sequence[Column[ResultPart[InformationResult]]] = (
     word("classes", "classes", _classes),
     SEEDS,
     number("n", "examples", ",", lambda entry: entry.part.train_size),
@@ -161,7 +164,7 @@ RUNS: Sequence[Column[Entry[InformationResult]]] = (
     _accuracy("left out", "left_out_accuracy", "on each example, trained without it"),
     Column("notes", _notes, spread("", "si_sgd_nats_mean", "", _scores("si_sgd_nats")).record),
 )
-GROUPS: Sequence[Column[Entry[Group]]] = (
+GROUPS: Sequence[Column[ResultPart[Group]]] = (
     word("group", "group", lambda entry: entry.name),
     number("examples", "examples", ",", lambda entry: entry.part.examples),
     spread("F-SI, mean", "f_si_nats_mean", ".2e", lambda entry: entry.part.mean_nats),
@@ -169,7 +172,7 @@ GROUPS: Sequence[Column[Entry[Group]]] = (
     spread("AUROC, SI", "auroc_si", ".3f", lambda entry: entry.part.auroc_si),
 )
 _ENDS = {"median": mean, "least": min, "largest": max}  # of ratios: the median over examples, its mean over seeds
-REFERENCES: Sequence[Column[Entry[list[ReferenceAgreement]]]] = (
+REFERENCES: Sequence[Column[ResultPart[list[ReferenceAgreement]]]] = (
     word("compared", "compared", lambda entry: entry.name),
     number("examples", "examples", ",", lambda entry: entry.part[0].examples),
     _each("weights", "weight_pearson", "weight.pearson"),
@@ -179,13 +182,13 @@ REFERENCES: Sequence[Column[Entry[list[ReferenceAgreement]]]] = (
     _range("ratio, weights", "weight_ratio", ".3g", _ENDS, "weight.ratio"),
     _range("ratio, predictions", "prediction_ratio", ".3g", _ENDS, "prediction.ratio"),
 )
-ATTRIBUTION: Sequence[Column[Entry[list[Attribution]]]] = (
+ATTRIBUTION: Sequence[Column[ResultPart[list[Attribution]]]] = (
     word("account", "account", lambda entry: entry.name),
     _range("datamodeling score", "datamodeling", ".3f", dict.fromkeys(("mean", "low", "high"), mean), "datamodeling"),
     _each("leave-one-out r", "leave_one_out", "leave_one_out"),
     _each("AUROC, wrong labels", "auroc", "auroc"),
 )
-ESTIMATES: Sequence[Column[Entry[list[ErrorEstimate]]]] = (
+ESTIMATES: Sequence[Column[ResultPart[list[ErrorEstimate]]]] = (
     word("score", "score", lambda entry: SCORES.get(entry.name, entry.name)),
     _share("within a factor of 2, by the estimate", "believable", lambda one, n: (one.believable, n)),
     _each("rank correlation", "spearman", "spearman"),
@@ -198,11 +201,12 @@ ESTIMATES: Sequence[Column[Entry[list[ErrorEstimate]]]] = (
 )
 
 
-def tables_of(grid: Grid[InformationResult], movements: Sequence[Movement]) -> dict[str, Table]:
+def tables_of(comparison: Comparison, movements: Sequence[Movement]) -> dict[str, Table]:
     """Return tables by title, with a row per run, score, pair of erasers or subgroup."""
 
-    def table(kind: str, columns: Sequence[Column[Entry[T]]], caption: str, parts: Parts[T]) -> Table:
-        entries = [Entry(*run, name, part) for run in grid.runs() for name, part in (parts(run[-1]) or {}).items()]
+    def table(kind: str, columns: Sequence[Column[ResultPart[T]]], caption: str, parts: Parts[T]) -> Table:
+        runs = comparison.information
+        entries = [ResultPart(*run, name, part) for run in runs for name, part in (parts(run[-1]) or {}).items()]
         over = deviation_over(len(entry.result.seeds) for entry in entries)
         whole = " ".join([*([caption] if caption else []), *([f"{over}."] if over else [])])
         return Table.of(f"sample-info-{kind}", [*WHO, *columns], entries, whole, [RUN])

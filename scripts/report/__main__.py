@@ -14,15 +14,16 @@ from pathlib import Path
 from conf.errors import explain
 from conf.schema import unknown_key
 from erasure.progress import Display, duration
+from harness.results.arrange import Comparison, by_dataset, eraser_order
 from harness.results.columns import BY_NAME
+from harness.results.labels import Label
 from harness.results.read import Reading, read_runs
 from harness.run_files import one_line
-from harness.style import colour
+from harness.style import eraser_colours
 from scripts.options import parser
 from scripts.report.examples import draw_examples, example_tables, read_costs
-from scripts.report.figures import block_drawings, draw_figures
+from scripts.report.figures import comparison_drawings, draw_figures
 from scripts.report.grids import draw_grids
-from scripts.report.groups import Block, arrange, eraser_order
 from scripts.report.information import bring_figures, information_drawings, read_information, sheets
 from scripts.report.page import write_page
 from scripts.report.tables import tables_of, write_tables
@@ -36,8 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
     grids = "draw the images under each eraser, too; computes what is not cached"
     own.add_argument("--grids", action="store_true", help=grids)
-    unchecked = "show results without a checksum, of earlier versions, too"
-    own.add_argument("--unchecked", action="store_true", help=unchecked)
     own.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
     own.add_argument("--columns", type=columns, help=f"of codes and runs: all, or some of {', '.join(BY_NAME)}")
     options = own.parse_args(arguments)
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own.error(f"--out={options.out} is a file: give a folder")
     cache_dir = options.cache_dir if options.grids else None
     try:
-        return build(options.runs, options.out, cache_dir, unchecked=options.unchecked, chosen=options.columns)
+        return build(options.runs, options.out, cache_dir, chosen=options.columns)
     except OSError as error:
         print(f"no report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
         return NOTHING_BUILT
@@ -71,25 +70,26 @@ def build(
     out: Path,
     cache_dir: str | None = None,
     *,
-    unchecked: bool = False,
     chosen: Sequence[str] | None = None,
 ) -> int:
     """Build a report of the runs below `roots`, of chosen columns, with grids from a cache, if any; the exit code."""
     with Display("report") as display:
-        reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4), unchecked=unchecked)
-        blocks, information = arrange(reading), read_information(reading)
+        reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4))
+        comparisons, information = by_dataset(reading), read_information(reading)
         if not reading.finished:
             print(*map(one_line, reading.problems), sep="\n", file=sys.stderr)
             print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
             return NOTHING_BUILT
-        colours = eraser_colours(blocks, information.grid.columns)
+        colours = colours_of([*comparisons, information.comparison])
         display.update(0.5, "tables")
-        costs = read_costs(blocks, information)
+        costs = read_costs(comparisons, information)
         further = [*example_tables(costs), *sheets(information)]
-        tables = write_tables([*(t for block in blocks for t in tables_of(block, chosen)), *further], out)
+        tables = write_tables(
+            [*(t for comparison in comparisons for t in tables_of(comparison, chosen)), *further], out
+        )
         left_out: list[str] = []
         note = left_out.append
-        drawings = [*block_drawings(blocks, colours, note), *information_drawings(information, colours, note)]
+        drawings = [*comparison_drawings(comparisons, colours, note), *information_drawings(information, colours, note)]
         figures = draw_figures(drawings, out, note, _shown(display, "figure", 0.6, 0.3))
         copies = bring_figures(information, out, note)
         if cache_dir is not None:
@@ -100,7 +100,7 @@ def build(
         problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
         remarks = [*problems, *left_out]
         drawn = [figure for figure in figures if figure.suffix != ".pdf"]
-        page = write_page(blocks, colours, remarks, roots, out / "index.html", further, copies, drawn, chosen)
+        page = write_page(comparisons, colours, remarks, roots, out / "index.html", further, copies, drawn, chosen)
     for line in problems:
         print(line, file=sys.stderr)
     for line in left_out:
@@ -114,7 +114,7 @@ def build(
 
 
 def _tell(reading: Reading) -> None:
-    """How many runs, and what they took."""
+    """Print how many runs there are, and the time that they took."""
     unfinished = len(reading.runs) - len(reading.finished)
     print(f"{len(reading.finished):,} finished runs" + (f", {unfinished:,} unfinished" if unfinished else ""), end="")
     took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
@@ -127,10 +127,9 @@ def _shown(display: Display, what: str, done: float, share: float) -> Callable[[
     return lambda i, of: display.update(done + share * i / of, f"{what} {i + 1:,} of {of:,}")
 
 
-def eraser_colours(blocks: Sequence[Block], others: Sequence[str] = ()) -> dict[str, str]:
-    """Eraser, of the blocks or another, -> its colour, the same in every figure and on the page."""
-    erasers = sorted({eraser for block in blocks for eraser in block.erasers} | {*others}, key=eraser_order)
-    return {eraser: colour(eraser, erasers) for eraser in erasers}
+def colours_of(comparisons: Sequence[Comparison]) -> dict[Label, str]:
+    """Give every eraser one colour, in every figure and on the page."""
+    return eraser_colours(sorted({eraser for one in comparisons for eraser in one.erasers}, key=eraser_order))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What single labels cost, in runs that kept it: a table for each block, and the images that cost most and least."""
+"""Codelengths of single labels: tables, and the images with the longest and shortest."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +10,15 @@ from torch import Tensor
 
 from erasure.pipeline import ErasedDataset
 from harness.example_bits import CodedBits
-from harness.results.comparison import Beside
+from harness.results.arrange import Comparison
+from harness.results.entry import Entry
+from harness.results.output import file_name
 from harness.results.table import Column, Table, number, word
 from sample_info.changes import spearman
 from sample_info.report.comparison import RunScores
 from scripts.report.figures import Note
-from scripts.report.files import file_in, file_name
+from scripts.report.files import file_in
 from scripts.report.grids import images_of
-from scripts.report.groups import Block
 from scripts.report.information import Information
 from scripts.show_erasers import Shown, draw_rows
 
@@ -26,12 +27,16 @@ _IMAGES = 10  # in a row
 
 @dataclass(frozen=True)
 class Costs:
-    """Of a row and eraser: what its labels cost, and its control's; scores of the same examples by what they are of."""
+    """Codelengths of an entry's labels and of its control's, and scores of the same examples by model."""
 
-    entry: Beside
+    entry: Entry
     coded: CodedBits
     control: CodedBits | None
     scores: Mapping[str, RunScores]
+
+    @property
+    def name(self) -> str:
+        return f"{self.entry.row.display}, {self.entry.eraser.display}"
 
     @property
     def known(self) -> Tensor:
@@ -40,7 +45,7 @@ class Costs:
 
     @property
     def above_control(self) -> Tensor:
-        """Of the examples of which it is known, [m] bits."""
+        """Bits above the control's code, [m], of the examples for which both are known."""
         above = self.coded.above(self.control) if self.control else self.coded.information[:0]
         return above[above.isfinite()]
 
@@ -54,16 +59,16 @@ class Costs:
                 yield f"{found:.2f} ({name}, {len(mine):,} examples)"
 
 
-def read_costs(blocks: Sequence[Block], information: Information) -> dict[str, list[Costs]]:
-    """By block, of runs that kept what labels cost."""
-    found = {block.name: _costs(block, information) for block in blocks if block.verb == "mdl"}
+def read_costs(comparisons: Sequence[Comparison], information: Information) -> dict[str, list[Costs]]:
+    """By comparison, of runs that kept what labels cost."""
+    found = {comparison.name: _costs(comparison, information) for comparison in comparisons if comparison.verb == "mdl"}
     return {name: own for name, own in found.items() if own}
 
 
-def _costs(block: Block, information: Information) -> list[Costs]:
+def _costs(comparison: Comparison, information: Information) -> list[Costs]:
     found = []
-    for row in block.rows:
-        known = [(entry, coded) for entry in row.run if (coded := entry.cell.coded_bits()) is not None]
+    for row in comparison.rows:
+        known = [(entry, coded) for entry in row.run if (coded := entry.coded_bits()) is not None]
         control = next((coded for entry, coded in known if entry.is_control), None)
         for entry, coded in known:
             same = control is not None and not entry.is_control and coded.same_examples(control)
@@ -71,11 +76,11 @@ def _costs(block: Block, information: Information) -> list[Costs]:
     return found
 
 
-def _scores(information: Information, entry: Beside, coded: CodedBits) -> dict[str, RunScores]:
-    """Of runs on the same dataset under the same eraser whose examples have these labels."""
+def _scores(information: Information, entry: Entry, coded: CodedBits) -> dict[str, RunScores]:
+    """Return scores of runs on the same dataset under the same eraser whose examples have these labels."""
     found = {}
     for run_id, stored in information.stored.items():
-        config, own = information.runs[run_id].config, entry.cell.config
+        config, own = information.runs[run_id].config, entry.config
         if stored is None or any(config[part]["name"] != own[part]["name"] for part in ("dataset", "eraser")):
             continue
         ours, theirs = _common(coded, stored)
@@ -85,7 +90,7 @@ def _scores(information: Information, entry: Beside, coded: CodedBits) -> dict[s
 
 
 def _common(coded: CodedBits, scores: RunScores) -> tuple[Tensor, Tensor]:
-    """Where the examples that both have stand in each."""
+    """Return positions, in each, of the examples that both have."""
     _, ours, theirs = np.intersect1d(coded.index, scores.index, assume_unique=True, return_indices=True)
     return torch.from_numpy(ours), torch.from_numpy(theirs)
 
@@ -131,20 +136,20 @@ _COLUMNS: Sequence[Column[Costs]] = (
 
 
 def example_tables(found: Mapping[str, Sequence[Costs]]) -> list[Table]:
-    """One for each block, by name, in which a run has kept what its labels cost."""
+    """One for each comparison, by name, in which a run has kept what its labels cost."""
     caption = "Labels of the uniform code are left out: those of the first training size, where networks code blocks."
     tables = {name: Table.of(f"{name}-examples", _COLUMNS, own, caption) for name, own in found.items()}
     return [replace(table, title=f"What single labels cost: {name}") for name, table in tables.items()]
 
 
 def draw_examples(found: Mapping[str, Sequence[Costs]], cache_dir: str, directory: Path, note: Note) -> list[Path]:
-    """`figures/<block>-examples.png` and `.pdf`: the dearest and the cheapest images of every row and eraser."""
+    """`figures/<comparison>-examples.png` and `.pdf`: the dearest and the cheapest images of every row and eraser."""
     files: list[Path] = []
     for name, own in found.items():
         try:
-            dataset = images_of(own[0].entry.cell.config, cache_dir)
+            dataset = images_of(own[0].entry.config, cache_dir)
             rows = {
-                f"{c.entry.row}, {c.entry.eraser}\n{end} (bits)": _extremes(dataset, c.coded, largest=end == "dearest")
+                f"{c.name}\n{end} (bits)": _extremes(dataset, c.coded, largest=end == "dearest")
                 for c in own
                 for end in ("dearest", "cheapest")
             }

@@ -9,14 +9,13 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from harness.result import MdlResult
-from harness.results.arrange import Grid
+from harness.results.arrange import Comparison, Row
+from harness.results.output import file_name
 from harness.results.panels import loss_lines, panel_size, panels
 from harness.style import STYLE, chance_line, epoch_axis, line_width, save, shared_legend, wrapped
 from mdl.figure import draw_in
 from scripts.report.codelengths import Colours, overview, scaling, scaling_panels, unlike_base
-from scripts.report.files import file_in, file_name
-from scripts.report.groups import Block, Row
+from scripts.report.files import file_in
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
 MAX_ROWS = 24  # models in an overview
@@ -65,70 +64,72 @@ def draw_figures(
     return paths
 
 
-def block_drawings(blocks: Sequence[Block], colours: Colours, note: Note) -> list[Drawing]:
-    """What the runs allow; notes what is left out."""
-    coded = [block for block in blocks if block.verb == "mdl" and any(row.run for row in block.rows)]
+def comparison_drawings(comparisons: Sequence[Comparison], colours: Colours, note: Note) -> list[Drawing]:
+    """Return the figures that the runs allow; note what is left out."""
+    coded = [
+        comparison for comparison in comparisons if comparison.verb == "mdl" and any(row.run for row in comparison.rows)
+    ]
     overviews = [_drawing(f"{b.name}-codelengths", b.rows, MAX_ROWS, overview, b.erasers, colours) for b in coded]
     curves = [
-        _drawing(f"{b.name}-learning-curves", rows, MAX_PANELS - 1, _learning_curves)
+        _drawing(f"{b.name}-learning-curves", rows, MAX_PANELS - 1, _learning_curves, colours)
         for b in coded
         if (rows := [row for row in b.rows if row.run])
     ]
     scalings = [
         Drawing(
-            f"{block.name}-over-{option}",
+            f"{comparison.name}-over-{option}",
             list(panels)[MAX_PANELS:],
-            functools.partial(scaling, dict(list(panels.items())[:MAX_PANELS]), option, colours, block),
+            functools.partial(scaling, dict(list(panels.items())[:MAX_PANELS]), option, colours, comparison),
         )
-        for block in coded
+        for comparison in coded
         for option in ("width", "depth")
-        if (panels := scaling_panels(block, option))
+        if (panels := scaling_panels(comparison, option))
     ]
-    curved = [(block, model, rows) for block in blocks for model, rows in _with_curves(block).items()]
-    curved.sort(key=lambda found: -sum(bool(entry.cell.curves) for row in found[2] for entry in row.run))
+    curved = [
+        (comparison, model, rows) for comparison in comparisons for model, rows in _with_curves(comparison).items()
+    ]
+    curved.sort(key=lambda found: -sum(bool(entry.curves) for row in found[2] for entry in row.run))
     losses = [
-        _drawing(f"{block.name}-{model}-loss-curves", rows, MAX_PANELS, _loss_figure, colours)
-        for block, model, rows in curved  # what compares most comes first
+        _drawing(f"{comparison.name}-{model}-loss-curves", rows, MAX_PANELS, _loss_figure, colours)
+        for comparison, model, rows in curved  # what compares most comes first
     ]
     kinds = (overviews, scalings, curves, losses)
     drawings = [drawing for kind in kinds for drawing in at_most(MAX_FIGURES, kind, note)]
-    for block in blocks:
-        _note_gaps(block, note)
+    for comparison in comparisons:
+        _note_gaps(comparison, note)
     return drawings
 
 
 def _drawing(name: str, rows: Sequence[Row], most: int, draw: Callable[..., Figure], *arguments: object) -> Drawing:
-    """Of the first rows."""
-    return Drawing(name, [row.label for row in rows[most:]], functools.partial(draw, rows[:most], *arguments))
+    """Return a drawing of the first rows."""
+    return Drawing(name, [str(row.label) for row in rows[most:]], functools.partial(draw, rows[:most], *arguments))
 
 
-def _note_gaps(block: Block, note: Note) -> None:
-    """A line on the points and curves that figures of a block have no numbers for."""
-    entries = [entry for row in block.rows for entry in row.run]
-    coded = block.verb == "mdl"
-    alone = [f"{e.row}, {e.eraser}" for e in entries if coded and e.code is None and not e.is_control]
-    bare = [f"{e.row}, {e.eraser}" for e in entries if e.result and not set(e.result.seeds) <= set(e.cell.curves)]
+def _note_gaps(comparison: Comparison, note: Note) -> None:
+    """A line on the points and curves that figures of a comparison have no numbers for."""
+    entries = [entry for row in comparison.rows for entry in row.run]
+    coded = comparison.verb == "mdl"
+    alone = [f"{e.row}, {e.eraser}" for e in entries if coded and e.code_difference is None and not e.is_control]
+    bare = [f"{e.row}, {e.eraser}" for e in entries if e.result and not set(e.result.seeds) <= set(e.curves)]
     for what, which in (("increase over control, no control with its seeds", alone), ("loss curve of all seeds", bare)):
         if which:
             more = f" and {len(which) - 3} more" if len(which) > 3 else ""
-            note(f"figures of {block.name}: without {what}: {'; '.join(which[:3])}{more}")
+            note(f"figures of {comparison.name}: without {what}: {'; '.join(which[:3])}{more}")
 
 
-def _with_curves(block: Block) -> dict[str, list[Row]]:
+def _with_curves(comparison: Comparison) -> dict[str, list[Row]]:
     """Rows with loss curves by model; those of the base width or depth first, then by size."""
     found: dict[str, list[Row]] = {}
-    for row in block.rows:
-        if any(entry.cell.curves for entry in row.run):
+    for row in comparison.rows:
+        if any(entry.curves for entry in row.run):
             found.setdefault(row.model["name"], []).append(row)
     return {model: sorted(rows, key=lambda row: len(unlike_base(row))) for model, rows in found.items()}
 
 
-def _learning_curves(rows: Sequence[Row]) -> Figure:
+def _learning_curves(rows: Sequence[Row], colours: Colours) -> Figure:
     """As a sweep draws them, of what has finished."""
-    cells = {row.label: {e.eraser: e.result for e in row.run if isinstance(e.result, MdlResult)} for row in rows}
-    columns = list(dict.fromkeys(eraser for own in cells.values() for eraser in own))
     figure = Figure(figsize=panel_size(len(rows) + 1), layout="constrained")
-    draw_in(figure, Grid(list(cells), columns, cells))
+    draw_in(figure, rows, list(colours))
     return figure
 
 
@@ -138,12 +139,14 @@ def _loss_figure(rows: Sequence[Row], colours: Colours) -> Figure:
     axes = panels(figure, len(rows))
     for ax, row in zip(axes, rows, strict=True):
         for entry in row.run:
-            label, style = (f"{entry.eraser} ({entry.lacks})", "--") if entry.lacks else (entry.eraser, "-")
-            curves, width = [*entry.cell.curves.values()], line_width(entry.eraser, list(colours))
+            label, style = (
+                (f"{entry.eraser.display} ({entry.missing})", "--") if entry.missing else (entry.eraser.display, "-")
+            )
+            curves, width = [*entry.curves.values()], line_width(list(colours).index(entry.eraser))
             loss_lines(ax, curves, "validation_bits", colours[entry.eraser], width, label, style)
         chance_line(ax, math.log2(next(e.result.num_classes for e in row.run if e.result)), "uniform code")
-        ax.set_title(wrapped(row.label, 4.0), fontsize=10)
+        ax.set_title(wrapped(row.label.display, 4.0), fontsize=10)
         ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
-        epoch_axis(ax, max(curve.epochs[-1] for entry in row.run for curve in entry.cell.curves.values()))
+        epoch_axis(ax, max(curve.epochs[-1] for entry in row.run for curve in entry.curves.values()))
     shared_legend(figure, axes)
     return figure

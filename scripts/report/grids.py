@@ -1,4 +1,4 @@
-"""The same images under each eraser that a report's runs used: the paper's figures 1 and 2."""
+"""Images under each eraser that a report's runs used: the paper's figures 1 and 2."""
 
 import functools
 import json
@@ -11,9 +11,11 @@ from conf.groups import choices, keys
 from conf.schema import TARGETS, ConfigError
 from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
+from harness.results.arrange import eraser_order
+from harness.results.labels import Label
+from harness.results.output import file_name
 from scripts.report.figures import Note
-from scripts.report.files import file_in, file_name
-from scripts.report.groups import eraser_order
+from scripts.report.files import file_in
 from scripts.show_erasers import draw, require_images
 
 _IMAGES = 10  # columns of a grid
@@ -37,14 +39,13 @@ def draw_grids(
     """
     by_dataset: dict[str, dict[str, Options]] = {}  # dataset section -> eraser -> the first configuration with both
     for config in configs:
-        own = {key: value for key, value in config["dataset"].items() if key != "gradient_weights"}  # of earlier runs
-        erasers = by_dataset.setdefault(json.dumps(own, sort_keys=True), {})
+        erasers = by_dataset.setdefault(json.dumps(config["dataset"], sort_keys=True), {})
         erasers.setdefault(config["eraser"]["name"], config)
     files: list[Path] = []
     for i, erasers in enumerate(by_dataset.values()):
         progress(i, len(by_dataset))
         images: dict[str, ErasedDataset] = {}
-        for name in sorted(erasers, key=eraser_order):
+        for name in sorted(erasers, key=lambda name: eraser_order(Label((name,)))):
             try:
                 images[name] = images_of(erasers[name], cache_dir)
             except (ValueError, OSError) as error:

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from erasure.store.regular import DamagedFileError, regular
 from erasure.store.storage import replacing
 from harness.result import InformationResult
-from harness.results.arrange import Grid, arrange
-from harness.results.labels import spelled
-from harness.results.read import INFORMATION, Found, Reading
+from harness.results.arrange import Comparison, arrange, comparable
+from harness.results.labels import Label
+from harness.results.read import INFORMATION, Reading, StoredRun
 from harness.results.table import Record, Table
 from sample_info.report.comparison import (
     AGREEMENT,
@@ -32,7 +32,6 @@ from sample_info.report.table import tables_of
 from scripts.report.codelengths import Colours
 from scripts.report.figures import MAX_PANELS, Drawing, Note, at_most
 from scripts.report.files import file_in
-from scripts.report.groups import comparable
 
 MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each
@@ -48,34 +47,33 @@ class Information:
     """Finished runs that score examples.
 
     Attributes:
-        grid: a row per dataset, model and setting, a column per eraser.
+        comparison: a row per dataset, model and setting, a column per eraser.
         movements: between the erasers of each row.
         agreements: between the rows of each eraser.
         runs: by run id.
         stored: their scores, by run id.
     """
 
-    grid: Grid[InformationResult]
+    comparison: Comparison
     movements: Sequence[Movement]
     agreements: Sequence[Agreement]
-    runs: Mapping[str, Found]
+    runs: Mapping[str, StoredRun]
     stored: Stored
 
 
 def read_information(reading: Reading) -> Information:
     """Arrange the runs; adds to the reading's problems what cannot be shown."""
     runs = {run.id: run for run in reading.finished if run.verb == INFORMATION}
-    found = [run.result for run in runs.values()]
-    grid = arrange([replace(r, config=comparable(r.config)) for r in found if isinstance(r, InformationResult)])
+    comparison = arrange([replace(run, config=comparable(run.config)) for run in runs.values()])
     stored = {run_id: read_scores(run.directory, reading.problems, run.seeds) for run_id, run in runs.items()}
-    alike, left_out = few_enough(agreements(grid, stored))
+    alike, left_out = few_enough(agreements(comparison, stored))
     reading.problems += left_out
-    return Information(grid, movements(grid, stored), alike, runs, stored)
+    return Information(comparison, movements(comparison, stored), alike, runs, stored)
 
 
 def information_drawings(information: Information, colours: Colours, note: Note) -> list[Drawing]:
     """Figures of movements by row, summaries by run, agreement by eraser; notes what there is too much of."""
-    by_row: dict[str, list[Movement]] = {}
+    by_row: dict[Label, list[Movement]] = {}
     for movement in information.movements:
         by_row.setdefault(movement.row, []).append(movement)
     kinds = {
@@ -84,7 +82,7 @@ def information_drawings(information: Information, colours: Colours, note: Note)
              functools.partial(movement_figure, own[:MAX_PANELS], colours.__getitem__))
             for own in by_row.values()
         ],
-        "summaries": [([], functools.partial(_summary_figure, *run)) for run in summarised(information.grid)],
+        "summaries": [([], functools.partial(_summary_figure, *run)) for run in summarised(information.comparison)],
         "agreement": [([], functools.partial(agreement_figure, [one])) for one in information.agreements],
     }  # fmt: skip
     drawings = {
@@ -94,10 +92,12 @@ def information_drawings(information: Information, colours: Colours, note: Note)
     return [drawing for kind in drawings.values() for drawing in at_most(MAX_FIGURES, kind, note)]
 
 
-def _summary_figure(row: str, eraser: str, result: InformationResult) -> Figure:
+def _summary_figure(row: Label, eraser: Label, result: InformationResult) -> Figure:
     """As the run's own, under its name in the report."""
     assert result.summaries is not None
-    return summaries_figure([Panel(f"{row} · {eraser}", result.config, result.eraser_fit, result.summaries)])
+    return summaries_figure(
+        [Panel(f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)]
+    )
 
 
 def bring_figures(information: Information, directory: Path, note: Note) -> dict[str, Path]:
@@ -106,7 +106,9 @@ def bring_figures(information: Information, directory: Path, note: Note) -> dict
     Returns:
         Run id -> the copy, below `directory`.
     """
-    own = {result.run_id: information.runs[result.run_id].directory for *_, result in information.grid.runs()}
+    own = {
+        result.run_id: information.runs[result.run_id].directory for *_, result in information.comparison.information
+    }
     found = {run_id: path for run_id, place in own.items() if os.path.lexists(path := place / "scores.png")}
     copies = {}
     for run_id, path in list(found.items())[:MAX_COPIES]:
@@ -127,8 +129,8 @@ def bring_figures(information: Information, directory: Path, note: Note) -> dict
 
 def sheets(information: Information) -> list[Table]:
     """The tables of `python -m sample_info`, agreement and summaries, as the page sorts and filters them."""
-    tables = tables_of(information.grid, information.movements)
-    tables |= {"Agreement between networks": _agreements(information), "Summaries": _summaries(information.grid)}
+    tables = tables_of(information.comparison, information.movements)
+    tables |= {"Agreement between networks": _agreements(information), "Summaries": _summaries(information.comparison)}
     return [replace(table, title=title) for title, table in tables.items() if table.rows]
 
 
@@ -140,24 +142,26 @@ def _agreements(information: Information) -> Table:
         if (value := one.correlation[i][j]) is not None
     ]
     names = ("eraser", "run", "another_run", "pearson")
-    records: list[Record] = [dict(zip(names, row, strict=True)) for row in found]
+    records: list[Record] = [dict(zip(names, (*map(str, labels), value), strict=True)) for *labels, value in found]
     words = ("eraser", "run", "another run")
-    rows = [[*row, f"{value:.2f}"] for *row, value in found]
+    rows = [[*(label.display for label in labels), f"{value:.2f}"] for *labels, value in found]
     keys = [[None, None, None, value] for *_, value in found]
     return Table("sample-info-agreement", AGREEMENT, (*words, "correlation"), rows, records, keys, words)
 
 
-def _summaries(grid: Grid[InformationResult]) -> Table:
+def _summaries(comparison: Comparison) -> Table:
     """A row per run and order, a record per fraction."""
     rows, keys, records = list[list[str]](), list[list[float | None]](), list[Record]()
-    runs = [(row, eraser, result, curves) for row, eraser, result in grid.runs() if (curves := result.summaries)]
+    runs = [
+        (row, eraser, result, curves) for row, eraser, result in comparison.information if (curves := result.summaries)
+    ]
     fractions = sorted({fraction for *_, curves in runs for fraction in curves.removed})
     for row, eraser, result, curves in runs:
-        about = {"dataset_model": row, "eraser": eraser, "run_id": result.run_id, "seeds": len(result.seeds)}
+        about = {"dataset_model": str(row), "eraser": str(eraser), "run_id": result.run_id, "seeds": len(result.seeds)}
         for order, accuracy in spreads(curves).items():
             own = dict(zip(curves.removed, accuracy, strict=True))
             shown = [percent(own[fraction]) if fraction in own else "" for fraction in fractions]
-            rows.append([spelled(row), spelled(eraser), accuracy_of(result), order, *shown])
+            rows.append([row.display, eraser.display, accuracy_of(result), order, *shown])
             keys.append([None] * 4 + [own[fraction].mean if fraction in own else None for fraction in fractions])
             records += [
                 {**about, "network": curves.network, "order": order, "removed": removed, "accuracy_mean": spread.mean,

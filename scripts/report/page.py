@@ -13,18 +13,17 @@ import numpy as np
 from erasure.progress import duration
 from erasure.store.storage import write_text
 from harness.result import TrainedResult, as_json
-from harness.results.cell import Cell
+from harness.results.arrange import Comparison, Row
 from harness.results.columns import BY_NAME, CODES, PUBLISHED, SEEDS, notes
-from harness.results.comparison import Beside
-from harness.results.labels import spelled
+from harness.results.entry import Entry
+from harness.results.labels import Label, display_name
 from harness.results.panels import mean_curve
 from harness.results.statistics import Spread
 from harness.results.table import Column, Table, caption_of, sort_key
 from harness.run_files import printable
 from harness.style import css_colour
 from harness.trained import Coded
-from scripts.report.groups import Block, Row
-from scripts.report.paper import TABLE_16, UNIT, beside_paper
+from scripts.report.paper import TABLE_16, UNIT, paper_number
 
 _HERE = Path(__file__).parent
 Json = dict[str, Any]  # as the page's code reads it
@@ -34,12 +33,12 @@ _POINTS = 90  # of a loss curve, even on its logarithmic axis; more cannot be to
 _MENUS = ("setting", "dataset", "family", "eraser", "command", "completeness")
 _MENUS_ONLY = ("setting", "family", "completeness")
 _USUAL = ("bits", "difference", "loss", "accuracy")
-_TABLE_16 = replace(TABLE_16, meaning=f"{UNIT}; what differs in ours is said of each run that is selected")
+_TABLE_16 = replace(TABLE_16, meaning=f"{UNIT}; {TABLE_16.meaning}")
 
 
 def write_page(
-    blocks: Sequence[Block],
-    colours: Mapping[str, str],
+    comparisons: Sequence[Comparison],
+    colours: Mapping[Label, str],
     problems: Sequence[str],
     roots: Sequence[Path],
     path: Path,
@@ -51,7 +50,7 @@ def write_page(
     """index.html: page.html with page.css, page.js and the runs as compact JSON in their places.
 
     Args:
-        blocks: of trained runs.
+        comparisons: of trained runs.
         colours: of erasers.
         problems: remarks, a line each.
         roots: where runs were searched.
@@ -62,12 +61,12 @@ def write_page(
         chosen: names of the columns of the table of runs; None for the usual ones.
     """
     pool: Pool = {}
-    runs = _runs(blocks, pool, chosen or _USUAL)
+    runs = _runs(comparisons, pool, chosen or _USUAL)
     links = {run: str(figure.relative_to(path.parent)) for run, figure in (figures or {}).items()}
     data = {
         "built": time.strftime("%Y-%m-%d %H:%M"),
         "roots": [printable(str(root)) for root in roots],
-        "colours": {spelled(eraser): css_colour(colour) for eraser, colour in colours.items()},
+        "colours": {eraser.display: css_colour(colour) for eraser, colour in colours.items()},
         "problems": list(problems),
         "pool": [json.loads(section) for section in pool],
         "runs": runs,
@@ -88,16 +87,26 @@ def _read(name: str) -> str:
 
 
 def _place(pool: Pool, section: Any) -> int:
-    """Where a section of a configuration stands, once however many runs share it."""
+    """Return the number of a section of a configuration in the pool, which has it once."""
     return pool.setdefault(json.dumps(section, sort_keys=True, default=str), len(pool))
 
 
-def _runs(blocks: Sequence[Block], pool: Pool, chosen: Sequence[str]) -> Json:
+def _runs(comparisons: Sequence[Comparison], pool: Pool, chosen: Sequence[str]) -> Json:
     """Return the table of runs, the setting with most codelengths first, details of each run, and which are shown."""
     columns = [*(BY_NAME[name] for name in chosen), *([_TABLE_16] if "published" in chosen else []), SEEDS]
-    size = Counter(block.setting for block in blocks for entry in block.entries if isinstance(entry.result, Coded))
-    blocks = sorted(blocks, key=lambda block: -size[block.setting])
-    lines = [(block, row, entry) for block in blocks for row in block.rows for entry in row.entries.values()]
+    size = Counter(
+        comparison.setting
+        for comparison in comparisons
+        for entry in comparison.entries
+        if isinstance(entry.result, Coded)
+    )
+    comparisons = sorted(comparisons, key=lambda comparison: -size[comparison.setting])
+    lines = [
+        (comparison, row, entry)
+        for comparison in comparisons
+        for row in comparison.rows
+        for entry in row.entries.values()
+    ]
     before = ("setting", "dataset", "family", "model", "eraser", "command")
     headings = [*before, *(column.heading for column in columns), "incomplete", "completeness"]
     rows = [_cells(*line, columns) for line in lines]
@@ -108,25 +117,27 @@ def _runs(blocks: Sequence[Block], pool: Pool, chosen: Sequence[str]) -> Json:
     shown = Table("results", caption, headings, rows, keys=keys, menus=_MENUS, title="Results").sheet()
     for column in shown["columns"]:
         column |= {"hidden": column["heading"] in _MENUS_ONLY, "one": column["heading"] == "setting"}
-    details = [_details(block, entry, pool) for block, _, entry in lines]
+    details = [_details(comparison, entry, pool) for comparison, _, entry in lines]
     return {**shown, "title": "Results", "details": details, "opening": _opening(lines)}
 
 
-def _opening(lines: Sequence[tuple[Block, Row, Beside]]) -> list[int]:
+def _opening(lines: Sequence[tuple[Comparison, Row, Entry]]) -> list[int]:
     """Return the positions of the row, in the first line's setting, of which most erasers have loss curves."""
     by_row: dict[tuple[int, int], list[int]] = {}
-    for i, (block, row, entry) in enumerate(lines):
-        if entry.cell.curves and block.setting == lines[0][0].setting:
-            by_row.setdefault((id(block), id(row)), []).append(i)
+    for i, (comparison, row, entry) in enumerate(lines):
+        if entry.curves and comparison.setting == lines[0][0].setting:
+            by_row.setdefault((id(comparison), id(row)), []).append(i)
     return max(by_row.values(), key=len, default=[])[:_MOST_OPEN]
 
 
-def _cells(block: Block, row: Row, entry: Beside, columns: Sequence[Column[Beside]]) -> list[str]:
+def _cells(comparison: Comparison, row: Row, entry: Entry, columns: Sequence[Column[Entry]]) -> list[str]:
     """A line of it."""
-    names = (block.setting, block.dataset, row.model["name"], row.label, entry.eraser, block.verb)
-    codes = () if block.verb == "mdl" else (*CODES.values(), PUBLISHED)  # columns of which the command has no numbers
+    family, eraser = display_name(row.model["name"]), entry.eraser.display
+    names = (comparison.setting, comparison.dataset, family, row.label.display, eraser, comparison.verb)
+    # columns of which the command has no numbers
+    codes = () if comparison.verb == "mdl" else (*CODES.values(), PUBLISHED)
     texts = ("" if column in codes else column.text(entry) for column in columns)
-    return [*map(spelled, names), *texts, entry.lacks, "incomplete" if entry.lacks else "complete"]
+    return [*names, *texts, entry.missing, "incomplete" if entry.missing else "complete"]
 
 
 def _sheet(table: Table, links: Mapping[str, str]) -> Json:
@@ -135,22 +146,21 @@ def _sheet(table: Table, links: Mapping[str, str]) -> Json:
     return {**table.sheet(), "title": table.title, "figures": figures if any(figures) else []}
 
 
-def _details(block: Block, entry: Beside, pool: Pool) -> Json:
-    cell = entry.cell
-    about: Json = {"command": block.verb, "lacks": entry.lacks}
-    about |= {"dataset": spelled(block.dataset), "model": spelled(entry.row), "eraser": spelled(entry.eraser)}
-    if not cell.every:
+def _details(comparison: Comparison, entry: Entry, pool: Pool) -> Json:
+    about: Json = {"command": comparison.verb, "lacks": entry.missing}
+    about |= {"dataset": comparison.dataset, "model": entry.row.display, "eraser": entry.eraser.display}
+    if not entry.all_runs:
         return about
-    about["config"] = {key: _place(pool, value) for key, value in cell.config.items()}
-    about["ids"] = [run.id for run in cell.every]
-    about["paper"] = f"{number} ({number.note})" if (number := beside_paper(entry)) else ""
-    return about | (_curves(cell, cell.result, pool) if cell.result else {})
+    about["config"] = {key: _place(pool, value) for key, value in entry.config.items()}
+    about["ids"] = [run.id for run in entry.all_runs]
+    about["paper"] = f"{number:.2f}" if (number := paper_number(entry)) else ""
+    return about | (_curves(entry, entry.result, pool) if entry.result else {})
 
 
-def _curves(cell: Cell, result: TrainedResult, pool: Pool) -> Json:
+def _curves(entry: Entry, result: TrainedResult, pool: Pool) -> Json:
     curve = result.curve if isinstance(result, Coded) else ()
     learning = [(point.n, Spread.of(point.ce_next_bits)) for point in curve if point.ce_next_bits]
-    epochs, *losses = mean_curve([*cell.curves.values()])
+    epochs, *losses = mean_curve([*entry.curves.values()])
     evenly = np.expm1(np.linspace(0, np.log1p(max(0, len(epochs) - 1)), _POINTS)).round().astype(int)
     thinned = np.unique(evenly[: _POINTS * bool(len(epochs))]).tolist()
     means = _short(spread.mean for _, spread in learning)

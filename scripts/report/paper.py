@@ -1,19 +1,15 @@
-"""The paper's Table 16, and how far what it says allows a run of ours beside it."""
+"""The paper's Table 16 beside runs on CIFAR-10."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-from conf import Options
 from conf.groups import preset
-from harness.result import MdlResult, Result
-from harness.results.comparison import Beside
+from harness.result import MdlResult
+from harness.results.entry import Entry
 from harness.results.excess import sizes_of
+from harness.results.statistics import Spread
 from harness.results.table import Column
 from harness.trained import published_units
-from scripts.report.groups import comparable
 
 UNIT = "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)"
 
@@ -28,113 +24,39 @@ ENTRIES = {
     "swinv2": {"control": (8.18, 0.03), "leace": (9.00, 0.13), "alf_qleace": (8.67, 1.20), "gradient": (9.29, 0.06),
                "qleace": (9.08, 0.13)},
 }  # fmt: skip
-CHANCE = 11.41  # in its unit, which its only entry without a spread is at: QLEACE, MLP
-_CHANCE_TOLERANCE = 0.01  # relative; one training size more or less moves it by 8 %
-
-Mark = Literal["same", "differs", "the paper does not say"]
+CHANCE = 11.41  # in its unit: QLEACE, MLP
 
 
-@dataclass(frozen=True)
-class Compared:
-    """An option of ours beside what the paper says of it; of which model or eraser, if not of all."""
+def paper_number(entry: Entry) -> Spread | None:
+    """Return Table 16's mean and standard deviation; None where it has none for an entry's data, model or eraser.
 
-    option: str
-    of: str
-    ours: str
-    paper: str
-    mark: Mark
-
-
-@dataclass(frozen=True)
-class PaperNumber:
-    """An entry of Table 16, and all that determines the numbers of the run beside it, compared."""
-
-    mean: float
-    std: float
-    compared: tuple[Compared, ...]
-
-    @property
-    def note(self) -> str:
-        """What differs, and how much cannot be known."""
-        unlike = [f"{c.option.partition('.')[2] or c.option}={c.ours}" for c in self.compared if c.mark == "differs"]
-        unsaid = sum(c.mark == "the paper does not say" for c in self.compared)
-        return "; ".join([*([f"differs: {', '.join(unlike)}"] if unlike else []), f"{unsaid} options unsaid"])
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.std:.2f}"
-
-
-def paper_number(config: Options, result: Result | None = None) -> PaperNumber | None:
-    """The entry for a run's configuration; None where Table 16 has none for its dataset, model or eraser.
-
-    Args:
-        config: of the run, or of one of several of different seeds.
-        result: of all its seeds; without it, training sizes and seeds are not compared.
+    The data is CIFAR-10, z-scored, or a folder of images called "cifar10"; the model has its base size.
     """
-    entry = ENTRIES.get(config["model"]["name"], {}).get(config["eraser"]["name"])
-    if entry is None or not _is_cifar10(config["dataset"]) or "mdl" not in config:
+    if not entry.all_runs or "mdl" not in entry.config:
         return None
-    return PaperNumber(*entry, compared=(*_options(config), *(_sizes(result) if isinstance(result, MdlResult) else ())))
+    dataset, eraser, model = (entry.config[part] for part in ("dataset", "eraser", "model"))
+    number = ENTRIES.get(model["name"], {}).get(eraser["name"])
+    is_cifar10 = "cifar10" in (dataset["name"], Path(str(dataset.get("root") or "")).name)
+    if number is None or not is_cifar10 or dataset.get("normalize") != "zscore":
+        return None
+    base = preset("model", model["name"])
+    is_base = all(model.get(key) == base[key] for key in ("width", "depth", "activation") if key in base)
+    return Spread(*number) if is_base else None
 
 
-def _is_cifar10(dataset: Options) -> bool:
-    """Also as a folder of images that is called so; the note then names what differs."""
-    return dataset["name"] == "cifar10" or Path(str(dataset.get("root") or "")).name == "cifar10"
+def _text(entry: Entry) -> str:
+    return "" if (number := paper_number(entry)) is None else f"{number:.2f}"
 
 
-def beside_paper(entry: Beside) -> PaperNumber | None:
-    """The same for what stands in a table, finished or not."""
-    return paper_number(entry.cell.config, entry.result) if entry.cell.every else None
+def _record(entry: Entry) -> dict[str, float | None]:
+    number = paper_number(entry)
+    return {"table_16": number and number.mean, "table_16_std": number and number.std}
 
 
-def _record(entry: Beside) -> dict[str, float | str | None]:
-    number = beside_paper(entry)
-    mean, std, note = (number.mean, number.std, number.note) if number else (None, None, None)
-    return {"table_16": mean, "table_16_std": std, "table_16_note": note}
-
-
-TABLE_16 = Column[Beside]("paper's Table 16", lambda entry: f"{beside_paper(entry) or ''}", _record)
+TABLE_16 = Column[Entry]("paper's Table 16", _text, _record, "docs/published.md says what differs")
 
 
 def chance(result: MdlResult) -> float:
-    """Return what a model that knows nothing has in the paper's unit at a run's training sizes."""
+    """Return the loss of a uniform prediction in the paper's unit at a run's training sizes."""
     sizes = sizes_of(result)
     return published_units(sizes, [math.log2(result.num_classes)] * (len(sizes) - 1))
-
-
-def _options(config: Options) -> Iterator[Compared]:
-    """All that enters a run's identity."""
-    says = _says(config)
-    for section, own in comparable(config).items():
-        if section == "seeds":
-            continue
-        of = own["name"] if section in ("model", "eraser") else ""
-        for key, value in own.items() if isinstance(own, Mapping) else [("", own)]:
-            option = f"{section}.{key}" if key else section
-            yield _compared(option, of, value, says.get(option))
-
-
-def _says(config: Options) -> Options:
-    """What the paper says, by option: sections 3 and 4, the captions of figures 4 and 16."""
-    says: dict[str, Any] = {"dataset.normalize": "zscore", "dataset.flip": True}
-    for part, name in (("dataset", "cifar10"), *((part, config[part]["name"]) for part in ("model", "eraser"))):
-        shipped = preset(part, name)
-        says |= {f"{part}.{key}": shipped[key] for key in ("name", "_target_")}
-    base = preset("model", config["model"]["name"])
-    says |= {f"model.{key}": base[key] for key in ("width", "depth", "activation", "parametrization") if key in base}
-    if not config["train"].get("crop_padding"):
-        says["train.crop_padding"] = "random crops"  # of which size it does not say
-    return says
-
-
-def _sizes(result: MdlResult) -> Iterator[Compared]:
-    """The paper states no training sizes, but chance in its unit follows from them."""
-    yield _compared("seeds", "", len(result.seeds), 5)
-    ours = chance(result)
-    mark: Mark = "same" if math.isclose(ours, CHANCE, rel_tol=_CHANCE_TOLERANCE) else "differs"
-    yield Compared("chance", "", f"{ours:.3f} at N = {result.train_size:,}", f"{CHANCE}", mark)
-
-
-def _compared(option: str, of: str, ours: Any, paper: Any) -> Compared:
-    mark: Mark = "the paper does not say" if paper is None else "same" if ours == paper else "differs"
-    return Compared(option, of, f"{ours}", "" if paper is None else f"{paper}", mark)

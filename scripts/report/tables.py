@@ -1,17 +1,17 @@
 """The report's tables: the same text as Markdown and LaTeX (booktabs), and every number as CSV."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from erasure.store.storage import write_text
 from harness.result import MdlResult
+from harness.results.arrange import Comparison
 from harness.results.columns import CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS, notes
-from harness.results.labels import spelled
+from harness.results.output import file_name
 from harness.results.table import Table, markdown
-from scripts.report.files import file_in, file_name
-from scripts.report.groups import Block
-from scripts.report.paper import CHANCE, TABLE_16, UNIT, beside_paper, chance
+from scripts.report.files import file_in
+from scripts.report.paper import CHANCE, TABLE_16, UNIT, chance
 
 _INCOMPLETE = (
     "† marks incomplete entries: seeds that are missing beside the rest of the row, runs that have not finished, "
@@ -33,53 +33,36 @@ def write_tables(tables: Sequence[Table], directory: Path) -> list[Path]:
     return paths
 
 
-def tables_of(block: Block, chosen: Sequence[str] | None = None) -> Iterator[Table]:
+def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> Iterator[Table]:
     """Codelength in bits, the paper's unit and the final losses: never two units in one table.
 
     Args:
-        block: its runs.
+        comparison: its runs.
         chosen: names of the columns that are shown, each in the table that it belongs to; None for the usual ones. A
             table of which none is chosen is left out; CSV has the numbers of all.
     """
     also = (_MODEL, ERASER, RUNS)
     codes, finals = ([kind[name] for name in chosen or _USUAL if name in kind] for kind in (CODES, FINALS))
-    if block.verb == "mdl":
-        places = {(entry.row, entry.eraser): entry for entry in block.entries}
+    if comparison.verb == "mdl":
+        places = {(entry.row, entry.eraser): entry for entry in comparison.entries}
         if codes:
-            about = f"Prequential codelength on {spelled(block.dataset)} ({block.setting})."
-            caption = f"{about} {notes(codes, block.entries)} {_INCOMPLETE}"
+            about = f"Prequential codelength on {comparison.dataset} ({comparison.setting})."
+            caption = f"{about} {notes(codes, comparison.entries)} {_INCOMPLETE}"
             whole = (*also, *CODES.values())
-            yield Table.pivoted(f"{block.name}-bits", "model", codes, places, caption, whole)
+            yield Table.pivoted(f"{comparison.name}-bits", "model", codes, places, caption, whole)
         if chosen is None or "published" in chosen:
             columns = (PUBLISHED, PUBLISHED_DELTA, TABLE_16)
-            about = f"{spelled(block.dataset)}, {UNIT} ({block.setting}). {_at_chance(block)}"
-            caption = f"{about} {notes(columns, block.entries)} {_INCOMPLETE}"
-            yield Table.pivoted(f"{block.name}-paper-unit", "model", columns, places, caption, also)
-            if compared := _paper_options(block):
-                yield compared
+            about = f"{comparison.dataset}, {UNIT} ({comparison.setting}). {_at_chance(comparison)}"
+            caption = f"{about} {notes(columns, comparison.entries)} {_INCOMPLETE}"
+            yield Table.pivoted(f"{comparison.name}-paper-unit", "model", columns, places, caption, also)
     if finals:
-        about = f"Trained on all of {spelled(block.dataset)} ({block.setting})."
-        caption = f"{about} {notes(finals, block.entries)} {_INCOMPLETE}"
+        about = f"Trained on all of {comparison.dataset} ({comparison.setting})."
+        caption = f"{about} {notes(finals, comparison.entries)} {_INCOMPLETE}"
         whole = (RUNS, *FINALS.values())
-        yield Table.of(f"{block.name}-final", (_MODEL, ERASER, *finals), block.entries, caption, whole)
+        yield Table.of(f"{comparison.name}-final", (_MODEL, ERASER, *finals), comparison.entries, caption, whole)
 
 
-def _at_chance(block: Block) -> str:
-    results = (entry.result for entry in block.entries)
+def _at_chance(comparison: Comparison) -> str:
+    results = (entry.result for entry in comparison.entries)
     ours = dict.fromkeys(f"{chance(r):.3f} at N = {r.train_size:,}" for r in results if isinstance(r, MdlResult))
     return f"At chance: {', '.join(ours)}; in the paper {CHANCE} (QLEACE, MLP)." if ours else ""
-
-
-def _paper_options(block: Block) -> Table | None:
-    """All that determines our numbers beside what the paper says of it; None where Table 16 has no number."""
-    numbers = [number for entry in block.entries if (number := beside_paper(entry))]
-    lines = sorted(dict.fromkeys(c for number in numbers for c in number.compared), key=lambda c: c.mark)
-    if not lines:
-        return None
-    caption = (
-        f"{spelled(block.dataset)} ({block.setting}) beside the paper's Table 16: what differs, what is "
-        "the same, and what the paper does not say."
-    )
-    records = [asdict(line) for line in lines]
-    headings = ("option", "of", "ours", "the paper's", "mark")
-    return Table(f"{block.name}-paper-options", caption, headings, [[*record.values()] for record in records], records)

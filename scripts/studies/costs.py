@@ -117,7 +117,7 @@ def kinds(chosen: argparse.Namespace) -> list[Kind]:
         found.setdefault(key, (config, set()))[1].add(json.dumps(config["eraser"], sort_keys=True))
     names = labels([*map(json.loads, found)], ["model"])
     made, seen = zip(names, found.values(), strict=True), epochs_seen(chosen.runs)
-    return [kind_of(name, len(own), config, chosen, seen) for name, (config, own) in made]
+    return [kind_of(str(name), len(own), config, chosen, seen) for name, (config, own) in made]
 
 
 def places(found: Sequence[Kind], device: Device) -> dict[str, float]:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from erasure.store.storage import write_text
 from harness.result import MdlResult
-from harness.results.labels import spelled
+from harness.results.arrange import eraser_order
+from harness.results.labels import Label, display_name
 from harness.results.read import read_runs
 from harness.results.statistics import Spread
 from harness.results.table import Table
-from harness.style import chance_line, colour, figure_at
+from harness.style import chance_line, eraser_colours, figure_at
 from harness.trained import stuck
 from scripts.options import parser
-from scripts.report.groups import eraser_order
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
 _CAPTION = (
@@ -26,7 +26,7 @@ _CAPTION = (
     "training split | on the test split, bits per label, mean ± standard deviation over seeds. ‡: so many seeds never "
     "left the plateau."
 )
-Runs = Mapping[tuple[str, str], MdlResult]  # by eraser and model
+Runs = Mapping[tuple[Label, str], MdlResult]  # by eraser and model
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = own.parse_args(arguments)
     found = [run.result for run in read_runs(options.runs).finished]
     blocks = [r for r in found if isinstance(r, MdlResult) and r.config["mdl"].get("code", "blocks") == "blocks"]
-    runs = {(_name(r), r.named("model")): r for r in blocks if r.final.train_loss_bits}  # a kernel has none
+    runs = {(_label(r), r.named("model")): r for r in blocks if r.final.train_loss_bits}  # a kernel has none
     if not runs:
         own.error(f"{options.runs[0]}: no finished run of python -m mdl; launch +experiment=orders first")
     table = tabulated(runs)
@@ -47,14 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _name(result: MdlResult) -> str:
-    order = result.config["eraser"].get("order")
-    return result.named("eraser") + (f", {order}" if order else "")
+def _label(result: MdlResult) -> Label:
+    label, order = Label((result.named("eraser"),)), result.config["eraser"].get("order")
+    return label.with_option("order", order) if order else label
 
 
-def _axes(runs: Runs) -> tuple[list[str], list[str]]:
-    """Erasers and models."""
-    erasers = sorted({eraser for eraser, _ in runs}, key=lambda name: eraser_order(name.replace(",", "")))
+def _axes(runs: Runs) -> tuple[list[Label], list[str]]:
+    """Return erasers and models."""
+    erasers = sorted({eraser for eraser, _ in runs}, key=eraser_order)
     return erasers, sorted({model for _, model in runs}, key=lambda m: (_ORDER.index(m) if m in _ORDER else 9, m))
 
 
@@ -65,11 +65,11 @@ def tabulated(runs: Runs) -> Table:
     for eraser in erasers:
         shares = _shares(runs, eraser)
         left = ", ".join(f"{100 * share:.2g}" if share > 0 else "–" for share in shares)
-        rows.append([spelled(eraser), left, *(_cell(runs[eraser, m]) if (eraser, m) in runs else "" for m in models)])
-    return Table("orders", _CAPTION, ["eraser", "orders left, %", *map(spelled, models)], rows)
+        rows.append([eraser.display, left, *(_cell(runs[eraser, m]) if (eraser, m) in runs else "" for m in models)])
+    return Table("orders", _CAPTION, ["eraser", "orders left, %", *map(display_name, models)], rows)
 
 
-def _shares(runs: Runs, eraser: str) -> Sequence[float]:
+def _shares(runs: Runs, eraser: Label) -> Sequence[float]:
     of_any = next(result for (name, _), result in runs.items() if name == eraser)
     return of_any.certificate["train"].order_shares or ()
 
@@ -83,6 +83,7 @@ def _cell(result: MdlResult) -> str:
 def draw(runs: Runs, path: Path) -> None:
     """Shares of each order by eraser, and below them the networks' losses on the training (hollow) and test split."""
     erasers, models = _axes(runs)
+    colours = eraser_colours(models)
     with figure_at(path, 1.1 * len(erasers) + 2.5, 6.4) as figure:
         above, below = figure.subplots(2, 1, sharex=True)
         for p in range(4):
@@ -94,8 +95,8 @@ def draw(runs: Runs, path: Path) -> None:
             shown = [
                 (i + 0.12 * (m - len(models) / 2), runs[e, model]) for i, e in enumerate(erasers) if (e, model) in runs
             ]
-            look = {"color": colour(model, models), "markersize": 5, "capsize": 2}
-            for kind, face, label in (("loss_bits", None, spelled(model)), ("train_loss_bits", "none", None)):
+            look = {"color": colours[model], "markersize": 5, "capsize": 2}
+            for kind, face, label in (("loss_bits", None, display_name(model)), ("train_loss_bits", "none", None)):
                 spreads = [Spread.of(list(getattr(run.final, kind) or [])) for _, run in shown]
                 means, errors = [s.mean for s in spreads], [s.std or 0 for s in spreads]
                 marker = "s" if face else "o"
@@ -104,7 +105,7 @@ def draw(runs: Runs, path: Path) -> None:
                 )
         below.set(ylabel="loss (bits per label)\n● test, □ training", ylim=(0, None))
         chance_line(below, math.log2(next(iter(runs.values())).num_classes), "uniform code")
-        below.set_xticks(range(len(erasers)), [spelled(name).replace(", ", "\n") for name in erasers])
+        below.set_xticks(range(len(erasers)), [eraser.display.replace(" (", "\n(") for eraser in erasers])
         above.legend(loc="upper right", ncols=4)
         below.legend(loc="lower right", ncols=len(models))
 

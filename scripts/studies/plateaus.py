@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.loss_curves import read_every_curve
 from harness.result import TrainedResult
-from harness.results.read import Found, read_runs
+from harness.results.read import StoredRun, read_runs
 from harness.results.table import Table
 from harness.trained import Point
 from scripts.options import parser
@@ -33,7 +33,7 @@ def longest_wait(curve: Iterable[tuple[float, float]], worth_bits: float) -> int
     return int(max((after - before for before, after in itertools.pairwise(improved)), default=0))
 
 
-def rows(run: Found, result: TrainedResult) -> Iterator[list[str]]:
+def rows(run: StoredRun, result: TrainedResult) -> Iterator[list[str]]:
     """Of every training size: steps on the plateau (a dash: to the end), of the longest wait and in all."""
     names = [run.config[section]["name"] for section in ("dataset", "model", "eraser")]
     settings, curves = TrainSettings(**run.config["train"]), read_every_curve(run.directory / "curves.csv")

@@ -22,7 +22,7 @@ from conf.errors import exit_code
 from erasure.progress import Display
 from erasure.source import LabelledImages
 from erasure.store.storage import load_tensors
-from harness.results.labels import spelled
+from harness.results.labels import display_name
 from harness.results.statistics import Spread
 from harness.results.table import Table
 from scripts.options import parser
@@ -123,7 +123,7 @@ def show(chosen: argparse.Namespace) -> int:
     for name, (bench, weights) in networks.items():
         found = [heard(said, test.labels) for said in hear(name, bench, weights, train, test.images, maps)]
         shares = {key: f"{Spread.of([100 * one[key] for one in found]):.1f}" for key in found[0]}
-        rows.append({"trained on": spelled(name)} | shares)
+        rows.append({"trained on": display_name(name)} | shares)
     Table("readers", _CAPTION, [*rows[0]], [[*row.values()] for row in rows]).show()
     return 0
 

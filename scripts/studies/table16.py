@@ -19,10 +19,10 @@ from conf import Options
 from conf.errors import exit_code
 from erasure.store.storage import read_json
 from harness.result import MdlResult, TrainedResult, parsed, read_result
-from harness.results.labels import spelled
+from harness.results.labels import display_name
 from harness.results.statistics import Spread
 from harness.run_files import read_config
-from harness.style import colour, figure_at
+from harness.style import eraser_colours, figure_at
 from harness.trained import Final, Point
 from scripts.options import parser
 from scripts.report.paper import ENTRIES
@@ -86,10 +86,10 @@ def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
 
 def table_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
     """Yield the first table in Markdown."""
-    yield "| | " + " | ".join(spelled(eraser) for eraser in ERASERS) + " |"
+    yield "| | " + " | ".join(display_name(eraser) for eraser in ERASERS) + " |"
     yield "| --- " * (len(ERASERS) + 1) + "|"
     for model in ENTRIES:
-        yield f"| **{spelled(model)}**, the paper | " + " | ".join(
+        yield f"| **{display_name(model)}**, the paper | " + " | ".join(
             "{:.2f} ± {:.2f}".format(*ENTRIES[model][eraser]) if eraser in ENTRIES[model] else "" for eraser in ERASERS
         ) + " |"  # fmt: skip
         for recipe in sorted({cell.recipe for cell in cells if cell.model == model}):
@@ -141,12 +141,12 @@ def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> I
     ]
     for eraser, row, scores in [*found, *unfinished(folders)]:
         rows[row][eraser] = {**scores, **rows[row][eraser]}
-    yield "| test loss in bits (right) | " + " | ".join(spelled(eraser) for eraser in QLEACE) + " |"
+    yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " |"
     yield "| --- " * (len(QLEACE) + 1) + "|"
     for (model, size, n), row in sorted(rows.items()):
         if {"qleace", "qleace_truncated"} <= set(row):
             shown = (_shown(list(row[eraser].values())) if eraser in row else "" for eraser in QLEACE)
-            yield f"| {spelled(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
+            yield f"| {display_name(model)}, {n:,} images of {size} × {size} | " + " | ".join(shown) + " |"
 
 
 def _shown(scores: Sequence[Score]) -> str:
@@ -158,7 +158,7 @@ def draw(cells: dict[Cell, list[float]], path: Path) -> None:
     """Draw each eraser's difference to the control, a dot per seed, a panel per row of the table."""
     models = [model for model in ENTRIES if any(cell.model == model for cell in cells)]
     recipes = [PAPER, *sorted({cell.recipe for cell in cells if "not z-scored" not in cell.recipe})]
-    markers = dict(zip(recipes, "so^vD", strict=False))
+    markers, colours = dict(zip(recipes, "so^vD", strict=False)), eraser_colours(ERASERS)
     with figure_at(path, 11, 4.2) as figure:
         axes = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
         for ax, model in zip(axes, models, strict=True):
@@ -170,11 +170,11 @@ def draw(cells: dict[Cell, list[float]], path: Path) -> None:
                 for i, eraser in enumerate(ERASERS[1:]):
                     at = i + (place - (len(recipes) - 1) / 2) * 0.17
                     ax.plot([at] * len(row.get(eraser, ())), [value - control for value in row.get(eraser, ())],
-                            markers[recipe], color=colour(eraser, ERASERS), markersize=7,
+                            markers[recipe], color=colours[eraser], markersize=7,
                             markerfacecolor="none" if recipe == PAPER else None)  # fmt: skip
             ax.axhline(0, color="#4d4d4d", linewidth=1)
-            ax.set(title=spelled(model), xticks=range(len(ERASERS) - 1), xlim=(-0.6, len(ERASERS) - 1.4))
-            ax.set_xticklabels([spelled(eraser).replace(" ", "\n") for eraser in ERASERS[1:]])
+            ax.set(title=display_name(model), xticks=range(len(ERASERS) - 1), xlim=(-0.6, len(ERASERS) - 1.4))
+            ax.set_xticklabels([display_name(eraser).replace(" ", "\n") for eraser in ERASERS[1:]])
         axes[0].set_ylabel("difference to the control\n(unit of Table 16)")
         for recipe, marker in markers.items():
             axes[0].plot([], [], marker, color="#4d4d4d", label=recipe,

@@ -17,9 +17,10 @@ from harness.loss_curves import (
     sharp_drops,
 )
 from harness.result import MdlResult
-from harness.results.arrange import Grid
-from harness.results.cell import Cell, Found
-from harness.results.comparison import Backfire, beside
+from harness.results.comparison import compare_with_control
+from harness.results.entry import Entry, StoredRun
+from harness.results.labels import Label
+from harness.results.statistics import Difference
 from harness.run import Run
 from harness.trained import SharpDrops
 from tests.results import made_up
@@ -96,36 +97,40 @@ def test_a_control_that_overfits_is_not_crossed() -> None:
     assert crossing_epoch([curve(3.3, 2.0, 1.5, 1.2)], [curve(3.3, 1.0, 2.0, 3.0)]) is None
 
 
-def against(erased: MdlResult, control: MdlResult) -> Backfire:
+def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Entry]:
     changed = replace(erased, config={**erased.config, "eraser": {"name": "leace"}})
-    cells = {"control": Cell([Found.finished(control)]), "leace": Cell([Found.finished(changed)])}
-    found = beside(Grid(["row"], [*cells], {"row": cells}), [("code", "loss")])["row", "leace"].loss
-    assert found is not None
-    return found
+    row = [
+        Entry(Label(("row",)), Label((run.config["eraser"]["name"],)), [StoredRun.finished(run)])
+        for run in (control, changed)
+    ]
+    compare_with_control([row], [("code", "loss")])
+    assert row[1].loss_difference is not None
+    return row[1].loss_difference, row[1]
 
 
 def test_backfire_is_significant_and_paired() -> None:
     control = result([1.0, 2.0, 3.0], {10: [3.0] * 3, 100: [2.0] * 3})
-    below = against(result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
-    assert below.gap.below
-    assert below.size == 100
-    assert below.gap.mean == pytest.approx(-0.7 / 3)
-    assert below.gap.standard_error == pytest.approx(np.std([-0.2, -0.3, -0.2], ddof=1) / 3**0.5)
-    above = against(result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
-    assert not above.gap.below
-    assert above.size is None
-    unclear = against(result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
-    assert not unclear.gap.below  # below on average, but not significantly
-    assert unclear.size == 100
-    assert unclear.epoch is None
+    below_gap, below = against(result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
+    assert below_gap.below
+    assert below.crossing_size == 100
+    assert below_gap.mean == pytest.approx(-0.7 / 3)
+    assert below_gap.standard_error == pytest.approx(np.std([-0.2, -0.3, -0.2], ddof=1) / 3**0.5)
+    above_gap, above = against(result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
+    assert not above_gap.below
+    assert above.crossing_size is None
+    unclear_gap, unclear = against(result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
+    assert not unclear_gap.below  # below on average, but not significantly
+    assert unclear.crossing_size == 100
+    assert unclear.crossing_epoch is None
 
 
 def test_only_what_belongs_together_is_compared() -> None:
-    shared = against(result([1.0, 2.0, 9.0]), result([2.0, 9.0, 4.0], seeds=(0, 3, 1))).gap
+    shared, _ = against(result([1.0, 2.0, 9.0]), result([2.0, 9.0, 4.0], seeds=(0, 3, 1)))
     assert shared.mean == pytest.approx((1.0 - 2.0 + 2.0 - 4.0) / 2)  # of seeds 0 and 1
     with pytest.raises(ValueError, match=r"trained on \[10\] examples, the control on \[20\]"):
         against(result([1.0] * 3, {10: [1.0] * 3}), result([1.0] * 3, {20: [1.0] * 3}))
-    assert against(result([1.0] * 3), result([1.0] * 3)).size is None  # one training on everything has no sizes
+    _, alike = against(result([1.0] * 3), result([1.0] * 3))
+    assert alike.crossing_size is None  # one training on everything has no sizes
 
 
 def test_loss_curves_are_read_back(tmp_path) -> None:

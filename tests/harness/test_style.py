@@ -12,12 +12,13 @@ from matplotlib.figure import Figure
 
 from conf.groups import choices
 from harness import style
+from harness.results.labels import Label
 from harness.style import (
     ERASER_COLOURS,
     STYLE,
-    colour,
     css_colour,
     epoch_axis,
+    eraser_colours,
     literal,
     save,
     shared_legend,
@@ -27,8 +28,8 @@ from harness.style import (
 
 @pytest.mark.parametrize("columns", [choices("eraser"), ["linear", "quadratic", "cubic", "mlp", "lenet"]])
 def test_no_two_columns_have_one_colour(columns: list[str]) -> None:
-    drawn = [*columns, "leace (rank_tolerance=0.1)"]
-    assert len({colour(column, drawn) for column in drawn}) == len(drawn)
+    drawn = [*(Label((column,)) for column in columns), Label(("leace",), (("rank_tolerance", 0.1),))]
+    assert len({*eraser_colours(drawn).values()}) == len(drawn)
 
 
 @pytest.mark.parametrize("last", [0, 4, 60, 1000])

@@ -3,21 +3,22 @@
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
 from harness.result import MdlResult, read_result
-from harness.results.arrange import Grid, arrange
+from harness.results.arrange import Comparison, arrange, by_dataset
 from harness.results.columns import columns
-from harness.results.comparison import Beside, beside_controls
+from harness.results.read import read_runs
 from harness.results.table import caption_of
 from mdl.figure import draw
 from mdl.table import table_of
 from tests.runs import write_run
 
 
-def grid(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") -> Grid[MdlResult]:
+def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") -> list[MdlResult]:
     """Control and QLEACE, whose second seed never left the plateau of the first training size, nor of the last."""
     found = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
@@ -27,16 +28,16 @@ def grid(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") -> 
         first, *others, last = result.curve
         marked = [replace(point, left_plateau=[*left, *[True] * len(seeds)][: len(seeds)]) for point in (first, last)]
         found.append(replace(result, curve=[marked[0], *others, marked[1]]))
-    return arrange(found)
+    return found
 
 
-def entries(of: Grid[MdlResult]) -> list[Beside]:
-    return [entry for entry in beside_controls(of).values() if entry.result]
+def comparison(*arguments: Any, **options: Any) -> Comparison:
+    return arrange(results(*arguments, **options))
 
 
 @pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 2, 3, 4)])
 def test_the_default_table_is_short_and_explains_only_what_it_shows(seeds, tmp_path: Path, capsys) -> None:
-    table = table_of(grid(tmp_path, seeds), "train=default, mdl=default")
+    table = table_of(comparison(tmp_path, seeds))
     assert list(table.headings) == [
         "dataset · model", "eraser", "bits per label", "Δ to control", "test loss (bits)", "accuracy (%)", "seeds",
     ]  # fmt: skip
@@ -54,39 +55,34 @@ def test_the_default_table_is_short_and_explains_only_what_it_shows(seeds, tmp_p
 
 
 def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_path: Path) -> None:
-    single = grid(tmp_path, (0,))
-    row = single.rows[0]
-    cells = dict(single.cells[row])
-    control, erased = cells["control"], cells["qleace"]
+    control, erased = results(tmp_path, (0,))
     less = [bits - 1e-4 for bits in control.mdl.bits_per_sample]
-    cells["qleace"] = replace(
-        erased, mdl=replace(erased.mdl, bits_per_sample=less), curve=control.curve, final=control.final
-    )
-    alike = Grid(single.rows, single.columns, {row: cells})
-    table = table_of(alike, "")
+    erased = replace(erased, mdl=replace(erased.mdl, bits_per_sample=less), curve=control.curve, final=control.final)
+    alike = arrange([control, erased])
+    table = table_of(alike)
     assert table.rows[1][3] == "0.000 (one seed)"
     assert not {"*", "±"} & set(table.caption + "".join(map("".join, table.rows)))
     (below,) = columns("below")
-    assert [below.text(entry) for entry in entries(alike)] == ["", ""]
+    assert [below.text(entry) for entry in alike.run] == ["", ""]
 
 
 def test_quick_runs_say_how_far_off_they_can_be(tmp_path: Path) -> None:
-    table = table_of(grid(tmp_path, preset="quick"), "")
+    table = table_of(comparison(tmp_path, preset="quick"))
     assert "mdl=quick cuts the training sizes to three" in table.caption
     assert "is +2.37, by mdl=default +1.80" in table.caption
     assert "train=quick cuts trainings short" in table.caption
-    assert "quick" not in table_of(grid(tmp_path), "").caption
+    assert "quick" not in table_of(comparison(tmp_path)).caption
 
 
 def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    marked = grid(tmp_path)
-    table = table_of(marked, "")
+    both = results(tmp_path)
+    marked = arrange(both)
+    table = table_of(marked)
     assert [text.partition("‡")[2] for text in (table.rows[1][2], table.rows[1][4])] == ["1 of 2"] * 2
     assert "‡: trainings that never left the plateau" in table.caption
-    control = Grid(marked.rows, ["control"], {row: {"control": marked.cells[row]["control"]} for row in marked.rows})
-    assert "‡" not in table_of(control, "").caption
+    assert "‡" not in table_of(arrange(both[:1])).caption
     (plateau,) = columns("plateau")
-    assert [plateau.text(entry) for entry in entries(marked)] == ["", "1 of 2 coding, 1 of 2 final"]
+    assert [plateau.text(entry) for entry in marked.run] == ["", "1 of 2 coding, 1 of 2 final"]
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
     draw(marked, tmp_path / "comparison.png")
@@ -98,22 +94,22 @@ def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, mo
 def test_a_difference_of_one_seed_has_no_error(seeds: tuple[int, ...], said: str, tmp_path: Path, monkeypatch) -> None:
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(grid(tmp_path, seeds), tmp_path / "comparison.png")
+    draw(comparison(tmp_path, seeds), tmp_path / "comparison.png")
     assert [said in text.get_text() for text in drawn[0].axes[1].texts] == [True]
 
 
 @pytest.mark.parametrize("seeds", [(1,), (1, 2), (2, 1, 0)])
 def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
-    cells: dict[str, MdlResult] = {}
+    both: list[MdlResult] = []
     for eraser, of in (("control", (0, 1)), ("qleace", seeds)):
         run = read_result(write_run(tmp_path, dataset="digits", eraser=eraser, seeds=of).directory / "result.json")
         assert isinstance(run, MdlResult)
-        cells[eraser] = run
+        both.append(run)
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(Grid(["MLP"], [*cells], {"MLP": cells}), tmp_path / "comparison.png")
+    draw(by_dataset(read_runs([tmp_path]))[0], tmp_path / "comparison.png")
     (bar,) = drawn[0].axes[1].texts
-    control, erased = (dict(zip(one.seeds, one.mdl.bits_per_sample, strict=True)) for one in cells.values())
+    control, erased = (dict(zip(one.seeds, one.mdl.bits_per_sample, strict=True)) for one in both)
     common = [seed for seed in seeds if seed in control]
     expected = mean(erased[seed] - control[seed] for seed in common)
     assert bar.get_text().startswith(f"{expected:+.3f}")
@@ -121,7 +117,7 @@ def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
-    control, _ = entries(grid(tmp_path))
+    control, _ = comparison(tmp_path).run
     gap, test_gap = columns("covariance_gap test_mean_gap")
     assert gap.text(control) == "0.7"  # as people write it
     assert test_gap.text(control) == "4e-09"
@@ -129,23 +125,23 @@ def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: 
 
 
 def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
-    of = grid(tmp_path, (0, 1, 2, 3, 4))
-    assert "*" in table_of(of, "").rows[1][3]
-    assert "*: p ≤ 0.05 over seeds, not over test examples" in table_of(of, "").caption
-    control = Grid(of.rows, ["control"], {row: {"control": of.cells[row]["control"]} for row in of.rows})
-    assert "*" not in table_of(control, "").caption
+    both = results(tmp_path, (0, 1, 2, 3, 4))
+    table = table_of(arrange(both))
+    assert "*" in table.rows[1][3]
+    assert "*: p ≤ 0.05 over seeds, not over test examples" in table.caption
+    assert "*" not in table_of(arrange(both[:1])).caption
 
 
 def test_orders_that_are_within_error_of_nothing_are_bounded(tmp_path: Path) -> None:
-    plain = grid(tmp_path)
+    both = results(tmp_path)
     orders = columns("order_1 order_2 order_3")
-    assert [column.text(entries(plain)[0]) for column in orders] == ["", "", ""]  # results of an earlier version
-    control = plain.cells[plain.rows[0]]["control"]
+    assert [column.text(arrange(both).run[0]) for column in orders] == ["", "", ""]  # results of an earlier version
+    control = both[0]
     left = replace(control.certificate["test"], order_shares=[0.2, 0.01, -0.01], order_errors=[0.01, 0.02, 0.001])
     found = arrange([replace(control, certificate={**control.certificate, "test": left})])
-    (entry,) = entries(found)
+    (entry,) = found.run
     assert [column.text(entry) for column in orders] == ["20", "< 5", "< 0.2"]
-    assert table_of(found, "").records[0]["test_order_shares_2"] == 0.01
+    assert table_of(found).records[0]["test_order_shares_2"] == 0.01
     left = replace(left, order_z_scores=[9.0, 2.1, -1.0])  # by which they are judged where they were recorded
-    (entry,) = entries(arrange([replace(control, certificate={**control.certificate, "test": left})]))
+    (entry,) = arrange([replace(control, certificate={**control.certificate, "test": left})]).run
     assert [column.text(entry) for column in orders] == ["20", "1", "< 0.2"]

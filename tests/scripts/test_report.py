@@ -9,15 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from conf import Options
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
-from harness.result import MdlResult, of_seeds, read_result
+from harness.result import MdlResult, read_result
+from harness.results.arrange import by_dataset
+from harness.results.entry import Entry, StoredRun
+from harness.results.labels import Label
+from harness.results.output import file_name
 from harness.results.read import read_runs
 from harness.results.table import tex
 from harness.run import Run
@@ -25,13 +29,14 @@ from harness.trained import published_units
 from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main
 from scripts.report.codelengths import infinite_width, scaling_panels
-from scripts.report.figures import block_drawings
-from scripts.report.files import file_in, file_name
-from scripts.report.groups import arrange
+from scripts.report.figures import comparison_drawings
+from scripts.report.files import file_in
 from scripts.report.page import write_page
 from scripts.report.paper import chance, paper_number
 from scripts.report.tables import tables_of
 from tests.runs import write_run
+
+CONTROL, LEACE, QLEACE = (Label((name,)) for name in ("control", "leace", "qleace"))
 
 
 @pytest.fixture
@@ -149,7 +154,7 @@ def test_csv_beside_the_paper_has_the_same_columns_whichever_run_comes_first(run
     assert main([str(runs), "--out", str(out)]) == 0
     linear, mlp = table(out, "paper-unit")
     assert mlp["table_16"] == "8.49"
-    assert linear["table_16"] == linear["table_16_note"] == ""
+    assert linear["table_16"] == ""
 
 
 def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> None:
@@ -166,7 +171,7 @@ def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> 
     edit(odd, mdl={"total_bits": bits, "bits_per_sample": [one / sizes[-1] for one in bits], "published": unit})
     reading = read_runs([runs])
     assert odd.id in {run.id for run in reading.finished}
-    (block,) = arrange(reading)
+    (block,) = by_dataset(reading)
     assert "alf_qleace" not in block.erasers
     (problem,) = reading.problems
     assert f"{odd.id}: left out: trained on 1000, 4096, 15000, 48976 examples, others of mlp on 1024, 4096" in problem
@@ -225,19 +230,19 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     config = read_json(more.directory / "result.json")["config"]
     config["dataset"]["root"] = "elsewhere"
     edit(more, train_size=9976, config=config)
-    blocks = arrange(read_runs([runs]))
+    blocks = by_dataset(read_runs([runs]))
     assert sorted((block.name, len(block.entries)) for block in blocks) == [
         ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
     ]  # fmt: skip
     smaller = small(runs, "control", verb="train", seeds=(4, 5))
     edit(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
     edit(more, config=config | {"dataset": config["dataset"] | {"size": None}})
-    assert sorted(block.dataset for block in arrange(read_runs([runs]))) == [
+    assert sorted(block.dataset for block in by_dataset(read_runs([runs]))) == [
         "digits (size=16, train_size=9976)", "digits (train_size=48976)", "digits (train_size=9976)",
     ]  # fmt: skip
     shutil.rmtree(smaller.directory)
     edit(more, train_size=48976, config=config)
-    (block,) = arrange(read_runs([runs]))
+    (block,) = by_dataset(read_runs([runs]))
     assert [sorted(entry.result.seeds) for entry in block.entries if entry.result] == [[0, 1, 2, 3], [0, 1]]
 
 
@@ -275,9 +280,9 @@ def test_results_of_different_versions_are_named(runs) -> None:
     twin = runs / "mdl-digits-leace-mlp-0000000000"
     shutil.copytree(other.directory, twin)
     edit(Run(runs, twin.name), run_id=twin.name)
-    (block,) = arrange(read_runs([runs]))
+    (block,) = by_dataset(read_runs([runs]))
     ids = ["-".join(one.split("-")[-2:]) for one in (other.id, twin.name)]
-    assert sorted(block.erasers) == ["control", *sorted(f"leace ({one})" for one in ids)]
+    assert sorted(map(str, block.erasers)) == ["control", *sorted(f"leace ({one})" for one in ids)]
     assert [len(entry.run_ids) for entry in block.entries] == [1, 1, 1]
 
 
@@ -290,30 +295,30 @@ def test_runs_of_different_code_have_rows_and_controls_of_their_own(runs) -> Non
             final = values["final"] | {"loss_bits": [1 + shift + seed for seed in (0, 1)]}
             edit(run, run_id=f"{run.id}{version}", final=final)
             run.directory.rename(run.directory.with_name(f"{run.id}{version}"))
-    (block,) = arrange(read_runs([runs]))
-    assert [row.label for row in block.rows] == ["mlp (code.train=1)", "mlp (code.train=2)"]
-    gaps = [row.entries["leace"].loss for row in block.rows]
-    assert [gap and gap.gap.mean for gap in gaps] == [0.5, 1.0]
+    (block,) = by_dataset(read_runs([runs]))
+    assert [str(row.label) for row in block.rows] == ["mlp (code.train=1)", "mlp (code.train=2)"]
+    gaps = [row.entries[LEACE].loss_difference for row in block.rows]
+    assert [gap and gap.mean for gap in gaps] == [0.5, 1.0]
 
 
 def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     small(runs, "control", seeds=(0, 1, 2))
     small(runs, "leace", seeds=(0, 2))
     small(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
-    (block,) = arrange(read_runs([runs]))
+    (block,) = by_dataset(read_runs([runs]))
     narrow, base = (row.entries for row in block.rows)
-    assert narrow["leace"].lacks == "not run"
-    assert base["leace"].lacks == "2 of 3 seeds"
-    assert base["control"].lacks == ""
+    assert narrow[LEACE].missing == "not run"
+    assert base[LEACE].missing == "2 of 3 seeds"
+    assert base[CONTROL].missing == ""
     bits = next(iter(tables_of(block)))
     assert "†not run" in bits.markdown()
     assert "†2 of 3 seeds" in bits.markdown()
     # paired with the same seeds of the control, whatever else that has
-    control, leace = base["control"].result, base["leace"].result
+    control, leace = base[CONTROL].result, base[LEACE].result
     assert isinstance(control, MdlResult)
     assert isinstance(leace, MdlResult)
     expected = [leace.mdl.bits_per_sample[i] - control.mdl.bits_per_sample[j] for i, j in ((0, 0), (1, 2))]
-    found = base["leace"].code
+    found = base[LEACE].code_difference
     assert found is not None
     assert found.mean == pytest.approx(sum(expected) / 2)
 
@@ -327,7 +332,7 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, capsys) -
     small(runs, preset="quick", lr=0.1)
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
-    blocks = arrange(read_runs([runs]))
+    blocks = by_dataset(read_runs([runs]))
     settings = {block.name: block.setting for block in blocks}
     assert settings == {
         "mdl-digits-train-paper": "train=paper, mdl=paper",
@@ -335,9 +340,9 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, capsys) -
         "mdl-digits-train-quick-train.lr-0.1": "train=quick, train.lr=0.1, mdl=quick",
     }
     for block in blocks:
-        runs_of = [run for entry in block.entries for run in entry.cell.runs]
+        runs_of = [run for entry in block.entries for run in entry.runs]
         assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
-        assert {row.label for row in block.rows} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
+        assert {str(row.label) for row in block.rows} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
         assert f"({block.setting})" in (out / "tables" / f"{block.name}-bits.tex").read_text()
     printed = capsys.readouterr().out
     assert (
@@ -364,16 +369,16 @@ def test_kernels_of_infinite_width_are_lines_in_figures_over_width(runs) -> None
             small(runs, eraser, options={"width": width, "depth": 3})
         for options in ({"kernel": "ntk"}, {"kernel": "nngp", "depth": 3}, {"kernel": "rbf"}):
             small(runs, eraser, model="kernel", options=options)
-    (block,) = arrange(read_runs([runs]))
+    (block,) = by_dataset(read_runs([runs]))
     panels = scaling_panels(block, "width")
-    found = {title: [row.label for row in infinite_width(block, rows)] for title, rows in panels.items()}
-    assert found == {"mlp, relu, depth=2": ["kernel (kernel=ntk)"], "mlp, relu, depth=3": ["kernel (kernel=nngp)"]}
-    drawings = block_drawings([block], {"control": "#000000", "leace": "#ff0000"}, str)
+    found = {title: [str(row.label) for row in infinite_width(block, rows)] for title, rows in panels.items()}
+    assert found == {"MLP, relu, depth=2": ["kernel (kernel=ntk)"], "MLP, relu, depth=3": ["kernel (kernel=nngp)"]}
+    drawings = comparison_drawings([block], {CONTROL: "#000000", LEACE: "#ff0000"}, str)
     (figure,) = [one.draw() for one in drawings if one.name.endswith("over-width")]
     named = [[str(line.get_label()) for line in ax.get_lines()] for ax in figure.axes]
     dashed = [[label for label in labels if "infinite width" in label] for labels in named]
-    assert dashed[0] == [f"{eraser}, infinite width (ntk)" for eraser in ("control", "leace")]
-    assert dashed[2] == ["leace, infinite width (ntk)"]
+    assert dashed[0] == [f"{eraser}, infinite width (ntk)" for eraser in ("control", "LEACE")]
+    assert dashed[2] == ["LEACE, infinite width (ntk)"]
 
 
 def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -> None:
@@ -394,61 +399,31 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     small(runs, "leace", seeds=(0, 1))
     small(runs, "leace", seeds=(3,))
     small(runs, "control", seeds=(0, 1, 3))
-    (block,) = arrange(read_runs([runs]))
+    (block,) = by_dataset(read_runs([runs]))
     (row,) = block.rows
-    leace = row.entries["leace"]
+    leace = row.entries[LEACE]
     assert leace.result is not None
     assert leace.result.seeds == [0, 1, 3]
-    assert leace.lacks == ""
-    assert leace.loss is not None
+    assert leace.missing == ""
+    assert leace.loss_difference is not None
 
 
-def marks(config: Options, result: MdlResult) -> dict[str, str]:
-    number = paper_number(config, result)
-    assert number is not None
-    return {compared.option: compared.mark for compared in number.compared}
+def test_the_papers_number_stands_beside_its_own_data_and_sizes_alone(runs) -> None:
+    config = _coded(write_run(runs)).config
 
+    def number(**sections: dict[str, Any]) -> str:
+        changed = {part: config[part] | sections.get(part, {}) for part in ("dataset", "eraser", "model", "mdl")}
+        entry = Entry(CONTROL, LEACE, unfinished=[StoredRun("x", runs, changed, "mdl", [0], None)])
+        return f"{paper_number(entry) or ''}"
 
-def test_the_papers_number_says_what_is_comparable(runs) -> None:
-    result = _coded(write_run(runs))
-    config = result.config
-    same = paper_number(config, result)
-    assert same is not None
-    assert (same.mean, same.std) == (8.49, 0.10)
-    found = marks(config, result)
-    assert {option for option, mark in found.items() if mark == "same"} >= {
-        "dataset.name", "dataset.normalize", "dataset.flip", "eraser._target_", "model.width", "model.depth",
-        "model.activation", "model.parametrization", "seeds",
-    }  # fmt: skip
-    assert {option for option, mark in found.items() if mark == "the paper does not say"} >= {
-        "train.lr", "train.betas", "train.weight_decay", "train.warmup_steps", "train.max_epochs", "train.batch_size",
-        "train.crop_padding", "train.patience_steps", "eraser.rank_tolerance", "mdl.num_chunks", "mdl.min_chunk",
-    }  # fmt: skip
-    how = {"train.stack", "train.checkpoint_every_s", "mdl.order", "dataset.root", "runs_dir", "device"}
-    assert not how & set(found)  # no part of a run's identity
-    assert paper_number({**config, "dataset": {"name": "digits"}}) is None
-    assert paper_number({**config, "eraser": {"name": "random"}}) is None
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "shown"),
-    [
-        ("model.width", 256, "width=256"),
-        ("model.activation", "gelu", "activation=gelu"),
-        ("dataset.normalize", "none", "normalize=none"),
-        ("dataset.flip", False, "flip=False"),
-        ("train.crop_padding", 0.0, "crop_padding=0.0"),
-        ("eraser._target_", "mine.Eraser", "_target_=mine.Eraser"),
-        ("seeds", [0, 1], "seeds=2"),
-    ],
-)
-def test_what_differs_from_the_paper_is_named(runs, option: str, value, shown: str) -> None:
-    result = _coded(write_run(runs))
-    section, _, key = option.partition(".")
-    config = {**result.config, section: result.config[section] | {key: value} if key else value}
-    number = paper_number(config, result if key else of_seeds([result], value))
-    assert number is not None
-    assert f"differs: {shown}" in number.note.replace(", chance", "; chance")
+    assert number() == number(dataset={"name": "image_folder", "root": "data/cifar10"}) == "8.490 ± 0.100"
+    unlike = {
+        "dataset": ({"name": "digits"}, {"normalize": "none"}),
+        "eraser": ({"name": "random"},),
+        "model": ({"name": "linear"}, {"width": 256}, {"activation": "gelu"}),
+    }
+    for section, options in unlike.items():
+        assert [number(**{section: option}) for option in options] == [""] * len(options)
 
 
 def test_chance_in_the_papers_unit_tells_its_training_sizes(runs) -> None:
@@ -460,16 +435,12 @@ def test_chance_in_the_papers_unit_tells_its_training_sizes(runs) -> None:
 
     ours = at(sizes)
     assert chance(ours) == pytest.approx(11.379, abs=5e-4)
-    assert marks(result.config, ours)["chance"] == "same"
-    assert marks(result.config, at((1024, 8000, 48_976)))["chance"] == "differs"
-    nine = chunk_sizes(48_976, ChunkSettings(num_chunks=9, min_chunk=1024, order="smallest_first"))
-    assert marks(result.config, at(nine))["chance"] == "differs"
-    (block,) = arrange(read_runs([runs]))
-    bits, paper, options, _ = tables_of(block)
-    assert block.dataset == "cifar10 (normalize=zscore)"
+    assert chance(at((1024, 8000, 48_976))) == pytest.approx((8000 + 48_976) / 48_976 * math.log2(10))
+    (block,) = by_dataset(read_runs([runs]))
+    bits, paper, _ = tables_of(block)
+    assert block.dataset == "CIFAR-10 (normalize=zscore)"
     assert "8.49 ± 0.10" in paper.markdown()
     assert "at N = 48,976; in the paper 11.41" in paper.caption
-    assert {record["mark"] for record in options.records} == {"same", "differs", "the paper does not say"}
     assert "Table 16" not in bits.markdown()
     assert "Σ n·CE / N" not in bits.markdown()
 
@@ -493,9 +464,9 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
     assert "‡4 of 8" in text  # in the paper's unit
     assert text.count("‡1 of 2") == 2  # final losses of both verbs
     assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits-bits.tex").read_text()
-    hollow = next(block for block in arrange(read_runs([runs])) if block.verb == "mdl").rows[0]
-    assert hollow.entries["control"].sound
-    assert not hollow.entries["qleace"].sound
+    hollow = next(block for block in by_dataset(read_runs([runs])) if block.verb == "mdl").rows[0]
+    assert hollow.entries[CONTROL].sound
+    assert not hollow.entries[QLEACE].sound
 
 
 def test_points_that_rest_on_plateaus_are_hollow(runs) -> None:
@@ -505,7 +476,9 @@ def test_points_that_rest_on_plateaus_are_hollow(runs) -> None:
     stuck = _result(run)["curve"]
     stuck[0]["left_plateau"] = [True, False]
     edit(run, curve=stuck)
-    overview, scaling, *_ = block_drawings(arrange(read_runs([runs])), {"control": "#000000", "qleace": "#ff0000"}, str)
+    overview, scaling, *_ = comparison_drawings(
+        by_dataset(read_runs([runs])), {CONTROL: "#000000", QLEACE: "#ff0000"}, str
+    )
     points = [line for ax in overview.draw().axes for line in ax.get_lines() if line.get_marker() == "o"]
     assert [point.get_markerfacecolor() for point in points].count("white") == 2  # codelength and its increase
     for ax in scaling.draw().axes:
@@ -537,16 +510,12 @@ def test_latex_is_escaped() -> None:
     assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"
 
 
-def test_a_result_without_a_checksum_is_left_out_unless_asked_for(runs, tmp_path, capsys) -> None:
+def test_a_result_without_a_checksum_is_left_out(runs, tmp_path, capsys) -> None:
     small(runs, "control")
-    old = small(runs, "leace")
-    path = old.directory / "result.json"
-    path.write_text(json.dumps(read_json(path)))  # as earlier versions wrote it
+    edited = small(runs, "leace")
+    path = edited.directory / "result.json"
+    path.write_text(json.dumps(read_json(path)))
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
-    assert f"{old.id}: result.json has no checksum, of an earlier version or edited: run it again" in shown.err
+    assert f"{edited.id}: result.json cannot be used (edited or damaged): delete it, and run it again" in shown.err
     assert "1 finished runs" in shown.out
-    assert main([str(runs), "--out", str(tmp_path / "out"), "--unchecked"]) == 0
-    shown = capsys.readouterr()
-    assert f"{old.id}: result.json has no checksum: shown unchecked" in shown.err
-    assert "2 finished runs" in shown.out

@@ -8,11 +8,12 @@ from statistics import mean
 
 import pytest
 
+from harness.results.arrange import by_dataset
 from harness.results.comparison import code_bits
+from harness.results.labels import Label
 from harness.results.read import read_runs
 from scripts.report.__main__ import main
 from scripts.report.codelengths import scaling_panels
-from scripts.report.groups import arrange
 from tests.runs import write_run
 
 
@@ -60,25 +61,29 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
             for width in (64, 128):
                 write_run(runs, dataset="digits", eraser=eraser, coding=code, options={"width": width}, seeds=range(3))
     write_run(runs, dataset="digits", eraser="control", preset="quick")
-    block, quick = arrange(read_runs([runs]))
+    block, quick = by_dataset(read_runs([runs]))
     labels = [
         "mlp (width=64)",
         "mlp (width=64, mdl.code=replay)",
         "mlp (width=128)",
         "mlp (width=128, mdl.code=replay)",
     ]
-    assert [row.label for row in block.rows] == labels
+    assert [str(row.label) for row in block.rows] == labels
     assert (block.setting, quick.setting) == ("train=paper, mdl=paper", "train=quick, mdl=quick")
     replayed = block.rows[1].entries
-    ours, control = (code_bits(entry.result) for entry in (replayed["leace"], replayed["control"]) if entry.result)
+    ours, control = (
+        code_bits(entry.result)
+        for entry in (replayed[Label(("leace",))], replayed[Label(("control",))])
+        if entry.result
+    )
     expected = mean(a - b for a, b in zip(ours or (), control or (), strict=True))
-    assert f"{replayed['leace'].code}".startswith(f"{expected:+.3f} ±")
+    assert f"{replayed[Label(('leace',))].code_difference}".startswith(f"{expected:+.3f} ±")
     panels = scaling_panels(block, "width")  # a line never mixes codes
-    assert [[row.label for row in rows] for rows in panels.values()] == [labels[::2], labels[1::2]]
+    assert [[str(row.label) for row in rows] for rows in panels.values()] == [labels[::2], labels[1::2]]
     assert len(set(panels)) == 2
     alone = tmp_path / "alone"
     write_run(alone, dataset="digits", coding="replay")
-    (only,) = arrange(read_runs([alone]))
+    (only,) = by_dataset(read_runs([alone]))
     assert only.setting == "train=paper, mdl=paper, mdl.code=replay"
 
 

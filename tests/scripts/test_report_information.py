@@ -187,9 +187,9 @@ def test_where_data_lies_makes_no_other_row_and_a_twin_under_another_id_is_told_
     write_json(twin / "result.json", result)
     reading = read_runs([runs])
     information = read_information(reading)
-    assert len(information.grid.rows) == 1
+    assert len(information.comparison.rows) == 1
     assert len(sheets(information)[0].rows) == 3
-    assert {"control", "leace (mlp-0000000000)"} < set(information.grid.columns)
+    assert {"control", "leace (mlp-0000000000)"} < set(map(str, information.comparison.erasers))
     assert reading.problems == []
 
 

@@ -11,11 +11,11 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from harness.results.arrange import by_dataset
 from harness.results.read import read_runs
 from harness.results.table import Column, Table, spread
 from harness.style import STYLE, save
-from scripts.report.__main__ import eraser_colours
-from scripts.report.groups import arrange
+from scripts.report.__main__ import colours_of
 from scripts.report.information import bring_figures, read_information, sheets
 from scripts.report.page import write_page
 from tests.runs import ERASERS, write_information_run, write_run
@@ -47,9 +47,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     half = write_run(root / "runs", eraser="random", seeds=(0, 1), lr=5e-3)
     (half.directory / "result.json").unlink()
     reading = read_runs([root / "runs"])
-    blocks, information = arrange(reading), read_information(reading)
+    blocks, information = by_dataset(reading), read_information(reading)
     repeated = blocks * -(-2000 // sum(len(block.rows) * len(block.erasers) for block in blocks))
-    colours, figures = eraser_colours(blocks), bring_figures(information, root, print)
+    colours, figures = colours_of(blocks), bring_figures(information, root, print)
     with mpl.rc_context(STYLE):
         figure = Figure()
         figure.add_subplot(title="a figure").plot([0, 1], color="#0072B2")

@@ -8,12 +8,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness.result import TrainResult, read_result
-from harness.results.arrange import Grid, arrange
+from harness.results.arrange import Comparison, arrange
 from tests.runs import write_run
 from train.summary import draw, table_of
 
 
-def grid(root: Path) -> Grid[TrainResult]:
+def comparison(root: Path) -> Comparison:
     """Control and QLEACE, whose second seed never left the plateau."""
     found = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
@@ -27,12 +27,12 @@ def grid(root: Path) -> Grid[TrainResult]:
 def test_seeds_that_never_left_the_plateau_are_marked_in_table_and_figure_whose_curves_have_no_kink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = table_of(grid(tmp_path), "")
+    table = table_of(comparison(tmp_path))
     assert table.rows[1][2].endswith("‡1 of 2")
     assert "‡: trainings that never left the plateau" in table.caption
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(grid(tmp_path), tmp_path / "loss_curves.png")
+    draw(comparison(tmp_path), tmp_path / "loss_curves.png")
     ax = drawn[0].axes[0]
     assert ax.get_title().endswith("‡ QLEACE: 1 of 2 seeds on the plateau")
     at = ax.transData.transform(np.column_stack([np.arange(50.0), np.zeros(50)]))[:, 0]

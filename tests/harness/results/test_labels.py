@@ -4,24 +4,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.groups import keys
-from harness.results.labels import labels, setting, spelled, written_setting
+from harness.results.labels import Label, labels, setting, setting_text
 
 MODELS = st.fixed_dictionaries(
     {"width": st.integers(1, 2), "depth": st.integers(1, 3), "activation": st.sampled_from(["relu", "gelu"])}
 )
 
 
+def texts(descriptions: list[dict], named: tuple[str, ...]) -> list[str]:
+    return [str(label) for label in labels(descriptions, named)]
+
+
 def test_labels_leave_out_what_most_runs_share_of_sample_infos_options() -> None:
     settings = [(300, 0.0), (300, 0.1), (300, 0.0), (1000, 0.0)]
     runs = [{"model": {"name": "mlp"}, "sample_info": {"examples": n, "noise": noise}} for n, noise in settings]
-    assert labels(runs, ("model",)) == ["mlp", "mlp (noise=0.1)", "mlp", "mlp (examples=1000)"]
-    assert labels(runs[1:3], ("model",)) == ["mlp (noise=0.1)", "mlp (noise=0)"]
+    assert texts(runs, ("model",)) == ["mlp", "mlp (noise=0.1)", "mlp", "mlp (examples=1000)"]
+    assert texts(runs[1:3], ("model",)) == ["mlp (noise=0.1)", "mlp (noise=0)"]
 
 
 def test_labels_are_spelled_as_people_write_names() -> None:
-    assert spelled("mnist · mlp (width=64)") == "MNIST · MLP (width=64)"
-    assert spelled("alf_qleace (num_directions=3)") == "ALF-QLEACE (num_directions=3)"
-    assert spelled("my_eraser · leaceful · leace, validation") == "my_eraser · leaceful · LEACE, validation"
+    assert Label(("mnist", "mlp"), (("width", 64),)).display == "MNIST · MLP (width=64)"
+    assert Label(("alf_qleace",), (("num_directions", 3), ("", "a1"))).display == "ALF-QLEACE (num_directions=3, a1)"
+    assert Label(("my_eraser", "leaceful")).display == "my_eraser · leaceful"
 
 
 @given(st.lists(MODELS, min_size=1, max_size=8))
@@ -35,9 +39,9 @@ def test_labels_tell_apart_whatever_differs(models: list[dict]) -> None:
 def test_labels_are_the_shortest_that_distinguish() -> None:
     """Presets differ in a dozen options, all of which a label used to list."""
     both = [{"model": {"name": "mlp", **keys("train", preset)}} for preset in ("default", "quick")]
-    assert labels(both, ("model",)) == ["mlp (lr=0.003)", "mlp (lr=0.005)"]
+    assert texts(both, ("model",)) == ["mlp (lr=0.003)", "mlp (lr=0.005)"]
     sizes = [{"model": {"name": "mlp", "width": w, "depth": d, "both": [w, d]}} for w, d in ((8, 1), (8, 2), (16, 2))]
-    assert labels(sizes, ("model",)) == [
+    assert texts(sizes, ("model",)) == [
         "mlp (width=8, depth=1)", "mlp (width=8, depth=2)", "mlp (width=16, depth=2)",
     ]  # fmt: skip
 
@@ -46,5 +50,5 @@ def test_a_setting_is_the_nearest_preset_and_what_differs() -> None:
     config = {"train": keys("train", "quick"), "mdl": keys("mdl", "paper"), "dtype": "float32"}
     assert setting(config) == {"train": "quick", "mdl": "paper"}
     config["train"] |= {"max_epochs": 5, "stack": "one"}  # how it was computed is no part of it
-    assert written_setting(config) == "train=quick, train.max_epochs=5, mdl=paper"
-    assert written_setting({"train": config["train"], "dtype": "float64"}).endswith("dtype=float64")
+    assert setting_text(config) == "train=quick, train.max_epochs=5, mdl=paper"
+    assert setting_text({"train": config["train"], "dtype": "float64"}).endswith("dtype=float64")

@@ -10,7 +10,7 @@ from scipy.stats import ttest_rel
 
 from conf.groups import keys
 from harness.result import Result
-from harness.results.arrange import arrange, by_setting
+from harness.results.arrange import Comparison, arrange, by_setting
 from harness.results.statistics import (
     LEVEL,
     Difference,
@@ -32,6 +32,14 @@ def result(eraser: dict | None = None, model: dict | None = None, **config) -> R
         "seeds": [0, 1],
     }
     return made_up(config=sections | {"runs_dir": "nowhere"} | config)
+
+
+def rows_of(comparison: Comparison) -> list[str]:
+    return [str(row.label) for row in comparison.rows]
+
+
+def columns_of(comparison: Comparison) -> list[str]:
+    return [str(eraser) for eraser in comparison.erasers]
 
 
 def test_differences_are_paired_by_seed() -> None:
@@ -108,19 +116,21 @@ def test_a_difference_shows_both_errors() -> None:
 
 def test_rows_and_columns_with_the_control_first() -> None:
     grid = arrange([result({"name": "leace"}), result(), result(model={"name": "linear"})])
-    assert list(grid.rows) == ["digits · mlp", "digits · linear"]
-    assert list(grid.columns) == ["control", "leace"]
-    assert grid.control("digits · mlp") is grid.cells["digits · mlp"]["control"]
-    assert "leace" not in grid.cells["digits · linear"]
+    assert rows_of(grid) == ["digits · mlp", "digits · linear"]
+    assert columns_of(grid) == ["control", "leace"]
+    assert [[entry.is_control for entry in row.entries.values()] for row in grid.rows] == [[True, False]] * 2
+    assert [(str(entry.row), str(entry.eraser)) for entry in grid.entries if entry.missing] == [
+        ("digits · linear", "leace")
+    ]
 
 
 def test_what_varies_among_namesakes_is_in_their_label() -> None:
     grid = arrange([result(model={"width": w}) for w in (8, 16)] + [result(model={"name": "linear", "width": 8})])
-    assert list(grid.rows) == ["digits · mlp (width=8)", "digits · mlp (width=16)", "digits · linear"]
+    assert rows_of(grid) == ["digits · mlp (width=8)", "digits · mlp (width=16)", "digits · linear"]
     grid = arrange([result(train={"lr": lr}) for lr in (0.1, 0.2)])
-    assert list(grid.rows) == ["digits · mlp (train.lr=0.1)", "digits · mlp (train.lr=0.2)"]
+    assert rows_of(grid) == ["digits · mlp (train.lr=0.1)", "digits · mlp (train.lr=0.2)"]
     grid = arrange([result(), *(result({"name": "alf", "directions": d}) for d in (5, 15))])
-    assert list(grid.columns) == ["control", "alf (directions=5)", "alf (directions=15)"]
+    assert columns_of(grid) == ["control", "alf (directions=5)", "alf (directions=15)"]
 
 
 def test_spread() -> None:
@@ -135,12 +145,12 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
     grids = by_setting([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
     assert list(grids) == ["train=default", "train=quick", "train=quick, train.lr=0.5"]
-    assert [list(grid.rows) for grid in grids.values()] == [["digits · mlp"]] * 3
-    assert [list(grid.columns) for grid in grids.values()] == [["control", "leace"], ["control", "leace"], ["control"]]
-    assert list(arrange(runs).rows) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
+    assert [rows_of(grid) for grid in grids.values()] == [["digits · mlp"]] * 3
+    assert [columns_of(grid) for grid in grids.values()] == [["control", "leace"], ["control", "leace"], ["control"]]
+    assert rows_of(arrange(runs)) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
     coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
     (setting, grid), *others = by_setting(coded).items()  # but not those that differ in the code of the labels
-    assert (setting, list(grid.rows), others) == (
+    assert (setting, rows_of(grid), others) == (
         "train=default, train.lr=0.1, mdl=paper",
         ["digits · mlp", "digits · mlp (mdl.code=replay)"],
         [],
@@ -154,12 +164,16 @@ def test_runs_that_differ_in_their_code_alone_are_all_kept() -> None:
 
     runs = [run(version, eraser) for version in (1, 2) for eraser in ("control", "leace")]
     grid = arrange(runs)
-    assert list(grid.rows) == ["digits · mlp (code.train=1)", "digits · mlp (code.train=2)"]
-    assert list(grid.columns) == ["control", "leace"]
-    assert [one for *_, one in grid.runs()] == runs
+    assert rows_of(grid) == ["digits · mlp (code.train=1)", "digits · mlp (code.train=2)"]
+    assert columns_of(grid) == ["control", "leace"]
+    assert [entry.runs[0].result for entry in grid.run] == runs
+    # the control has no share in it
     other = replace(runs[1], code={**runs[1].code, "erasers.leace": 2}, run_id="mdl-digits-leace-mlp-1-other")
-    columns = arrange([*runs[:2], other]).columns
-    assert list(columns) == ["control", "leace (1-leace)", "leace (1-other)"]  # the control has no share in it
+    assert columns_of(arrange([*runs[:2], other])) == [
+        "control",
+        "leace (1-leace)",
+        "leace (1-other)",
+    ]
 
 
 def test_a_run_without_a_difference_has_empty_columns() -> None:

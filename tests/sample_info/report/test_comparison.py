@@ -7,18 +7,47 @@ import torch
 from torch import Tensor
 
 from harness.results.arrange import arrange
+from harness.results.labels import Label
 from sample_info.report.comparison import Agreement, RunScores, agreements, few_enough
 from tests.results import made_up
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 
+_NUMBERS = ("mean_nats", "mean_bits", "median_nats", "largest_nats", "share_of_top_tenth")
+FIRST, SECOND = Label(("a",)), Label(("b",))
+
 
 def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "control", first_seed: int = 0) -> Any:
     """A run's result and its scores."""
-    parts = {"dataset": {"name": "d"}, "eraser": {"name": eraser}, "model": {"name": "m", "depth": depth}}
+    parts = {
+        "dataset": {"name": "d"},
+        "eraser": {"name": eraser},
+        "model": {"name": "m", "depth": depth},
+        "runs_dir": "nowhere",
+    }
     stored = RunScores(torch.tensor(index), torch.zeros(len(index), dtype=torch.int64), scores)
     seeds = [first_seed + i for i in range(len(scores))]
-    return made_up(f"run-{depth}-{eraser}", seeds=seeds, config=parts), stored
+    per_seed = [1.0 for _ in seeds]
+    summary = {
+        **dict.fromkeys(_NUMBERS, 1.0),
+        "mean_nats_by_class": [],
+        "most_informative": [],
+        "least_informative": [],
+    }
+    return made_up(
+        f"run-{depth}-{eraser}",
+        verb="sample_info",
+        seeds=seeds,
+        config=parts,
+        held_out_size=3,
+        information={"f_si_nats": [summary for _ in seeds]},
+        network=dict.fromkeys(("train_accuracy", "test_accuracy", "left_out_accuracy"), per_seed),
+        references={},
+        how=[{} for _ in seeds],
+        between_seeds=None,
+        groups={},
+        summaries=None,
+    ), stored
 
 
 def found_in(*results: Any) -> list[Agreement]:
@@ -29,7 +58,10 @@ def found_in(*results: Any) -> list[Agreement]:
 def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds() -> None:
     others = [(A * 2 + 1, [0, 1, 2]), (A.flip(0), [0, 1, 2]), (A, [0, 1, 3])]  # the last has other examples
     (found,) = found_in(*(finished(depth, *run) for depth, run in enumerate([(A, [0, 1, 2]), *others])))
-    assert (found.eraser, found.names) == ("control", [f"d · m (depth={depth})" for depth in range(3)])
+    assert (str(found.eraser), [*map(str, found.names)]) == (
+        "control",
+        [f"d · m (depth={depth})" for depth in range(3)],
+    )
     expected = [[-1, 1, -1], [1, -1, -1], [-1, -1, -1]]
     for row, wanted in zip(found.correlation, expected, strict=True):
         assert row == pytest.approx(wanted)
@@ -49,7 +81,7 @@ def test_scores_that_do_not_vary_have_no_correlation() -> None:
 
 def test_each_eraser_has_its_own() -> None:
     runs = [finished(depth, A, [0, 1, 2], eraser) for eraser in ("control", "leace") for depth in (0, 1)]
-    assert [(one.eraser, len(one.names)) for one in found_in(*runs)] == [("control", 2), ("leace", 2)]
+    assert [(str(one.eraser), len(one.names)) for one in found_in(*runs)] == [("control", 2), ("leace", 2)]
 
 
 def test_one_model_is_compared_with_nothing() -> None:
@@ -57,13 +89,13 @@ def test_one_model_is_compared_with_nothing() -> None:
 
 
 def test_too_many_matrices_are_counted() -> None:
-    shown, (line,) = few_enough([Agreement(f"random (seed={i})", ["a", "b"], []) for i in range(15)])
-    assert [one.eraser for one in shown] == [f"random (seed={i})" for i in range(12)]
+    shown, (line,) = few_enough([Agreement(Label(("random",), (("seed", i),)), [FIRST, SECOND], []) for i in range(15)])
+    assert [str(one.eraser) for one in shown] == [f"random (seed={i})" for i in range(12)]
     assert line == "agreement on 3 more erasers and sets of examples: left out"
 
 
 def test_too_many_to_be_shown_are_named() -> None:
-    few, many = Agreement("leace", ["a", "b"], []), Agreement("control", ["a"] * 31, [])
+    few, many = Agreement(FIRST, [FIRST, SECOND], []), Agreement(Label(("control",)), [FIRST] * 31, [])
     shown, (line,) = few_enough([few, many])
     assert shown == [few]
     assert "agreement of 31 runs (control, a, …): left out" in line

@@ -1,48 +1,53 @@
 """Runs of one place in a table as one: their seeds, curves and losses, and what is damaged."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import pytest
 import torch
 
 from harness.example_bits import save_test_bits
 from harness.loss_curves import CurveRow
 from harness.result import TrainResult
-from harness.results.cell import Cell, Found
+from harness.results.entry import Entry, StoredRun
+from harness.results.labels import Label
 from harness.run import Run
 from tests.results import made_up
 
 
-def found(root: Path, seeds: list[int], losses: list[float]) -> Found:
+def entry(runs: Sequence[StoredRun] = (), **options: Any) -> Entry:
+    return Entry(Label(("digits", "mlp")), Label(("leace",)), list(runs), **options)
+
+
+def found(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
     run = Run(root, f"seeds-{seeds}")
     run.save_curves(
         CurveRow(100, seed, e, None, loss + (3 - e)) for seed, loss in zip(seeds, losses, strict=True) for e in range(4)
     )
     save_test_bits(run, seeds, torch.full((len(seeds), 5), 2.0))
-    return Found.finished(made_up(run.id, seeds=seeds, final={"loss_bits": losses, "accuracy": losses}), run.directory)
+    return StoredRun.finished(
+        made_up(run.id, seeds=seeds, final={"loss_bits": losses, "accuracy": losses}), run.directory
+    )
 
 
 def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path) -> None:
-    cell = Cell([found(tmp_path, [2, 3], [2.0, 3.0]), found(tmp_path, [0, 2], [0.5, 9.0])])
+    cell = entry([found(tmp_path, [2, 3], [2.0, 3.0]), found(tmp_path, [0, 2], [0.5, 9.0])])
     assert isinstance(cell.result, TrainResult)
     assert (cell.result.seeds, cell.result.final.loss_bits) == ([0, 2, 3], [0.5, 2.0, 3.0])
     assert cell.curves[2].validation_bits.tolist() == [5.0, 4.0, 3.0, 2.0]
     assert sorted(cell.test_bits()) == [0, 2, 3]
-    drop = cell.result.sharp_drop  # an earlier version left it out
-    assert drop is not None
-    assert drop.bits == pytest.approx([3.0, 3.0, 3.0])
-    assert [cell.lacks(seeds) for seeds in ([0, 2, 3], [0, 1, 2, 3])] == ["", "3 of 4 seeds"]
+    assert [cell.missing_of(seeds) for seeds in ([0, 2, 3], [0, 1, 2, 3])] == ["", "3 of 4 seeds"]
 
 
 def test_a_cell_without_a_finished_run_says_so(tmp_path: Path) -> None:
-    started = Found("x", tmp_path, {}, "train", [0], None, "interrupted")
-    assert (Cell().lacks([0]), Cell(unfinished=[started]).lacks([0])) == ("not run", "interrupted")
-    assert Cell(unfinished=[started]).result is None
+    started = StoredRun("x", tmp_path, {}, "train", [0], None, "interrupted")
+    assert (entry().missing_of([0]), entry(unfinished=[started]).missing_of([0])) == ("not run", "interrupted")
+    assert entry(unfinished=[started]).result is None
 
 
 def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path) -> None:
     told: list[str] = []
-    cell = Cell([found(tmp_path, [0], [1.0])], note=told.append)
+    cell = entry([found(tmp_path, [0], [1.0])], note=told.append)
     for name in ("curves.csv", "test_bits.safetensors"):
         (cell.runs[0].directory / name).write_text("damaged")
     for _ in range(2):

@@ -1,0 +1,156 @@
+"""An entry of a table: the runs of one row under one eraser, and how they compare with the row's control."""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from conf import Options
+from harness.example_bits import CodedBits, read_coded_bits, read_test_bits
+from harness.loss_curves import LossCurve, read_loss_curves
+from harness.result import Result, TrainedResult, of_seeds
+from harness.results.labels import Label
+from harness.results.statistics import Array, Difference
+from harness.run import whole_curves
+from harness.trained import stuck
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run's directory and what it holds: a result, or the configuration of a run that has none.
+
+    Attributes:
+        id: name of the run.
+        directory: where it is.
+        config: its configuration.
+        verb: its command.
+        seeds: its seeds.
+        result: None while it has not finished.
+        state: "finished", "running", "failed", "interrupted"; "unfinished" where it does not say.
+        remarks: a line on each oddity.
+    """
+
+    id: str
+    directory: Path
+    config: Options
+    verb: str
+    seeds: Sequence[int]
+    result: Result | None
+    state: str = "finished"
+    remarks: Sequence[str] = ()
+
+    @classmethod
+    def finished(cls, result: Result, directory: Path | None = None, remarks: Sequence[str] = ()) -> "StoredRun":
+        """Return a finished run; `directory` is where its result was written unless it has moved."""
+        place = directory or result.directory
+        return cls(result.run_id, place, result.config, result.verb, result.seeds, result, remarks=remarks)
+
+
+@dataclass
+class Entry:
+    """The runs of one row under one eraser, compared with the row's control.
+
+    Runs of different seeds count as one, and no seed counts twice.
+
+    Attributes:
+        row: label of what the runs share with the control.
+        eraser: label of the eraser.
+        runs: finished runs, each with a seed that the others lack.
+        unfinished: the others.
+        note: called with a line on each damaged file, once.
+        missing: what is missing beside the rest of the row: "not run", a state, or "2 of 5 seeds"; empty if nothing.
+        is_control: whether the row's other entries are compared with this one.
+        code_difference: of the codelength, from the control's; None for the control, and where no seed is shared.
+        published_difference: the same in the unit of Table 16.
+        loss_difference: the same of the final loss on the test split.
+        crossing_size: training examples from which the mean test loss stays below the control's; None if it ends
+            above, or if only one size was trained.
+        crossing_epoch: of the training on the whole dataset, from which the mean validation loss stays below the
+            control's (`harness.loss_curves.crossing_epoch`); None if it ends above, or without curves.
+        loss_error: standard error of the final loss over test examples.
+        control_bits: the control's final losses, by seed; None where it lacks one of these seeds.
+    """
+
+    row: Label
+    eraser: Label
+    runs: list[StoredRun] = field(default_factory=list)
+    unfinished: list[StoredRun] = field(default_factory=list)
+    note: Callable[[str], object] = log.warning
+    missing: str = ""
+    is_control: bool = False
+    code_difference: Difference | None = None
+    published_difference: Difference | None = None
+    loss_difference: Difference | None = None
+    crossing_size: int | None = None
+    crossing_epoch: int | None = None
+    loss_error: float | None = None
+    control_bits: Sequence[float] | None = None
+    _damaged: set[str] = field(default_factory=set)
+
+    @property
+    def all_runs(self) -> list[StoredRun]:
+        return [*self.runs, *self.unfinished]
+
+    @property
+    def config(self) -> Options:
+        """Configuration of the first run; there has to be one."""
+        return self.all_runs[0].config
+
+    @property
+    def run_ids(self) -> list[str]:
+        return [run.id for run in self.runs]
+
+    @cached_property
+    def result(self) -> TrainedResult | None:
+        """Results of all seeds as one; None while nothing has finished."""
+        results = [run.result for run in self.runs if isinstance(run.result, TrainedResult)]
+        if not results:
+            return None
+        seeds = sorted({seed for result in results for seed in result.seeds})
+        return of_seeds(results, seeds) if len(results) > 1 else results[0]
+
+    @cached_property
+    def curves(self) -> dict[int, LossCurve]:
+        """Loss curves of the whole dataset by seed, as far as there are any."""
+        curves: dict[int, LossCurve] = {}
+        for run in self.runs:
+            try:
+                path = whole_curves(run.directory, run.result)
+                of_run = {} if path is None else read_loss_curves(path)
+                if not of_run.keys() <= {*run.seeds}:
+                    raise ValueError(f"{path} is of other seeds")
+                curves |= {seed: curve for seed, curve in of_run.items() if seed not in curves}
+            except (OSError, ValueError) as error:
+                self.note(f"{run.directory}: no loss curves: {error}")
+        return curves
+
+    def test_bits(self) -> dict[int, Array]:
+        """Read losses of the test examples by seed; of a run whose file is damaged, none."""
+        return read_test_bits((run.directory for run in self.runs), self._note_once("no error over test examples"))
+
+    def coded_bits(self) -> CodedBits | None:
+        """Read what single labels cost in runs whose files are whole; None where it is not known."""
+        return read_coded_bits((run.directory for run in self.runs), self._note_once("nothing on single labels"))
+
+    def _note_once(self, lacking: str) -> Callable[[str], None]:
+        def note(line: str) -> None:
+            if line not in self._damaged:
+                self.note(f"{line}: {lacking}")
+            self._damaged.add(line)
+
+        return note
+
+    def missing_of(self, seeds: Collection[int]) -> str:
+        """Say what is missing of a row's seeds; empty if nothing."""
+        if self.result is None:
+            return self.unfinished[0].state if self.unfinished else "not run"
+        missing = set(seeds) - set(self.result.seeds)
+        return f"{len(self.result.seeds)} of {len(seeds)} seeds" if missing else ""
+
+    @property
+    def sound(self) -> bool:
+        """Whether the codelength has every seed, and rests on no training that never left the plateau."""
+        return self.result is not None and not self.missing and not stuck(self.result.coding)
