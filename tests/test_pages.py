@@ -9,32 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 import erasure
-from erasure import ClassMoments
 from scripts.report.__main__ import main as report
 
 ROOT = Path(__file__).parent.parent
 ALL = "train_size-48976"  # the study's photographs
-EXTENDING = "docs/guide/extending.md"
 
 
 def blocks(page: str, language: str) -> list[str]:
     text = (ROOT / page).read_text()
     return [textwrap.dedent(block) for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
-
-
-def test_the_eraser_of_ones_own_is_whole() -> None:
-    code = next(block for block in blocks(EXTENDING, "python") if "class Shrink" in block)
-    section = yaml.safe_load(next(block for block in blocks(EXTENDING, "yaml") if "Shrink" in block))
-    names: dict[str, Any] = {"__name__": "shrink"}
-    exec(code, names)
-    assert section["name"] == "shrink"
-    assert section["_target_"] == "erasure.erasers.shrink.Shrink"
-    x, z = torch.randn(60, 3, 2), torch.arange(60) % 3
-    eraser = names["Shrink"].fit_moments(ClassMoments.fit(x, z), share=section["share"])
-    torch.testing.assert_close(eraser(x), (x + x.mean(0)) / 2)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guide/library.md"])
