@@ -45,7 +45,7 @@ class Work(Protocol):
 
     @property
     def directory(self) -> Path:
-        """Where it is, or would be, on disk."""
+        """Return its path on disk, whether it exists or not."""
         ...
 
     def carry_out(self, group: str | None = None, *, wait: bool = True) -> Any:

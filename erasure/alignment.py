@@ -107,7 +107,7 @@ def align(
 
 
 def _rest(step: float, last_step: float) -> float:
-    """What is left of the excess after a round that gained `step`: a geometric series.
+    """Estimate the excess left after a round that gained `step`, by a geometric series.
 
     Each half round shrinks the excess by about the root of what a round does to the step; more than thirtyfold is not
     believed (CIFAR's covariances: twentyfold).
@@ -117,7 +117,7 @@ def _rest(step: float, last_step: float) -> float:
 
 
 def _start(average: Tensor, rank: int | None) -> Tensor:
-    """A root [d, r] of the average covariance, or of its best approximation of the given rank."""
+    """Return a root [d, r] of the average covariance, or of its best approximation of the given rank."""
     whole = CovarianceFactor(average)
     if rank is None or rank >= whole.rank:
         return whole.matrix
@@ -126,5 +126,5 @@ def _start(average: Tensor, rank: int | None) -> Tensor:
 
 
 def factor_map(source: CovarianceFactor, root: Tensor, rotation: Tensor) -> Tensor:
-    """A = R Uᵀ F⁺, [d, d], of a factor F, a root R [d, r] and a rotation U."""
+    """Return A = R Uᵀ F⁺, [d, d], of a factor F, a root R [d, r] and a rotation U."""
     return source.solve_transposed(rotation @ root.T).T

@@ -34,7 +34,7 @@ class ClassSubset(Source):
 
     @classmethod
     def of(cls, base: Source, classes: Sequence[int | Sequence[int]]) -> "ClassSubset":
-        """`base` restricted to `classes`, all else as it is there."""
+        """Return `base` restricted to `classes`, all else unchanged."""
         shared = {field.name: getattr(base, field.name) for field in fields(Source)}
         merged = tuple((c,) if isinstance(c, int) else tuple(c) for c in classes)
         return cls(**shared, base=base, classes=merged)
@@ -62,7 +62,7 @@ class ClassSubset(Source):
         return self.base.identity() | {"classes": self._written}
 
     def restrict(self, raw: RawImages) -> RawImages:
-        """What is left of the whole dataset's images; raises ValueError for a class that the dataset does not have."""
+        """Select images of the chosen classes; raises ValueError for a class that the dataset does not have."""
         k = len(raw.class_names)
         kept = [label for merged in self.classes for label in merged]
         if not 0 <= min(kept) <= max(kept) < k:
@@ -83,7 +83,7 @@ class ClassSubset(Source):
 
 
 def _counted(parts: Mapping[str, int], kept: Tensor) -> dict[str, int]:
-    """How many of each part's consecutive images are kept; they stay consecutive."""
+    """Return how many of each part's consecutive images are kept; they stay consecutive."""
     if not parts:
         return {}
     return {name: int(own.sum()) for name, own in zip(parts, kept.split([*parts.values()]), strict=True)}

@@ -1,4 +1,4 @@
-"""What stands for the code of a class: a version of its own, or a digest of its source and of what that imports."""
+"""Identity of the code of a class: a version that it states, or a digest of its source and of its imports."""
 
 import ast
 import functools
@@ -53,7 +53,7 @@ def _digests(module: ModuleType) -> dict[str, str]:
 
 
 def _normalised(tree: ast.Module) -> bytes:
-    """The source of a syntax tree, without docstrings."""
+    """Return the source of a syntax tree, without docstrings."""
     for node in ast.walk(tree):
         documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
         if documented and ast.get_docstring(node, clean=False) is not None:
@@ -73,7 +73,7 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _own(name: str) -> tuple[str, Path, str] | None:
-    """A module's name, file and package; None for what is no module, is not there, or is installed."""
+    """Return a module's name, file and package; None if it is no module, is missing, or is installed."""
     if name.partition(".")[0] in sys.stdlib_module_names:
         return None
     try:

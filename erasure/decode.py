@@ -74,7 +74,7 @@ def decode(
 
 
 def _require_whole(encoded: bytes) -> None:
-    """What a container can tell of its damage, and Pillow passes over while it loads."""
+    """Raise for damage that a container shows and Pillow passes over."""
     with Image.open(BytesIO(encoded)) as image:
         if image.format == "PNG":
             image.verify()  # the chunks' checksums
@@ -83,7 +83,7 @@ def _require_whole(encoded: bytes) -> None:
 
 
 def _require_whole_scans(encoded: bytes) -> None:
-    """A JPEG's scans end at markers that may stand there, the last at the end of the image."""
+    """Check a JPEG's markers: scans end at markers that may stand there, the last at the end of the image."""
     position, restarts = 2, False
     while encoded[position : position + 2] != b"\xff\xd9":
         marker = encoded[position + 1]
@@ -103,7 +103,7 @@ def _require_whole_scans(encoded: bytes) -> None:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """An image of 8 bits per value; RGBA if pixels are transparent, and only then."""
+    """Convert to an image of 8 bits per value; RGBA if pixels are transparent, and only then."""
     sixteen = image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG")  # Pillow before 11.3
     if not sixteen and image.mode not in _MODES:
         raise _RefusedError(f"has values of mode {image.mode}, whose range is not known: save it with 8 or 16 bits")

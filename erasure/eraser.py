@@ -1,4 +1,4 @@
-"""What every eraser is: a map of examples, fitted from class moments at least, that keeps shape and dtype."""
+"""The base class of erasers: maps of examples, fitted from class moments, that keep shape and dtype."""
 
 import copy
 import dataclasses
@@ -90,7 +90,7 @@ class Eraser(ABC):
 
     @classmethod
     def fit_examples(cls, x: Tensor, z: Tensor, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
-        """What a dataset is fitted with: from its moments alone, unless a subclass needs the examples, too.
+        """Fit to a dataset: from its moments alone, unless a subclass also needs the examples.
 
         `x` is the training split as it is erased, floating, [n, ...], perhaps on another device than its moments, which
         are where to compute; `z` its labels, [n].
@@ -129,7 +129,7 @@ class Eraser(ABC):
 
     @classmethod
     def matrices(cls, num_classes: int) -> float:  # noqa: ARG003 most keep none per class
-        """How many [d, d] matrices fitting needs at its peak beside the moments, measured."""
+        """Return how many [d, d] matrices fitting needs at its peak beside the moments, as measured."""
         return 6.0
 
     def require_fields(self) -> None:
@@ -191,7 +191,7 @@ class Eraser(ABC):
         return by_rows(moved, torch.empty_like(flat))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
-        """A copy whose tensors are on `device`, and of `dtype` where they are floating: what it then computes in."""
+        """Return a copy with tensors on `device`, floating ones in `dtype`, in which it then computes."""
         other = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Eraser):
@@ -255,7 +255,7 @@ class Eraser(ABC):
 
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
-        """The map itself, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
+        """Apply the map, [n, d] float64 -> [n, d] float64 on the eraser's device; `z` is None unless `uses_labels`."""
 
 
 def options_of(kind: type[Eraser]) -> set[str]:
@@ -279,7 +279,7 @@ def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
 
 
 def _family(kind: type[Eraser]) -> dict[str, type[Eraser]]:
-    """The class and all that derive from it, by name; its module's, too: one's own may be called as one of ours."""
+    """Return the class and all that derive from it by name, with the module's, as a user's class may have our name."""
     own = {f"{kind.__module__}.{kind.__qualname__}": kind}
     return own | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}
 

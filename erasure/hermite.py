@@ -99,7 +99,7 @@ def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, 
 
 
 def third_mean(x: Tensor) -> Tensor:
-    """The mean of He_3(x) = x ⊗ x ⊗ x less x ⊗ I in its three orders, of examples [n, r]: [r, r, r]."""
+    """Return the mean of He_3(x) = x ⊗ x ⊗ x less x ⊗ I in its three orders, of examples [n, r]: [r, r, r]."""
     r = x.shape[1]
     total = x.new_zeros(r, r * r)
     for part in x.split(_TILE):
@@ -109,7 +109,7 @@ def third_mean(x: Tensor) -> Tensor:
 
 
 def third_slope(x: Tensor, symmetric: Tensor) -> Tensor:
-    """The gradient of ⟨T, He_3(x)⟩ by each example [n, r], of a symmetric T [r, r, r]: 3 (T(x, x, ·) - Σ_a T_aa·)."""
+    """Return the gradient of ⟨T, He_3(x)⟩ by each example [n, r], T symmetric [r, r, r]: 3 (T(x, x, ·) - Σ_a T_aa·)."""
     by_pair = symmetric.flatten(0, 1)
     constant = symmetric.diagonal().sum(1)
     return torch.cat([torch.addmm(constant, _pairs(part), by_pair, beta=-1) for part in x.split(_TILE)]).mul_(3)

@@ -49,7 +49,7 @@ def fit_layers(
     eraser: type[Eraser] = LeaceEraser,
     **options: Any,
 ) -> dict[str, Eraser]:
-    """An eraser for each of several modules, each fitted on what the ones before leave ("concept scrubbing").
+    """Fit an eraser for each of several modules, each on what the ones before leave ("concept scrubbing").
 
     The network runs once over all batches for every module (Belrose et al. 2023, section 6).
 
@@ -84,7 +84,7 @@ def fit_layers(
 def _moments(
     model: nn.Module, batches: Iterable[tuple[Any, Any]], name: str, num_classes: int, *, pooled: bool
 ) -> ClassMoments:
-    """Of what a module gives for all batches."""
+    """Collect a module's outputs for all batches."""
     moments: ClassMoments | None = None
     seen: list[Tensor] = []
     handle = named_module(model, name).register_forward_hook(

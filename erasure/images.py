@@ -13,7 +13,7 @@ from erasure.store.storage import fingerprint
 
 
 def raw_images(source: Source, cache: Cache) -> RawImages:
-    """The source's images; a source that is slow to load is kept in the cache after the first time."""
+    """Return the source's images; a source that is slow to load is kept in the cache after the first time."""
     if isinstance(source, ClassSubset):
         return source.restrict(raw_images(source.base, cache))
     if not source.slow_to_load:
@@ -41,12 +41,12 @@ def packed(parts: Mapping[str, LabelledImages]) -> dict[str, Tensor]:
 
 
 def unpacked(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, LabelledImages]:
-    """The parts of these names in such an entry."""
+    """Return the parts of these names in such an entry."""
     return {name: LabelledImages(tensors[f"{name}.images"], tensors[f"{name}.labels"]) for name in names}
 
 
 def whole_images(source: Source, cache: Cache) -> RawImages:
-    """The images of the whole dataset, also where `source` has some of its classes only."""
+    """Return the images of the whole dataset, also where `source` has some of its classes only."""
     return raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
 
 
@@ -59,10 +59,10 @@ def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
 
 
 def raw_key(source: Source) -> str:
-    """What a source's images are called in the cache: the same however they are split and normalised."""
+    """Return the cache's name of a source's images: the same however they are split and normalised."""
     return f"{file_name(source.name)}-raw-{fingerprint(source.stored_identity())}"
 
 
 def file_name(name: str) -> str:
-    """A dataset's name as part of a file's."""
+    """Return a dataset's name as part of a file's."""
     return re.sub(r"[^A-Za-z0-9._]+", "_", name)

@@ -14,7 +14,7 @@ def contains(ends: Tensor, x: Tensor) -> bool:
 
 
 def free(ends: Tensor, x: Tensor) -> Tensor:
-    """The numbers that a sigmoid takes to values [n, d]; of those at an end, a little inside."""
+    """Return the numbers that a sigmoid takes to values [n, d]; for values at an end, a little inside."""
     low, high = ends
     return ((x - low) / (high - low)).clamp(_MARGIN, 1 - _MARGIN).logit()
 
@@ -27,5 +27,5 @@ def values(ends: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pull_back(ends: Tensor, gradient: Tensor, unit: Tensor) -> Tensor:
-    """A gradient by values into that by the free numbers, in place."""
+    """Convert a gradient by values into one by the free numbers, in place."""
     return gradient.mul_(unit).mul_(1 - unit).mul_(ends[1] - ends[0])

@@ -1,6 +1,4 @@
-"""Square-root factors of covariances that stay exact when pixels are constant or covariances singular;
-the largest eigenvalues of symmetric operators.
-"""
+"""Square-root factors of singular and regular covariances, exact for constant pixels; largest eigenvalues."""
 
 from collections.abc import Callable
 
@@ -114,7 +112,7 @@ class CovarianceFactor:
 
 
 def least_eigenvalue(lower: Tensor) -> Tensor:
-    """Of L Lᵀ, for a lower triangular L, from above: inverse iteration from the smallest pivot's coordinate."""
+    """Bound the least eigenvalue of L Lᵀ, L lower triangular, from above: inverse iteration from the smallest pivot."""
     pivots = lower.diagonal()
     vector = (pivots == pivots.min()).to(lower)[:, None] if len(lower) else lower.new_ones(0, 1)
     size = lower.new_tensor(torch.inf)
@@ -151,7 +149,7 @@ def largest_eigenpairs(
     rounding: float = 0.0,
     max_restarts: int = 50,
 ) -> tuple[list[float], Tensor]:
-    """Of g symmetric operators the eigenvalue of largest magnitude each, and its unit eigenvector.
+    """Return the eigenvalue of largest magnitude of each of g symmetric operators, and its unit eigenvector.
 
     Lanczos iterations with full reorthogonalisation, side by side, restarted from the best vectors found. A value is a
     Rayleigh quotient, so that its error is of second order in the residual. One read from the device per restart.
@@ -201,5 +199,5 @@ def _lanczos(multiply: Callable[[Tensor], Tensor], starts: Tensor, steps: int) -
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    """Of length one, [g, d]; zero where there is none."""
+    """Scale vectors [g, d] to length one; zero where they are zero."""
     return torch.nn.functional.normalize(vectors, eps=torch.finfo(vectors.dtype).tiny)

@@ -42,7 +42,7 @@ class Scaling:
         return self._affine(x, self.scale, self.shift)
 
     def undo(self, x: Tensor) -> Tensor:
-        """What is erased to pixels: for display. Erased values need not lie in 0..1."""
+        """Convert erased values to pixels, for display; they need not lie in 0..1."""
         return self._affine(x, 1 / self.scale, -self.shift / self.scale)
 
     def _affine(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What is erased: pixels on the scale 0..1, or z-scored, in float64 as the moments have them.
+    """Numbers that are erased: pixels on the scale 0..1, or z-scored, in float64 as the moments have them.
 
     Attributes:
         max_value: what an integer pixel is divided by.
@@ -103,7 +103,8 @@ def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, reme
 
     Args:
         x: the training vectors [n, ...], before anything was done to them.
-        moments: theirs on the scale where they are rounded to `dtype`.
+        moments: theirs on the scale where they are rounded.
+        dtype: that they are rounded to.
         remedy: what to do about it.
     """
     varies = (x.amax(0) != x.amin(0)).flatten().to(moments.means.device)  # moments are rounded: never quite 0

@@ -75,8 +75,10 @@ def erased_dataset(
 
     Args:
         source: the dataset.
-        eraser: its class, and `options` of its fit.
-        dtype: of the images that are stored in `cache`.
+        eraser: its class.
+        options: of its fit.
+        dtype: of the images that are stored.
+        cache: where they are stored.
         apart: positions of training examples that nothing is fitted on, and that are a split "apart" of their own.
         device: where moments, erasers and certificates are computed, if they fit there; images stay on the CPU, from
             where they stream in blocks.

@@ -1,4 +1,4 @@
-"""Where an eraser is fitted and applied: on a device whose memory holds it."""
+"""Choice of the device that an eraser is fitted and applied on: one whose memory holds it."""
 
 import logging
 import math
@@ -14,7 +14,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def placed(eraser: type[Eraser], dim: int, num_classes: int, device: torch.device) -> torch.device:
-    """The device, or the CPU where moments and what fitting needs beside them do not fit; ValueError if nowhere."""
+    """Return the device, or the CPU if moments and fitting do not fit there; ValueError if they fit nowhere."""
     needed = eraser.fitting_bytes(dim, num_classes)
     cpu = torch.device("cpu")
     if device.type != "cpu" and (device.type == "mps" or needed > free_bytes(device)):  # no float64 on Apple's
@@ -48,7 +48,7 @@ def _available(meminfo: Path) -> float:
 
 
 def _left_to_group(folder: Path) -> float:
-    """What the control group of a container or of a cluster's task may still take."""
+    """Return the memory that the control group of a container or a cluster's task may still take."""
     try:
         return float((folder / "memory.max").read_text()) - float((folder / "memory.current").read_text())
     except (OSError, ValueError):  # none, or no limit: "max"

@@ -62,7 +62,7 @@ def _qdwh(matrix: Tensor, *, single: bool) -> Tensor:
 
 
 def orthonormalise(x: Tensor) -> Tensor:
-    """The orthonormal matrix nearest to a nearly orthonormal one, [..., r, s]: X (XᵀX)^-½ as a series.
+    """Return the orthonormal matrix nearest to a nearly orthonormal one, [..., r, s]: X (XᵀX)^-½ as a series.
 
     Where that does not converge, as from a singular matrix, by singular vectors: any completion will do.
     """
@@ -127,7 +127,7 @@ def _halley_step(x: Tensor, a: float, b: float, c: float) -> Tensor:
 
 
 def _weights(lower: float) -> tuple[float, float, float]:
-    """The weights that best lift singular values in [lower, 1] (Nakatsukasa, Bai & Gygi 2010, section 3)."""
+    """Return the weights that best lift singular values in [lower, 1] (Nakatsukasa, Bai & Gygi 2010, section 3)."""
     square = lower * lower
     d = (4 * (1 - square) / square**2) ** (1 / 3)
     a = math.sqrt(1 + d) + 0.5 * math.sqrt(8 - 4 * d + 8 * (2 - square) / (square * math.sqrt(1 + d)))
@@ -136,7 +136,7 @@ def _weights(lower: float) -> tuple[float, float, float]:
 
 
 def _norm_bound(matrix: Tensor) -> Tensor:
-    """A little more than the largest singular value, [..., 1, 1], by power iteration."""
+    """Return a little more than the largest singular value, [..., 1, 1], by power iteration."""
     tiny = torch.finfo(matrix.dtype).tiny
     vector = torch.ones_like(matrix[..., :1, :]).mT
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""What a person sees while something long runs: a bar with the time left, or plain lines without a terminal."""
+"""Progress of long computations: a bar with the time left, or plain lines without a terminal."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ _PLAIN_WIDTH = 120  # columns for tables where there is no terminal to ask
 
 
 def console(min_width: int = 0) -> Console:
-    """Standard output, wide enough for tables when it goes to a file or a pipe."""
+    """Return standard output, wide enough for tables when it goes to a file or a pipe."""
     found = Console()
     return found if found.is_terminal else Console(width=max(_PLAIN_WIDTH, min_width))
 

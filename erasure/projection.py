@@ -32,7 +32,7 @@ class ProjectionEraser(Eraser):
         return self.left.shape[1]
 
     def without(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """A and B of this projection followed by that which removes orthonormal columns v [d, m] of its range."""
+        """Return A and B of this projection followed by the removal of orthonormal columns v [d, m] of its range."""
         return torch.cat([self.left, v], 1), torch.cat([self.right, v.T - (v.T @ self.left) @ self.right])
 
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:  # noqa: ARG002

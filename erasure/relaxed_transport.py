@@ -28,7 +28,7 @@ def relaxed_transport(
 def relaxed_transport_map(
     source: Tensor, target: tuple[Tensor, Tensor], weight: float, *, tolerance: float = 1e-6, max_rounds: int = 500
 ) -> Tensor:
-    """The linear map A of least E‖Ax - x‖² + weight ‖A Σ A - T‖²_F: as near to a covariance as is worth the edit.
+    """Return the linear map A of least E‖Ax - x‖² + weight ‖A Σ A - T‖²_F: near a covariance, as far as worth the edit.
 
     The identity at weight 0, towards the transport map as it grows. No other way to move examples of covariance Σ has
     less: where they end with a covariance S, a linear map is the cheapest way there, and the objective is convex in S.
@@ -63,7 +63,7 @@ class _Dual:
         self.one = torch.eye(len(values), dtype=source.dtype, device=source.device)
 
     def climbed(self, tolerance: float, max_rounds: int) -> Tensor:
-        """A of the smallest gap on the way up."""
+        """Return A of the smallest gap on the way up."""
         enough = tolerance * float(self.source.trace())
         dual = torch.zeros_like(self.source)
         best = found = self.one
@@ -85,7 +85,7 @@ class _Dual:
         return best
 
     def _ahead(self, dual: Tensor, step: Tensor, rise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """A step uphill, not far past its line's top; A and the slope there. `rise` is the slope along it."""
+        """Take a step uphill, not far past its line's top; return A and the slope there. `rise` is its slope."""
         while (there := self._at(dual + step)) is None or (there[1] * step).sum() < -0.9 * rise:
             # outside, or where a slope that falls along the line has fallen below zero: back to where it would be zero
             shrink = 0.5 if there is None else float(rise / (rise - (there[1] * step).sum()))
@@ -93,7 +93,7 @@ class _Dual:
         return step, *there
 
     def _at(self, dual: Tensor) -> tuple[Tensor, Tensor] | None:
-        """A and the slope, or None outside of what the dual is defined on."""
+        """Return A and the slope, or None outside of the dual's domain."""
         root, failed = torch.linalg.cholesky_ex(self.one + 2 * self.weight * dual)
         if failed:
             return None

@@ -1,4 +1,4 @@
-"""What every dataset is: labelled images with an identity that does not depend on where they lie."""
+"""The base class of datasets: labelled images with an identity that does not depend on where they lie."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class RawImages:
     parts: Mapping[str, int] = field(default_factory=dict)
 
     def map(self, function: Callable[[LabelledImages], LabelledImages]) -> "RawImages":
-        """The same with what a function makes of the training images, and of the test images where there are any."""
+        """Apply a function to the training images, and to the test images where there are any."""
         return replace(self, train=function(self.train), test=None if self.test is None else function(self.test))
 
 
@@ -104,10 +104,10 @@ class Source(ABC):
 
     @abstractmethod
     def content(self) -> str:
-        """What identifies the stored images on any machine, found without decoding them."""
+        """Return an identity of the stored images on any machine, found without decoding them."""
 
     def row_names(self, index: Tensor) -> list[str] | None:  # noqa: ARG002 of no images
-        """What figures call the training examples at these places [n] instead of showing them; None for images."""
+        """Return names of the training examples at these positions [n], which figures show; None for images."""
         return None
 
     def identity(self) -> dict[str, object]:
@@ -116,7 +116,7 @@ class Source(ABC):
         return described | {"code": code_identity(type(self)), "content": self.content()}
 
     def stored_identity(self) -> dict[str, object]:
-        """What determines the images as `load` returns them: splits, normalisation and names come later."""
+        """Return the inputs of `load`: splits, normalisation and names come later."""
         shared = {f.name for f in fields(Source)}
         return {key: value for key, value in self.identity().items() if key not in shared}
 
@@ -161,7 +161,7 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
 
 
 def stratified_split(labels: Tensor, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Indices (kept, held) with `size` examples held out, every class in proportion; both in order."""
+    """Return positions (kept, held out) with `size` examples held out, every class in proportion; both in order."""
     generator = torch.Generator().manual_seed(seed)
     classes, counts = labels.unique(return_counts=True)
     exact = counts * (size / len(labels))

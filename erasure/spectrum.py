@@ -66,7 +66,7 @@ class Whitening:
 
     @classmethod
     def fit(cls, x: Tensor, r: int) -> Self:
-        """Of examples [n, d]; see `of`."""
+        """Estimate shares and errors from examples [n, d]; see `of`."""
         centred = x.double() - (mean := x.double().mean(0))
         return cls.of(mean, centred.T @ centred / len(x), r)
 

@@ -28,7 +28,7 @@ class ThirdMoments:
 
     @classmethod
     def of(cls, y: Tensor, z: Tensor, moments: ClassMoments) -> Self:
-        """Of examples whose classes have mean zero; `moments` for the sizes of classes."""
+        """Accumulate third moments of examples whose classes have mean zero; `moments` for the sizes of classes."""
         own = torch.nn.functional.one_hot(z, moments.num_classes) / moments.counts.to(torch.float64)
         return cls(y, own - own.sum(1, keepdim=True) / moments.num_classes)
 
@@ -95,7 +95,7 @@ def on_circle(plane: Tensor, angle: Tensor) -> Tensor:
 
 
 def best_angle(plane: Tensor) -> Tensor:
-    """Where |D(w, w, w)| is largest, in -π/2..π/2, nearly, and never below what it is at 0."""
+    """Return approximately where |D(w, w, w)| is largest, in -π/2..π/2, and never below its value at 0."""
     grid = torch.arange(-_ANGLES // 2, _ANGLES // 2, device=plane.device).to(plane) * (math.pi / _ANGLES)
     angle = grid[on_circle(plane[:, None], grid[:, None]).abs().argmax(0)]
     uuu, uuv, uvv, vvv = plane

@@ -23,7 +23,7 @@ class NotConvergedError(RuntimeError):
 
 
 def transport_map(source: Tensor, target: Tensor) -> Tensor:
-    """The optimal linear map A between centred Gaussians: A Σ_source Aᵀ = Σ_target with least E‖Ax - x‖².
+    """Return the optimal linear map A between centred Gaussians: A Σ_source Aᵀ = Σ_target with least E‖Ax - x‖².
 
     The covariance of A x equals the target to rounding, however ill-conditioned the source (Lemma 2.5). Differentiable
     where the source has full rank; the backward pass raises ValueError elsewhere.

@@ -25,7 +25,7 @@ def work(config: Config) -> cli.Work:
 
 
 def job_of(config: "Options") -> "Job":
-    """The job that a configuration describes, on the classes that it names."""
+    """Return the job that a configuration describes, on the classes that it names."""
     from erasure.classes import ClassSubset
     from harness.job import Job
     from sample_info.problem import checksum_of
@@ -88,7 +88,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
 def _draw(
     comparison: "Comparison", moved: "Sequence[Movement]", alike: "Sequence[Agreement]", directory: Path
 ) -> list[Path]:
-    """How runs agree, how scores move, and their summaries beside each other, where there is any such thing."""
+    """Draw agreement between runs, changes of scores between erasers, and summaries, where there are any."""
     from harness.style import eraser_colours
     from sample_info.report.figures import Panel, agreement_figure, movement_figure, save, summaries_figure
 

@@ -1,4 +1,4 @@
-"""How well effects foresee what the network truly does without random halves, and without single examples.
+"""Evaluation of attribution methods: predictions of trainings without random halves, and without single examples.
 
 The linear datamodeling score (Park et al. 2023): rank correlation, over trainings on random halves, of a held-out
 output with what an account of single examples adds up to. Truth is the network itself, trained again.
@@ -29,7 +29,7 @@ def attributions(
     settings: ReferenceSettings,
     run: Run,
 ) -> dict[str, Attribution]:
-    """How our effects added up, our prediction without a whole set, and every account but retraining do, by name.
+    """Evaluate added-up effects, our prediction without a whole set, and every method but retraining, by name.
 
     Our effects on the training with all; and, where that differs, with every example at the weight it has on average.
     Trains on `settings.subsets` halves, and keeps what that does as subsets-SEED.safetensors in the run's directory:
@@ -58,7 +58,7 @@ def attributions(
 
 
 def judged(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None, wrong: Tensor | None) -> Attribution:
-    """How well effects foresee `truth` without each of `sets`, and without `single` examples; see `attributions`."""
+    """Evaluate effects against `truth` without each of `sets`, and without `single` examples; see `attributions`."""
     outputs = effects.outputs.cpu()
     return Attribution(
         datamodeling=datamodeling_score(added_up(outputs, sets), truth),
@@ -68,7 +68,7 @@ def judged(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None,
 
 
 def added_up(outputs: Tensor, sets: Tensor) -> Tensor:
-    """What leaving out each of `sets` [S, s] does if effects [n, m, k] add up, [S, m, k]."""
+    """Return the effect of leaving out each of `sets` [S, s] if effects [n, m, k] add up, [S, m, k]."""
     members = torch.zeros(len(sets), len(outputs), dtype=outputs.dtype).scatter_(1, sets, 1)
     return (members @ outputs.flatten(1)).view(-1, *outputs.shape[1:])
 
@@ -85,7 +85,7 @@ def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
     generator = torch.Generator().manual_seed(0)
 
     def drawn(size: int, times: int) -> Tensor:
-        """How often each is drawn, as shares, [times, size]."""
+        """Return bootstrap weights: the share of each draw, [times, size]."""
         draws = torch.randint(size, (times, size), generator=generator)
         shares = torch.zeros(times, size, dtype=torch.float64)
         return shares.scatter_add_(1, draws, torch.full_like(shares, 1.0 / size))
@@ -115,5 +115,5 @@ def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
 
 
 def known(truth: Tensor) -> Tensor:
-    """Which of n examples were left out, [n]: the others are NaN in truth [n, m, k]."""
+    """Return which of n examples were left out, [n] bool: the others are NaN in truth [n, m, k]."""
     return ~truth[:, 0, 0].isnan()

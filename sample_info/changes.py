@@ -1,4 +1,4 @@
-"""What leaving out one training example does to a network, on disk with its sign; how well two accounts of it agree."""
+"""Leave-one-out changes of a network, stored with their sign, and the agreement of two estimates of them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ _BLOCKS = "pairwise-{}-*.safetensors"  # of a seed; the rest says which examples
 
 @dataclass(frozen=True)
 class Changes:
-    """What leaving each of n examples, or sets, out of a training changes; float64, NaN where it was not computed."""
+    """Changes when each of n examples, or sets, is left out of a training; float64, NaN where not computed."""
 
     weight: Tensor  # ‖w - w_-i‖², [n]
     prediction: Tensor  # mean over held-out inputs of ‖f(x) - f_-i(x)‖², [n]
@@ -42,7 +42,7 @@ class Effects(Changes):
 
     @classmethod
     def along(cls, coefficients: Tensor, kernel: Tensor, held_out_kernel: Tensor, k: int) -> Self:
-        """Of b movements of the weights by ∇f(X) a, a the columns [n k, b] of `coefficients`.
+        """Return norms of b movements of the weights by ∇f(X) a, a the columns [n k, b] of `coefficients`.
 
         The kernels are [n k, n k], and [m k, n k] of held-out inputs.
         """
@@ -112,7 +112,7 @@ def weight_information(changes: Changes, sigma: float) -> Tensor:
 
 
 def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:
-    """How well weight and prediction changes agree over the examples that both have."""
+    """Correlate weight and prediction changes over the examples that both have."""
     both = ~(ours.weight.isnan() | theirs.weight.isnan())
     return ReferenceAgreement(
         examples=int(both.sum()),
@@ -163,7 +163,7 @@ def auroc(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def ranks(values: Tensor) -> Tensor:
-    """Of values [n], or of every column [n, q], from 1 on; equal values share theirs."""
+    """Return ranks of values [n], or of every column [n, q], from 1 on; equal values share theirs."""
     from scipy.stats import rankdata  # imported where it is used: a launch that has nothing left to do is quick
 
     return torch.from_numpy(rankdata(values.numpy(), axis=0))

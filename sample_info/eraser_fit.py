@@ -1,4 +1,4 @@
-"""Which examples an eraser is fitted on: one that it has seen is still in the data when training leaves it out.
+"""The examples that an eraser is fitted on: one that it has seen is still in the data when training leaves it out.
 
 QLEACE makes the class moments of what it is fitted on equal to the last digit. Those of a class without one example are
 then shifted away from it, and a network trained on them takes it for one of the other class.
@@ -55,7 +55,7 @@ class Refitting:
 def resolved(
     wanted: Literal["auto"] | EraserFit, eraser: type[Eraser], labels: Tensor, scored: Tensor, d: int, *, refits: bool
 ) -> EraserFit | None:
-    """How the eraser is fitted; None for the control, which is fitted on nothing.
+    """Return how the eraser is fitted; None for the control, which is fitted on nothing.
 
     "auto" fits on the examples of the training split that are not scored where every class has as many of those, refits
     without each where that takes minutes, and else fits on all. Of N labels of the training split those at positions

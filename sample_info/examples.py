@@ -52,7 +52,7 @@ class Examples:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What result.json says of it."""
+        """Return its part of result.json."""
         return {
             "seeds": list(self.job.config["seeds"]),
             "num_classes": len(self.dataset.class_names),
@@ -64,7 +64,7 @@ class Examples:
 
     @property
     def wrong(self) -> Tensor | None:
-        """Which labels are wrong, [n] bool; None where none are."""
+        """Mask of wrong labels, [n] bool; None where none are."""
         wrong = self.given != self.labels
         return wrong if bool(wrong.any()) else None
 
@@ -74,7 +74,7 @@ class Examples:
         return self.built(self.job.config["model"])
 
     def built(self, section: Options) -> Classifier:
-        """An architecture for these examples."""
+        """Build an architecture for these examples."""
         model = Target(section).build(Classifier, tuple(self.x.shape[1:]), self.num_outputs)
         return model.to(self.x.device).eval()
 
@@ -83,7 +83,7 @@ class Examples:
         return (x - self._channels(self.dataset.channel_mean)) / self._channels(self.dataset.channel_std)
 
     def stored(self, x: Tensor) -> Tensor:
-        """The inverse."""
+        """Undo it."""
         return x * self._channels(self.dataset.channel_std) + self._channels(self.dataset.channel_mean)
 
     def _channels(self, statistic: Tensor) -> Tensor:
@@ -94,11 +94,11 @@ class Examples:
         return float((decisions(outputs) == labels).double().mean())
 
     def targets(self, labels: Tensor) -> Tensor:
-        """What networks are trained towards, [n, k] float64, of labels [n]."""
+        """Return the targets of training, [n, k] float64, of labels [n]."""
         return (one_hot(labels, self.num_outputs) if self.num_outputs > 1 else labels[:, None]).double()
 
     def problem(self, seed: int, purpose: str = "init") -> Problem:
-        """The training from one initialisation; another one for another purpose."""
+        """Return the training from one initialisation; another purpose has another one."""
         settings = self.settings
         return Problem(
             model=self.model,
@@ -113,7 +113,7 @@ class Examples:
         )
 
     def without(self, problem: Problem, i: int) -> Problem:
-        """The same training on data whose eraser has not seen example i."""
+        """Return the same training on data whose eraser has not seen example i."""
         assert self.refitting is not None
         x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
         return replace(problem, x=x, held_out=held_out)
@@ -174,7 +174,7 @@ def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
 
 
 def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
-    """Inputs of which some are adversarial, and which."""
+    """Return inputs of which some are adversarial, and a mask of these."""
     data, problem = examples.settings.data, examples.problem(examples.job.config["seeds"][0], "adversary")
     training, stored = problem.training, examples.stored(examples.x)
     weights = training.trained()

@@ -35,12 +35,12 @@ class Groups:
         return Groups(tuple(self.names[j] for j in kept.tolist()), of)
 
     def masks(self) -> Mapping[str, Tensor]:
-        """Who is in each, [n] bool; of no group where all are alike."""
+        """Return a boolean mask per subgroup; none where all examples are alike."""
         return {name: self.of == j for j, name in enumerate(self.names) if name}
 
 
 def groups_of(source: Source, whole: RawImages, index: Tensor) -> Groups:
-    """Of training examples at `index` of the whole dataset's images, before anything was left out.
+    """Return subgroups of training examples at `index` of the whole dataset's images, before any was left out.
 
     They differ where classes are merged, and where the dataset is a mixture of several.
     """
@@ -105,7 +105,7 @@ def fast_gradient_sign(network: Trained, x: Tensor, y: Tensor, *, epsilon: float
 
 
 def decisions(outputs: Tensor) -> Tensor:
-    """The classes [n] that outputs [n, k] decide for; of one column, the side of ½.
+    """Return the classes [n] that outputs [n, k] decide for; of one column, the side of ½.
 
     Targets of one column are 0 and 1, as in the paper's released code.
     """

@@ -104,7 +104,7 @@ class TrainedWeights:
 
 
 def checksum_of(given: str) -> str:
-    """What identifies the weights in a run's directory, or in a file, wherever they lie.
+    """Return an identity of the weights in a run's directory, or in a file, wherever they lie.
 
     Raises:
         ValueError: there are none, or they are damaged.
@@ -115,7 +115,7 @@ def checksum_of(given: str) -> str:
 
 @contextmanager
 def _readable(given: str) -> Iterator[Path]:
-    """The file; what is wrong with it is an error that names the option."""
+    """Return the file; an error names the option."""
     path = Path(given).expanduser()
     path = path / WEIGHTS if path.is_dir() else path
     if not path.is_file():

@@ -98,7 +98,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
 
 
 def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
-    """The seed's kernels; one that took long is kept until the run is finished."""
+    """Return the seed's kernels; one that took long is kept until the run is finished."""
     path = run.directory / f"checkpoint-kernel-{problem.seed}.safetensors"
     if path.exists():
         try:
@@ -125,7 +125,7 @@ def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
 
 
 def _along_path(settings: SampleInfoSettings, network: LinearizedNetwork, run: Run, show: Show) -> Changes:
-    """What the linearisation along the trained path says; that of an interrupted run is read back."""
+    """Return the results of the linearisation along the trained path; those of an interrupted run are read back."""
 
     def found() -> list[list[float]]:
         kernels_of = functools.partial(_ntk, settings)

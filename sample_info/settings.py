@@ -1,4 +1,4 @@
-"""What is scored, and how: a class for each group of the options of `conf/sample_info`, which says what each is."""
+"""Settings of `sample_info`: a class for each group of the options of `conf/sample_info`."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Which examples there are beside the plain ones, `sample_info.data`."""
+    """Options of the data, `sample_info.data`: label noise, adversarial examples, subgroups."""
 
     at_most: list[str]
     label_noise: Share
@@ -54,7 +54,7 @@ class TrainingSettings(LinearizedDescent):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings:
-    """What scores are compared with, `sample_info.references`; for methods see `sample_info.references.registry`."""
+    """Options of references, `sample_info.references`; for methods see `sample_info.references.registry`."""
 
     methods: list[str]
     examples: Annotated[int, Field(ge=2)] | None
@@ -97,7 +97,7 @@ class SummarySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSettings:
-    """How the kernel is computed, `sample_info.kernel`; for projections see `models.tangent.jacobian.Projection`."""
+    """Options of the kernel, `sample_info.kernel`; for projections see `models.tangent.jacobian.Projection`."""
 
     projection: Literal["auto"] | Kind
     size: AtLeast1

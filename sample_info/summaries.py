@@ -31,7 +31,7 @@ class Curve(NamedTuple):
 
 
 def summary_model(config: Options) -> Options:
-    """The section of the network that is trained on summaries: the run's model with `summaries.model`'s options.
+    """Return the section of the network that is trained on summaries: the model with `summaries.model`'s options.
 
     Another `_target_` takes those of the run's options that it knows.
 
@@ -70,7 +70,7 @@ def bottom_iterative(
 
 
 def kept(order: Tensor, removed: float) -> Tensor:
-    """Which examples are left, [n] bool, when a fraction `removed` of them is dropped in this order."""
+    """Return which examples are left, [n] bool, when a fraction `removed` of them is dropped in this order."""
     left = torch.ones(len(order), dtype=torch.bool)
     left[order[: round(removed * len(order))]] = False
     return left
@@ -161,7 +161,7 @@ def _accuracies(
 
 
 def _trained(examples: Examples, problem: Problem) -> Problem:
-    """The problem of the network that is trained on summaries: the scored one, or another architecture's."""
+    """Return the problem of the network that is trained on summaries: the scored one, or another architecture's."""
     if examples.settings.summaries.model is None:
         return problem
     model = examples.built(summary_model(examples.job.config))
@@ -170,7 +170,7 @@ def _trained(examples: Examples, problem: Problem) -> Problem:
 
 
 def remembered(run: Run, name: str, compute: Callable[[], list[Any]]) -> list[Any]:
-    """A part of the run, computed unless an interrupted process has done so."""
+    """Return a part of the run, computed unless an interrupted process has done so."""
     found = run.part(name)
     if found is None:
         found = compute()

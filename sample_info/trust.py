@@ -1,4 +1,4 @@
-"""How far to trust one score, without training anything again: it is compared with a second, more faithful account.
+"""Error estimates of single scores without training anything again: each is compared with a more faithful one.
 
 The plain score linearises at w_0; the other one along the path that training takes: residuals r(t) are the network's
 own, from one training on everything, where the linearisation at w_0 has its own; Θ is the mean of the kernels where
@@ -33,7 +33,7 @@ def along_trained_path(
     kernels_of: Callable[[Problem], Kernels],
     progress: Callable[[float], None] = lambda _: None,
 ) -> Changes:
-    """What leaving out each example changes; `kernels_of` the problem at the trained weights are computed once.
+    """Return leave-one-out changes; `kernels_of` the problem at the trained weights are computed once.
 
     Raises:
         ValueError: the network's own training does, where that of its linearisation need not.
@@ -76,7 +76,7 @@ def differences_along(
 
 
 def _shared(vectors: Tensor, residuals: Tensor, descent: LinearizedDescent) -> Tensor:
-    """The gradient of the summed loss before every step, weight decay included, in the eigenbasis, [t, n k]."""
+    """Return the gradient of the summed loss before every step, weight decay included, in the eigenbasis, [t, n k]."""
     found = residuals.flatten(1).to(vectors) @ vectors
     moved = torch.zeros_like(found[0])
     for gradient in found:
@@ -109,12 +109,12 @@ class Trust:
 
     @property
     def believable(self) -> Tensor:
-        """Which are wrong by less than a factor of two, by the estimate, [n] bool."""
+        """Return which scores are wrong by less than a factor of two, by the estimate, [n] bool."""
         return self.factor < _FACTOR
 
     @property
     def described(self) -> ErrorEstimate:
-        """How many are believable, and what retraining says to that."""
+        """Count the believable scores, and compare them with retraining."""
         count = int(self.believable.sum())
         if self.truth is None:
             return ErrorEstimate(believable=count)
@@ -131,5 +131,5 @@ class Trust:
 
 
 def _factor(a: Tensor, b: Tensor) -> Tensor:
-    """The larger over the smaller: 1 where both are zero, infinite where one of them is."""
+    """Return the ratio of the larger to the smaller: 1 where both are zero, infinite where one of them is."""
     return torch.where(a == b, 1.0, torch.maximum(a, b) / torch.minimum(a, b))

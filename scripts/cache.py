@@ -59,7 +59,7 @@ def agreed(question: str) -> bool:
 
 
 def print_report(files: Sequence[CachedFile]) -> None:
-    """A line per file, largest first, and the sum."""
+    """Print a line per file, largest first, and the sum."""
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     table.add_column("file", f"{len(files)} files", overflow="fold")
     table.add_column("kind")

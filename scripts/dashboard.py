@@ -153,7 +153,7 @@ def differences(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def as_json(shown: ws.Workspace | wr.Report) -> Any:
-    """What saving it would send."""
+    """Return what saving it would send."""
     return json.loads(shown._to_model().model_dump_json(by_alias=True, exclude_none=True))
 
 

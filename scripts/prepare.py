@@ -48,7 +48,7 @@ def _prepare(overrides: Sequence[str]) -> int:
 
 
 def prepare(source: Source, cache: Cache) -> RawImages:
-    """A dataset's images, from the cache or else from its files, which are fetched if they are not here or not whole.
+    """Load a dataset's images, from the cache or else from its files, which are fetched if missing or damaged.
 
     Raises:
         FetchError: they could not be brought.

@@ -1,4 +1,4 @@
-"""What erasers do to images: a grid of the same images under each of them (the papers' Figures 1 and 2).
+"""Images under erasers: a grid of the same images under each of them (the papers' Figures 1 and 2).
 
 uv run python -m scripts.show_erasers
 uv run python -m scripts.show_erasers dataset=image_folder dataset.root=/data/birds --split test --out birds.png
@@ -49,12 +49,12 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def job_under(eraser: str, overrides: Sequence[str]) -> Job:
-    """That of `python -m mdl OVERRIDES` with an eraser."""
+    """Return the job of `python -m mdl OVERRIDES` with an eraser."""
     return Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], VERB.sections))
 
 
 def erased_by(eraser: str, overrides: Sequence[str]) -> ErasedDataset:
-    """The dataset of that job."""
+    """Return the dataset of that job."""
     return erased(job_under(eraser, overrides))
 
 
@@ -70,7 +70,7 @@ def require_images(dataset: ErasedDataset) -> None:
 
 
 def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -> None:
-    """A row per eraser, a column per image; black is 0 and white is 1 everywhere, values beyond are clipped."""
+    """Draw a row per eraser, a column per image; black is 0 and white is 1 everywhere, values beyond are clipped."""
     first = next(iter(erased.values()))
     labels = first.splits[split].labels
     shown = _classes_in_turn(labels, count)

@@ -1,4 +1,4 @@
-"""What class information erasers leave, order by order: the order spectrum of a dataset under each of them.
+"""Order spectra of a dataset under erasers: the class information that is left, order by order.
 
 uv run python -m scripts.spectrum
 uv run python -m scripts.spectrum dataset=image_folder dataset.root=/data/birds --directions 10 30 100 --out birds
@@ -74,7 +74,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def tabulated(spectra: Spectra, orders: int, *, gaps: bool) -> Table:
-    """A row for each eraser, split and number of directions; a cell for each order."""
+    """Tabulate a row for each eraser, split and number of directions; a cell for each order."""
     headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
     rows = [
         [
@@ -100,7 +100,7 @@ def _gaps(spectrum: OrderSpectrum) -> list[str]:
 
 
 def draw(spectra: Spectra, path: Path) -> None:
-    """A panel for each split and number of directions; what shuffled labels may give, too, as hollow upper bounds."""
+    """Draw a panel for each split and number of directions; bounds for shuffled labels as hollow points."""
     erasers = list(dict.fromkeys(eraser for eraser, _ in spectra))
     colours = eraser_colours(erasers)
     splits = list(dict.fromkeys(split for _, split in spectra))

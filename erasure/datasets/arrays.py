@@ -73,7 +73,7 @@ class Arrays(Source):
         return RawImages(train, test[0] if test else None, tuple(map(str, classes)), bounded=False)
 
     def row_names(self, index: Tensor) -> list[str]:
-        """What figures call the training vectors at these places [n] in the file: "row 7", or as `names` has it.
+        """Return names of the training vectors at these positions [n] in the file: "row 7", or as `names` has it.
 
         Raises ValueError where `names` is no text file, or has too few lines.
         """
@@ -232,6 +232,6 @@ def _peak_bytes(count: int, dtype: np.dtype) -> float:
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:
-    """The same numbers; bfloat16 and 8-bit floats, which NumPy lacks, in float32, which holds them exactly."""
+    """Return the same numbers; bfloat16 and 8-bit floats, which NumPy lacks, in float32, which holds them exactly."""
     known = not tensor.is_floating_point() or tensor.dtype in (torch.float16, torch.float32, torch.float64)
     return (tensor if known else tensor.float()).numpy()

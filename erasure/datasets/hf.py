@@ -59,7 +59,7 @@ class HuggingFaceTable(Source):
 
     @abstractmethod
     def _read(self, split: str) -> tuple[Tensor, list[Any], tuple[str, ...] | None]:
-        """Inputs [n, C, H, W] and labels of a split, and the names of the classes where the data has them."""
+        """Return inputs [n, C, H, W] and labels of a split, and the names of the classes where the data has them."""
 
     def content(self) -> str:
         """Digest of the names and checksums of all files: wherever they lie, and however they came."""
@@ -80,12 +80,12 @@ class HuggingFaceTable(Source):
 
     @property
     def _fetched(self) -> Path:
-        """Where a dataset from the hub is kept."""
+        """Folder of a dataset from the hub."""
         name = self.path.replace("/", "--") + (f"@{self.revision}" if self.revision else "")
         return Path(self.root).expanduser() / name.replace("/", "--")
 
     def _place(self) -> Path:
-        """The folder or file to read."""
+        """Return the folder or file to read."""
         if self._is_own:
             return Path(self.path).expanduser()
         if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", self.path) or self.path.startswith("."):
@@ -97,7 +97,7 @@ class HuggingFaceTable(Source):
     def _rows(
         self, split: str, key: str, feature: Any = None, kind: type = object
     ) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
-        """Inputs, from the column that option `key` names, of a kind, with labels; and the classes' names, if any."""
+        """Read inputs of a kind, from the column that option `key` names, with labels; and class names, if any."""
         with needs("hub"):
             import datasets  # takes three seconds
 
@@ -192,7 +192,7 @@ def _require_below(place: Path, files: set[str]) -> None:
 
 
 def _file_below(place: Path, name: str, where: str) -> Path:
-    """A file that a cell of a table names, relative to the dataset's folder.
+    """Open a file that a cell of a table names, relative to the dataset's folder.
 
     Raises:
         ValueError: it lies elsewhere, also through a link: it may be any private image of this machine.

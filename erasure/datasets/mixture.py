@@ -61,7 +61,7 @@ class Mixture(Source):
             part.fetch()
 
     def load(self) -> RawImages:
-        """The parts' images one after the other; `RawImages.parts` says how many of each.
+        """Concatenate the parts' images; `RawImages.parts` says how many of each.
 
         Raises ValueError for parts with different numbers of classes, or that are vectors.
         """
@@ -91,7 +91,7 @@ class Mixture(Source):
             raise ValueError(f"{vectors[0]} holds vectors, which cannot be brought to one size: choose images")
 
     def _brought(self, part: LabelledImages, max_value: int, floating: bool) -> LabelledImages:
-        """A sample of a part's images, [n, channels, size, size], 0..255 or floating."""
+        """Draw a sample of a part's images, [n, channels, size, size], 0..255 or floating."""
         if self.images_per_part is not None and len(part) > self.images_per_part:
             part = part[stratified_split(part.labels, self.images_per_part, _SAMPLE_SEED)[1]]
         images = _values(part.images, max_value, floating)

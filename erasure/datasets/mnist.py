@@ -55,6 +55,6 @@ class Mnist(Published):
 
 
 def _read_idx(content: bytes) -> Tensor:
-    """A uint8 tensor in idx format: 0, 0, 8 (bytes), number of axes, each axis as big-endian 32 bits, values."""
+    """Read a uint8 tensor in idx format: 0, 0, 8 (bytes), number of axes, each axis as big-endian 32 bits, values."""
     shape = np.frombuffer(content, ">i4", count=content[3], offset=4)
     return torch.from_numpy(np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape).copy())

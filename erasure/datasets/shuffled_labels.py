@@ -39,7 +39,7 @@ class ShuffledLabels(Source):
         return self.images.row_names(index)
 
     def load(self) -> RawImages:
-        """The images as they are, with as many of each label as before."""
+        """Return the images unchanged, with as many of each label as before."""
         generator = torch.Generator().manual_seed(self.label_seed)
 
         def shuffled(part: LabelledImages) -> LabelledImages:

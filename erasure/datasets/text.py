@@ -54,7 +54,7 @@ class MeanWordVectors(HuggingFaceTable):
         return fingerprint({"texts": super().content(), "vectors": vectors})
 
     def row_names(self, index: Tensor) -> list[str]:
-        """How many words the training texts at these places [n] have, and how they begin."""
+        """Return the number of words of the training texts at these positions [n], and their beginnings."""
         wanted = set(index.tolist())
         rows, _ = self._rows(self.train_split, "text_column", kind=str)
         texts = {i: _plain(text) for i, (text, _) in enumerate(rows) if i in wanted}

@@ -120,7 +120,7 @@ class _Search:
         self.worst_direction = self.best[:, :1]
 
     def worst(self) -> float:
-        """The largest norm that is found now."""
+        """Return the largest norm that is found now."""
         k = self.best.shape[1]
         u = self._random(len(self.classes)).view(-1, k, self.starts)
         u[:, :, 0] = self._unit(self.best)

@@ -95,7 +95,7 @@ class _Search:
         self.vectors = [self._start] * k
 
     def worst(self) -> float:
-        """The largest norm now; looks again at the two classes of the highest bounds, then at all that may be above."""
+        """Return the largest norm; check the two classes of the highest bounds first, then all that may be above."""
         first, *rest = sorted(range(len(self.bounds)), key=lambda j: -self.bounds[j])
         self._look([first, *rest[:1]])
         best = max(self.bounds[j] for j in (first, *rest[:1]))

@@ -98,7 +98,7 @@ class GradientEraser(Eraser):
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:
-        """An eraser with the targets of these moments; options are the constructor's."""
+        """Return an eraser with the targets of these moments; options are the constructor's."""
         return cls(**options)._aim_at(moments)
 
     @classmethod

@@ -101,7 +101,7 @@ class QleaceEraser(ClassMapsEraser):
 
 
 def _common_rank(factors: list[CovarianceFactor]) -> int:
-    """The lowest rank of a class covariance: the highest that all classes can be transported to."""
+    """Return the lowest rank of a class covariance: the highest that all classes can be transported to."""
     ranks = [factor.rank for factor in factors]
     lowest, highest = min(ranks), max(ranks)
     if lowest == 0:

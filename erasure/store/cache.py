@@ -39,11 +39,11 @@ class Cache:
         self.lease_s = lease_s
 
     def path(self, key: str) -> Path:
-        """Where the entry of `key` is, or would be."""
+        """Return the path of the entry of `key`, whether it exists or not."""
         return self.root / f"{key}{_SUFFIX}"
 
     def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
-        """The entry of `key`, built and stored the first time. `key` must name all that determines it."""
+        """Return the entry of `key`, built and stored the first time. `key` must name all its inputs."""
         path = self.path(key)
         lease = Lease(self.root / f"{key}.lock", stale_after_s=self.lease_s)
         with contextlib.suppress(FileNotFoundError, DamagedFileError):

@@ -54,7 +54,7 @@ class Heartbeat:
 
 
 def heartbeat(path: Path) -> Heartbeat | None:
-    """The heartbeat of the lease at `path`; None if nobody holds it."""
+    """Return the heartbeat of the lease at `path`; None if nobody holds it."""
     try:
         content = regular(path, _LARGEST_BYTES).read_text(errors="replace")
     except (OSError, DamagedFileError):
@@ -66,7 +66,7 @@ def heartbeat(path: Path) -> Heartbeat | None:
 
 
 def file_system_time(folder: Path) -> float:
-    """What time it is for the machine that stores `folder`, to compare with heartbeats; seconds since 1970."""
+    """Return the time of the machine that stores `folder`, to compare with heartbeats; seconds since 1970."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.", suffix=".tmp") as file:
             return Path(file.name).stat().st_mtime
@@ -75,12 +75,12 @@ def file_system_time(folder: Path) -> float:
 
 
 def this_process() -> dict:
-    """What a holder writes of itself."""
+    """Return what a holder writes of itself."""
     return {"pid": os.getpid(), "started": _started("self"), **_machine()}
 
 
 def parsed(content: str) -> dict:
-    """What a lock file says of its holder; empty if it is not what a lease writes."""
+    """Return what a lock file says of its holder; empty if no lease wrote it."""
     try:
         holder = json.loads(content)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def parsed(content: str) -> dict:
 
 
 def _machine() -> dict[str, str]:
-    """What makes a process number mean one process: host, boot and namespaces; empty strings where /proc tells nothing.
+    """Return an identity of processes: host, boot and namespaces; empty strings where /proc tells nothing.
 
     Start times are counted in a time namespace, where the kernel has these.
     """

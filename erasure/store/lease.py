@@ -72,7 +72,7 @@ class Lease:
             )
 
     def holder(self) -> str:
-        """Who holds it, for messages."""
+        """Describe the holder, for messages."""
         beat = heartbeat(self.path)
         return beat.holder if beat else NOBODY
 

@@ -141,7 +141,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
 
 
 def checksum(path: Path) -> str:
-    """Of all that `save_tensors` wrote, from the header alone; DamagedFileError if that is damaged or cut short."""
+    """Read metadata that `save_tensors` wrote, from the header; DamagedFileError if that is damaged or cut short."""
     with _opened(path) as (_, header):
         return header[_METADATA_DIGEST]
 
@@ -175,7 +175,7 @@ def fingerprint(description: Any, length: int = 16) -> str:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[safe_open, dict[str, str]]]:
-    """A safetensors file, and its header, verified."""
+    """Open a safetensors file and verify its header."""
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})

@@ -63,7 +63,7 @@ class LinearizedDynamics:
 
     @property
     def at_minimum(self) -> Self:
-        """The same training to convergence."""
+        """Return the same training run to convergence."""
         if not self.descent.finite:
             return self
         return type(self)(self.kernel, self.residual, replace(self.descent, steps="converged"))
@@ -74,7 +74,7 @@ class LinearizedDynamics:
         return 2 * self._without(1).error * float(self.residual.norm()) * self.largest**0.5
 
     def differences(self, sets: Tensor) -> Tensor:
-        """a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself, as a_-S has none.
+        """Return a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself, as a_-S has none.
 
         Sets are b single examples, [b], or b times s examples that are left out together, [b, s]: exact, too, by
         elimination of their block where t → ∞, else with their rows and columns masked in a series.
@@ -90,7 +90,7 @@ class LinearizedDynamics:
         return found.neg_()
 
     def effects(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Effects, Tensor]:
-        """What leaving out each of `examples` [b] changes, by the kernel [m k, n k] of m held-out inputs with all.
+        """Compute leave-one-out changes of `examples` [b] from the kernel [m k, n k] of m held-out inputs with all.
 
         And f(x_i) - f_-i(x_i) of these examples themselves, [b, k].
         """
@@ -109,7 +109,7 @@ class LinearizedDynamics:
         return list(torch.arange(count or self.n).split(max(1, int(memory_bytes // each))))
 
     def _without(self, size: int) -> Solver:
-        """The solver without sets of so many examples: of none or one, as asked for; of more, one without R_SS."""
+        """Return the solver without sets of `size` examples: of two or more, one without R_SS."""
         n = self.descent.effective_n(self.n, size) if self.descent.finite else self.n
         method: Method = "series" if size > 1 and self.descent.finite else self._method
         if (n, method) not in self._solvers:
@@ -121,7 +121,7 @@ class LinearizedDynamics:
 
 
 def leave_one_out(dynamics: LinearizedDynamics, held_out_kernel: Tensor, *, memory_bytes: float = 2**30) -> Changes:
-    """What leaving out each example changes in the linearised network, in column blocks that fit into memory."""
+    """Compute leave-one-out changes of the linearised network, in column blocks that fit into memory."""
     blocks = dynamics.blocks(memory_bytes, len(held_out_kernel) // dynamics.k)
     return Changes.joined(dynamics.effects(block, held_out_kernel)[0] for block in blocks)
 

@@ -51,17 +51,17 @@ class LinearizedNetwork:
         return self.dynamics.predictions(self.initial_held_out, self.kernels.held_out)
 
     def left_out(self, block: Tensor) -> tuple[Effects, Tensor]:
-        """What leaving out each of a block of examples [b] changes, and f_-i(x_i), [b, k]."""
+        """Return the changes without each of a block of examples [b], and f_-i(x_i), [b, k]."""
         effects, own = self.dynamics.effects(block, self.kernels.held_out)
         return effects, self.trained[block] - own
 
     def all_left_out(self) -> Effects:
-        """What leaving out each of the n examples changes."""
+        """Return the changes without each of the n examples."""
         blocks = self.dynamics.blocks(self.problem.memory_bytes, len(self.problem.held_out))
         return Effects.joined(self.left_out(block)[0] for block in blocks)
 
     def thinned(self, removed: int) -> Self:
-        """The same network trained on the mean of all training sets without so many of the n examples.
+        """Return the same network trained on the mean of all training sets that lack `size` of the n examples.
 
         Each example counts by the share of sets that have it. What leaving one out changes there is that share of the
         multilinear extension's slope (Owen 1972), to first order: what single examples do to large sets, where
@@ -83,7 +83,7 @@ class LinearizedNetwork:
         return self.trained_held_out - torch.cat(moved).view(-1, m, k)
 
     def predictions_from(self, left: Tensor) -> Tensor:
-        """Outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone."""
+        """Return outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone."""
         dynamics, held_out = self._part(left, "series")  # products with one vector: no eigendecomposition pays
         return dynamics.predictions(self.initial_held_out, held_out)
 
@@ -94,7 +94,7 @@ class LinearizedNetwork:
         return functional_information(changes, sigma)
 
     def _part(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
-        """The training on what is left, and the kernel of the held-out inputs with it.
+        """Return the training on what is left, and the kernel of the held-out inputs with it.
 
         Raises:
             ValueError: as `LinearizedDynamics`.

@@ -1,4 +1,4 @@
-"""What training without some examples changes, all systems at once: f(A) r - f(A_-S) r_-S for A = Θ + λI, sets S.
+"""Changes of trainings without some examples, all systems at once: f(A) r - f(A_-S) r_-S for A = Θ + λI, sets S.
 
 As t → ∞ one inverse B = A⁻¹ loses a set by elimination of a block: B r changes by B_{·S} B_SS⁻¹ (B r)_S. For any t so
 do the resolvents (z - A)⁻¹ whose sum f is; in the eigenbasis they are diagonal, so that a node of the contour costs
@@ -21,7 +21,7 @@ _EIGH_FLOPS = 26.0  # n³ FLOPs of products that take as long as an eigendecompo
 
 
 def spectral_bound(kernel: Tensor) -> float:
-    """A proven upper bound on the largest eigenvalue of a symmetric matrix, a tenth of a percent above it.
+    """Return a proven upper bound on the largest eigenvalue of a symmetric matrix, a tenth of a percent above it.
 
     Lanczos finds the eigenvalue; a Cholesky factorisation of bound · I - kernel proves that there is none above.
 

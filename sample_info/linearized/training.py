@@ -61,7 +61,7 @@ class LinearizedDescent:
         return math.isfinite(self.t)
 
     def effective_n(self, n: int, removed: int = 1) -> int:
-        """What the loss of a training without so many of n examples is divided by."""
+        """Return the divisor of the loss of a training without `size` of n examples."""
         return n if self.left_out_loss == "sum" else n - removed
 
     def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
@@ -137,7 +137,7 @@ class ChebyshevSeries:
 
     @classmethod
     def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ChebyshevSeries":
-        """The shortest series with an error of at most `tolerance` times the function's largest value.
+        """Return the shortest series with an error of at most `tolerance` times the function's largest value.
 
         Coefficients come from a discrete cosine transform of the function at Chebyshev points, twice as many until
         the upper half of them is negligible (Trefethen 2013, chapters 3 and 8). The function takes points [N] float64,
@@ -177,7 +177,7 @@ class ContourRule:
 
     @classmethod
     def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ContourRule":
-        """The trapezoidal rule on an ellipse with foci at the interval's ends (Trefethen & Weideman 2014).
+        """Return the trapezoidal rule on an ellipse with foci at the interval's ends (Trefethen & Weideman 2014).
 
         The ellipse is as wide as the function's growth off the interval allows; nodes are doubled until the rule's
         error is `tolerance` times the function's largest value, or stops falling at the level of rounding. The
@@ -201,7 +201,7 @@ class ContourRule:
         raise ValueError(f"no rule of {_MOST_POINTS:,} nodes is good enough on [{low:g}, {high:g}]: lower steps")
 
     def __call__(self, points: Tensor) -> Tensor:
-        """The rule's values at points [p]."""
+        """Evaluate the rule at points [p]."""
         return 2 * (self.weights / (self.nodes - points[:, None])).sum(1).real
 
 

@@ -41,7 +41,7 @@ def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
 
 
 def cosine(kernels: Kernels, residual: Tensor) -> Effects:
-    """The cosine of each example's gradient with those of held-out outputs, but for these gradients' lengths.
+    """Return the cosine of each example's gradient with those of held-out outputs, but for these gradients' lengths.
 
     A step along -∇ ½‖f_w(x_i) - y_i‖² of length 1 moves outputs by as much: what the example is taken to do (Charpiat
     et al. 2019). Ranks over trainings do not depend on the lengths that are left out; of weights it says nothing.
@@ -106,7 +106,7 @@ SUBSETS = "subsets"  # trainings on random halves, by which all effects are judg
 
 
 def references_of(problem: Problem, settings: ReferenceSettings, run: Run) -> dict[str, Effects]:
-    """What all that are asked for find, by name."""
+    """Compute all references that are asked for, by name."""
     judged = Judged(problem, settings, run)
     asked = [REFERENCES[key] for key in settings.methods if key != SUBSETS]
     return {name: one for reference in asked for name, one in reference(judged).items()}

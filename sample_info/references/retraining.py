@@ -57,7 +57,7 @@ class GradientDescent:
 
     @classmethod
     def of(cls, model: Classifier, initial: Weights, x: Tensor, y: Tensor, **options: Any) -> Self:
-        """Of one of our architectures, from weights `initial` (its own may be anything); options are those above.
+        """Return the training of one of our architectures, from weights `initial`; options are those above.
 
         Raises:
             ValueError: an example's outputs depend on the others of its batch.
@@ -68,7 +68,7 @@ class GradientDescent:
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
     def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
-        """How far S trainings of example weights c [S, n] move, w - w_0 with an axis [S, ...]; 0 leaves one out."""
+        """Return how far S trainings with example weights c [S, n] move, w - w_0 [S, ...]; 0 leaves one out."""
         return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
 
     def train_on(self, parts: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
@@ -88,7 +88,7 @@ class GradientDescent:
         progress: Callable[[int], None],
         note: Callable[[Tensor], object] = lambda _: None,
     ) -> Weights:
-        """Of inputs that members share [n, ...], or of their own [S, b, ...], with targets; weights c are [S, b, 1].
+        """Compute the loss of inputs that members share [n, ...], or have each [S, b, ...]; weights c are [S, b, 1].
 
         Slopes c (f - y) [S, b, k] are noted before every step.
         """
@@ -125,13 +125,13 @@ class GradientDescent:
         return {name: self.initial[name] + moved[0] for name, moved in change.items()}, residuals
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:
-        """Outputs [S, n, k] of members with weights [S, ...] on inputs that they share, or on their own [S, n, ...]."""
+        """Return outputs [S, n, k] of members with weights [S, ...] on inputs shared [n, ...] or each [S, n, ...]."""
         own = x.ndim > self.x.ndim
         return self.network(weights, x) if self.stackable else vmap(self.network, (0, 0 if own else None))(weights, x)
 
     @torch.no_grad()
     def predictions(self, change: Weights, x: Tensor) -> Tensor:
-        """Outputs [S, m, k] of members that have moved from the initial weights by `change` [S, ...]."""
+        """Return outputs [S, m, k] of members that have moved from the initial weights by `change` [S, ...]."""
         weights = {name: self.initial[name] + moved for name, moved in change.items()}
         return torch.cat([self.outputs(weights, part) for part in x.split(len(self.x))], dim=1)
 

@@ -1,4 +1,4 @@
-"""What truly happens without some examples: the network trained again, many at once, kept as they end.
+"""Ground truth: the network trained again without some examples, many at once, kept as they end.
 
 Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK); on
 summaries: `sample_info.summaries`.
@@ -58,7 +58,7 @@ def retrained_stacks(
 
 
 def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
-    """Outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
+    """Return outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
 
     The loss is the mean over a part, as in `LinearizedNetwork`. `left`, [S, n] bool, says which of the problem's
     examples each part has, as many in each.
@@ -84,12 +84,12 @@ def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], No
 
 
 def positions(kept: Tensor) -> Tensor:
-    """Where each row of `kept` [b, n] is not 0, [b, m]; rows have as many such places."""
+    """Return the positions in each row of `kept` [b, n] that are not 0, [b, m]; every row has as many."""
     return kept.nonzero()[:, 1].view(len(kept), -1)
 
 
 def trained_without(problem: Problem, sets: Tensor, name: str, run: Run) -> Effects:
-    """What leaving out each of `sets` [S, s] truly does; a resumed run trains those that are left, on the CPU the same.
+    """Return true effects of leaving out each of `sets` [S, s]; a resumed run trains those that are left.
 
     Every stack is kept as checkpoint-NAME-SEED-FIRST.safetensors until the run is finished.
     """
@@ -114,7 +114,7 @@ def trained_without(problem: Problem, sets: Tensor, name: str, run: Run) -> Effe
 
 
 def _kept(directory: Path, pattern: str) -> list[Tensor]:
-    """Which sets, and the three parts of their effects; nothing where none are kept, what is damaged left out."""
+    """Return stored sets and the three parts of their effects; empty if nothing is kept; damaged files are left out."""
     found: list[list[Tensor]] = []
     for path in sorted(directory.glob(pattern)):
         try:

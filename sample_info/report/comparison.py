@@ -111,7 +111,7 @@ MOVEMENTS: Sequence[Column[Movement]] = (
 
 
 def movement_table(found: Sequence[Movement]) -> Table:
-    """A row per pair of erasers."""
+    """Tabulate changes, a row per pair of erasers."""
     return Table.of("sample-info-movement", MOVEMENTS, found, "F-SI example by example, mean over seeds.")
 
 
@@ -168,7 +168,7 @@ def few_enough(found: Sequence[Agreement]) -> tuple[list[Agreement], list[str]]:
 
 
 def agreement_matrix(found: Agreement) -> Table:
-    """A row per run: its number, its name, its correlation with every run."""
+    """Tabulate correlations, a row per run: its number, its name, its correlation with every run."""
     rows = [
         [str(i + 1), name.display, *("" if value is None else f"{value:.2f}" for value in row)]
         for i, (name, row) in enumerate(zip(found.names, found.correlation, strict=True))

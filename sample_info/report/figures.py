@@ -116,7 +116,7 @@ class Panel:
 
 
 def summaries_figure(found: Sequence[Panel]) -> Figure:
-    """A panel per run, in it a line per order and a band of a standard deviation to either side."""
+    """Draw a panel per run, in it a line per order and a band of a standard deviation to either side."""
     figure, axes = _panels(len(found), (4.2, 3.4), (1.2, 0.8))
     for ax, panel in zip(axes, found, strict=True):
         _draw_summaries(ax, panel)
@@ -139,7 +139,7 @@ def _draw_summaries(ax: Axes, panel: Panel) -> None:
 
 
 def movement_figure(found: Sequence[Movement], colour_of: Callable[[Label], str]) -> Figure:
-    """A panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
+    """Draw a panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
     figure, axes = _panels(len(found), (4.2, 4.0), (0.4, 0.3))
     for ax, movement in zip(axes, found, strict=True):
         a, b = movement.first, movement.second
@@ -157,14 +157,14 @@ def movement_figure(found: Sequence[Movement], colour_of: Callable[[Label], str]
 
 
 def _panels(count: int, each: tuple[float, float], beside: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels, three in a row; sizes in inches."""
+    """Create a figure of `count` panels, three in a row; sizes in inches."""
     wide, tall = min(3, count), -(-count // 3)
     figure = Figure(figsize=(each[0] * wide + beside[0], each[1] * tall + beside[1]), layout="constrained")
     return figure, panels(figure, count)
 
 
 def agreement_figure(found: Sequence[Agreement]) -> Figure:
-    """A matrix of correlations for each, every number written into its cell."""
+    """Draw a matrix of correlations for each, every number written into its cell."""
     sizes = [len(one.names) for one in found]
     longest = max(len(literal(name.display)) for one in found for name in one.names)
     width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(sizes))  # inches; names stand beside the matrix, in full

@@ -51,7 +51,7 @@ class Scored:
 
 
 def columns(scored: Scored) -> dict[str, Tensor]:
-    """A seed's numbers per example by name, [n] each; units in the names."""
+    """Return a seed's numbers per example by name, [n] each; units in the names."""
     named = {"weight_change": scored.changes.weight, "prediction_change": scored.changes.prediction, **scored.scores}
     named["left_out_correct"] = scored.left_out_correct.long()
     for name, changes in scored.references.items():

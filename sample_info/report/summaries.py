@@ -49,7 +49,7 @@ def _over_draws(combine: Callable[[Sequence[N]], N], draws: Sequence[Sequence[N]
 
 
 def accuracies(found: SummaryCurves, seeds: Sequence[int]) -> list[list[str | int | float]]:
-    """A row for each: order, seed, fraction removed, accuracy."""
+    """Return a row for each accuracy: order, seed, fraction removed, accuracy."""
     return [
         [order, seed, removed, value]
         for order, curves in found.accuracy.items()
@@ -59,7 +59,7 @@ def accuracies(found: SummaryCurves, seeds: Sequence[int]) -> list[list[str | in
 
 
 def summarised(comparison: Comparison) -> list[tuple[Label, Label, InformationResult]]:
-    """Runs that have summaries."""
+    """Return the runs that have summaries."""
     return [run for run in comparison.information if run[-1].summaries is not None]
 
 

@@ -118,7 +118,7 @@ def _several(
 def _range(
     heading: str, name: str, form: str, ends: Mapping[str, Callable[[Iterable[float]], float]], value: str
 ) -> Column[ResultPart[Any]]:
-    """A middle, the least and the most, each over what the seeds have by the name `value`; older runs may have none."""
+    """Return a column of a middle, the least and the most over seeds of the attribute `value`; some runs have none."""
 
     def values(entry: ResultPart[Any]) -> list[float]:
         known = [found for one in entry.part if (found := attrgetter(value)(one)) is not None]

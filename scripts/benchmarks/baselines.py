@@ -170,7 +170,7 @@ class Study:
         return Row(SETS, None, Attribution(datamodeling=datamodeling_score(exact, self.truth)), cost)
 
     def brittleness(self, rows: Sequence[Row], count: int) -> Table:
-        """Of the best account of each kind, and of what goes at random."""
+        """Summarise the best method of each kind, and a random one."""
         best: dict[str, Row] = {}
         for row in (row for row in rows if row.effects):
             rival = best.setdefault(row.name.split()[0], row)

@@ -23,7 +23,7 @@ _MIB = 2**20
 
 @dataclass
 class Cost:
-    """What a piece of work took. `peak_mib`: memory above what was held before it; None where unknown."""
+    """Cost of a piece of work; `peak_mib` is the memory above what was held before it, None where unknown."""
 
     seconds: float = 0.0
     peak_mib: float | None = None
@@ -49,7 +49,7 @@ class Row:
 
 
 def parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
-    """Of `python -m scripts.benchmarks.NAME`: with the device, and where rows are written."""
+    """Arguments of `python -m scripts.benchmarks.NAME`: the device, and where rows are written."""
     made = options.parser(f"benchmarks.{name}", doc, **defaults, device="cpu")
     made.add_argument("--json", type=Path, help="write the rows there, too")
     return made
@@ -90,7 +90,7 @@ def measured(device: torch.device) -> Iterator[Cost]:
 def timed(
     work: Callable[..., Result], device: torch.device, prepare: Callable[[], Sequence[object]] = tuple
 ) -> tuple[Result, Cost]:
-    """Result and cost of `work(*prepare())`, work alone being timed; the fastest of three runs where it is short."""
+    """Return result and cost of `work(*prepare())`, work alone timed; the fastest of three runs where it is short."""
     costs: list[Cost] = []
     while True:
         prepared = prepare()

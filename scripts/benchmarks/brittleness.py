@@ -1,4 +1,4 @@
-"""How many of its most helpful examples must go before a network that is trained again decides otherwise.
+"""Brittleness: how many of its most helpful examples must go before a retrained network decides otherwise.
 
 Ilyas et al. 2022, section 4.1 ("data support"), by real trainings; as many at a time as memory holds.
 """
@@ -17,7 +17,7 @@ SHARES = (0.02, 0.04, 0.08, 0.16, 0.32)
 
 
 def chosen(outputs: Tensor, labels: Tensor, count: int) -> Tensor:
-    """A seeded random sample of the held-out inputs that outputs [m, 1] decide rightly, ascending."""
+    """Return a seeded random sample of the held-out inputs that outputs [m, 1] decide rightly, ascending."""
     right = (decisions(outputs) == labels).nonzero().squeeze(1)
     order = torch.randperm(len(right), generator=torch.Generator().manual_seed(0))
     return right[order[:count]].sort().values
@@ -58,7 +58,7 @@ def flips(
 
 
 def tabulated(found: Mapping[str, Sequence[float | None]]) -> Table:
-    """How many held-out inputs are decided otherwise without so many of the most helpful examples."""
+    """Count held-out inputs that are decided otherwise without the most helpful examples, by how many are removed."""
     rows = [
         [name, *(str(sum(s is not None and s <= share for s in one)) for share in SHARES)]
         for name, one in found.items()

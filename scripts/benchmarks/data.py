@@ -17,7 +17,7 @@ DIGITS = Digits(name="digits", **_SPLITS)
 
 
 def standardised_digits(side: int = 8, *, whole: bool = False) -> tuple[Tensor, Tensor]:
-    """The digits' training split, or all: images [n, 1, side, side] of mean 0 and variance 1, labels [n]."""
+    """Return the digits' training split, or all: images [n, 1, side, side] of mean 0 and variance 1, labels [n]."""
     raw = DIGITS.load()
     part = raw.train if whole else splits(DIGITS, raw)["train"]
     images = part.images.float()

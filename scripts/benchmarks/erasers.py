@@ -63,7 +63,7 @@ def moments(bench: Bench) -> list[Row]:
 
 
 def hook(bench: Bench) -> list[Row]:
-    """A ViT-tiny (random weights) whose twelve blocks are erased, beside itself."""
+    """Compare a ViT-tiny (random weights) whose twelve blocks are erased with the plain one."""
     import timm
 
     model = timm.create_model("vit_tiny_patch16_224").eval().to(bench.device)

@@ -116,7 +116,7 @@ def qleace(bench: Bench) -> list[Row]:
         return cost, _gap_and_edit(m, peer.ot_maps.mT)
 
     def pot() -> tuple[Cost, str]:
-        """The barycenter only, without the maps; its own rule allows 1,000 rounds."""
+        """Fit the barycenter only, without the maps; its own rule allows 1,000 rounds."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import ot  # pyright: ignore[reportMissingImports]

@@ -27,7 +27,7 @@ _SHAPES = ("mlp", "lenet", "convnextv2", "swinv2")
 
 
 def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, list[str]]:
-    """What stands behind `python -m`, by the name of its file."""
+    """Return the module after `python -m`, by the name of its file."""
     erasers, sized = ["scripts.benchmarks.erasers"], ["--samples", "200", "--dim"] if small else ["--dim"]
     sized = [*(["--images", images] if images else []), *sized]
     few = ["--samples", "200", "--seeds", "2", "--epochs", "1", "--width", "20"] if small else ["--samples", "12800"]
@@ -51,7 +51,7 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, l
 
 
 def run(command: Sequence[str], limit_s: float) -> Mapping[str, object] | None:
-    """What a part printed and its exit code; None if time ran out."""
+    """Return what a part printed and its exit code; None if time ran out."""
     started, environment = time.monotonic(), {**os.environ, "COLUMNS": "160"}
     try:
         ended = subprocess.run(

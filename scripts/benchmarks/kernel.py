@@ -20,7 +20,7 @@ SIDE, CLASSES = 28, 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The kernel, the code of one order, and the same with test examples."""
+    """Time the kernel, the code of one order, and the same with test examples."""
     own = parser("kernel", __doc__, examples=10_000, test=1000, kernel="ntk", depth=2, product=4000)
     options = own.parse_args(arguments)
     n, m, device = options.examples, options.test, torch.device(options.device)

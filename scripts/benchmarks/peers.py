@@ -37,7 +37,7 @@ def require_installed() -> None:
 
 
 def trak(trained: Problem, size: int) -> Effects:
-    """Of every example, by gradients projected to `size` numbers; `trained` is at the weights where training ended.
+    """Score every example by gradients projected to `size` numbers; `trained` is at the final weights.
 
     TRAK's weight of example i, 1 - p_i for the cross-entropy, is -∂ℓ/∂f for any loss: y - f here.
     """
@@ -65,7 +65,7 @@ def trak(trained: Problem, size: int) -> Effects:
 
 
 class EKFAC:
-    """Of every example under any damping of the mean loss, by one Kronecker-factored curvature, fitted at construction.
+    """Scores of every example under any damping of the mean loss, by one Kronecker-factored curvature.
 
     The Fisher matrix is that of labels with unit variance, the Gauss-Newton matrix of this loss; pseudo-labels one
     below the output have its gradients without noise.
@@ -115,7 +115,7 @@ def account(outputs: Tensor) -> Effects:
 
 
 def plain(trained: Problem) -> nn.Module:
-    """The network with its weights, made of torch's own layers, which are what kronfluence knows."""
+    """Return the network with its weights, made of torch's own layers, which are what kronfluence knows."""
     model = copy.deepcopy(trained.model)
     model.load_state_dict(dict(trained.weights), strict=False)
     for name, layer in [*model.named_modules()]:

@@ -83,7 +83,7 @@ class Bench:
         return leave_one_out(dynamics, kernels.held_out, memory_bytes=memory_bytes), dynamics
 
     def kernel_rows(self) -> tuple[Kernels, list[Row]]:
-        """The kernel by products of layers, and by Jacobians of a few examples."""
+        """Compute the kernel by products of layers, and by Jacobians of a few examples."""
         with measured(self.device) as ours:
             kernels = self.kernels()
         n, m, k = self.n, self.m, self.k
@@ -126,7 +126,7 @@ class Bench:
         ]
 
     def effects_row(self, kernels: Kernels) -> Row:
-        """The scores, and every effect with its sign, on disk; as `python -m sample_info` has them."""
+        """Compute scores and every effect with its sign, on disk, as `python -m sample_info` does."""
 
         def work(directory: str) -> None:
             dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
@@ -170,7 +170,7 @@ class Bench:
         return Row("influence functions", "ours", cost, floor, "all examples, kernel included")
 
     def differences_alone(self, removed: Tensor, kernels: Kernels) -> Tensor:
-        """a - a_-S, [n k, S], without each example or row of examples of `removed`, one system at a time."""
+        """Return a - a_-S, [n k, S], without each example or row of examples of `removed`, one system at a time."""
         everything = self.coefficients(kernels.train, self.residual.flatten(), self.n)
         found = []
         for one in removed:

@@ -22,7 +22,7 @@ def processor_seconds(*arguments: str) -> float:
 
 
 def multiples(rounds: int = 3) -> Mapping[str, tuple[float, float]]:
-    """Of every command its seconds and how many times as long as `import torch` it takes, medians."""
+    """Measure every command: seconds, and the ratio to `import torch`, medians."""
     with tempfile.TemporaryDirectory() as folder:
         where = [f"runs_dir={folder}/runs", f"cache_dir={folder}/cache"]
         sweep = ["-m", "mdl", "-m", "eraser=control,leace", *QUICK, *where]

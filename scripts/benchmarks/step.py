@@ -1,4 +1,4 @@
-"""What an optimiser step asks of any device, in FLOPs and bytes, and the hours that it takes at least."""
+"""Cost of an optimiser step on any device, in FLOPs and bytes, and the hours that it takes at least."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from models.classifier import Classifier, count_parameters
 
 
 class Device(NamedTuple):
-    """What it does in a second at most, and the bytes of a number that a forward pass keeps."""
+    """Peak rates of a device, and the bytes of a number that a forward pass keeps."""
 
     flops: float
     memory_bytes: float
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, model: Classifier, shape: Sequence[int]) -> "Step":
-        """Of images [C, H, W], from what two more of them add."""
+        """Measure the cost of an image [C, H, W], from what two more of them add."""
         two, four = (_counted(model, shape, batch) for batch in (2, 4))
         return cls(count_parameters(model), *((more - less) / 2 for less, more in zip(two, four, strict=True)))
 
@@ -45,7 +45,7 @@ class Step(NamedTuple):
         return 36 * self.parameters + 2 * self.kept * examples * number_bytes
 
     def hours(self, examples: int, device: Device) -> float:
-        """The larger of FLOPs by rate and bytes by bandwidth."""
+        """Return the larger of FLOPs by rate and bytes by bandwidth."""
         moved_s = self.moved_bytes(examples, device.number_bytes) / device.memory_bytes
         return max(self.flops * examples / device.flops, moved_s) / 3600
 
@@ -70,6 +70,6 @@ def _counted(model: Classifier, shape: Sequence[int], batch: int) -> tuple[int, 
 
 
 def _gradient_flops(slope, x, weight, *rest, **_) -> int:
-    """Of a convolution's backward pass, from shapes. PyTorch counts weights as if every group met every channel."""
+    """Count FLOPs of a convolution's backward pass, from shapes. PyTorch counts as if every group met every channel."""
     *_, transposed, _, _, wanted = rest
     return sum(wanted[:2]) * conv_flop_count(x, weight, slope, transposed)

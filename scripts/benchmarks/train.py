@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def dataset(name: str, samples: int, root: str, device: torch.device) -> Mapping[str, DeviceImages]:
-    """Splits "train" and "validation" of the digits, or of `samples` images of CIFAR-10's size ("cifar")."""
+    """Return splits "train" and "validation" of the digits, or of `samples` images of CIFAR-10's size ("cifar")."""
     if name == "digits":
         raw = DIGITS.load()
         parts, most = splits(DIGITS, raw), raw.max_value

@@ -48,7 +48,7 @@ def batches(data: DeviceImages, subset: Tensor, seed: int, settings: TrainSettin
 
 
 def textbook(model: Classifier) -> nn.Module:
-    """A LeNet or ReLU MLP as torch.nn's modules, with the same weights; any other model as it is."""
+    """Return a LeNet or ReLU MLP as torch.nn's modules, with the same weights; any other model as it is."""
     multiplier = model.readout_multiplier if isinstance(model, MLP | LeNet) else 0.0
     if multiplier != 1.0 or getattr(model, "activation", "relu") != "relu":
         return model

@@ -157,7 +157,7 @@ def _band(ax: Axes, points: Sequence[Point], line: str, label: str) -> None:
 
 
 def _limit(ax: Axes, points: Measure, row: Row, colours: Colours) -> None:
-    """A line across for each eraser."""
+    """Draw a line across for each eraser."""
     kernel = row.model["kernel"]
     for entry in row.run:
         for _, middle, _, _ in points([row], entry.eraser, lambda _: 0):

@@ -33,7 +33,7 @@ class Drawing:
 
 
 def at_most(most: int, drawings: Sequence[Drawing], note: Note) -> Sequence[Drawing]:
-    """The first of a kind; there may be as many as runs."""
+    """Return the first of a kind; there may be as many as runs."""
     if left := drawings[most:]:
         more = f", and {len(left) - 1} more of its kind" if len(left) > 1 else ""
         note(f"figure {left[0].name}: left out{more}")
@@ -106,7 +106,7 @@ def _drawing(name: str, rows: Sequence[Row], most: int, draw: Callable[..., Figu
 
 
 def _note_gaps(comparison: Comparison, note: Note) -> None:
-    """A line on the points and curves that figures of a comparison have no numbers for."""
+    """Note the points and curves that figures of a comparison have no numbers for."""
     entries = [entry for row in comparison.rows for entry in row.run]
     coded = comparison.verb == "mdl"
     alone = [f"{e.row}, {e.eraser}" for e in entries if coded and e.code_difference is None and not e.is_control]
@@ -134,7 +134,7 @@ def _learning_curves(rows: Sequence[Row], colours: Colours) -> Figure:
 
 
 def _loss_figure(rows: Sequence[Row], colours: Colours) -> Figure:
-    """Validation loss over epochs on the whole dataset, a panel per model and size."""
+    """Draw validation loss over epochs on the whole dataset, a panel per model and size."""
     figure = Figure(figsize=panel_size(len(rows)), layout="constrained")
     axes = panels(figure, len(rows))
     for ax, row in zip(axes, rows, strict=True):

@@ -28,7 +28,7 @@ def draw_grids(
     note: Note,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Path]:
-    """A grid for each dataset, of training images; erased datasets come from the cache, or are computed into it.
+    """Draw a grid for each dataset, of training images; erased datasets come from the cache, or are computed into it.
 
     Args:
         configs: of finished runs.

@@ -128,7 +128,7 @@ def bring_figures(information: Information, directory: Path, note: Note) -> dict
 
 
 def sheets(information: Information) -> list[Table]:
-    """The tables of `python -m sample_info`, agreement and summaries, as the page sorts and filters them."""
+    """Return the tables of `python -m sample_info`, agreement and summaries, as the page sorts and filters them."""
     tables = tables_of(information.comparison, information.movements)
     tables |= {"Agreement between networks": _agreements(information), "Summaries": _summaries(information.comparison)}
     return [replace(table, title=title) for title, table in tables.items() if table.rows]
@@ -150,7 +150,7 @@ def _agreements(information: Information) -> Table:
 
 
 def _summaries(comparison: Comparison) -> Table:
-    """A row per run and order, a record per fraction."""
+    """Tabulate summaries: a row per run and order, a record per fraction."""
     rows, keys, records = list[list[str]](), list[list[float | None]](), list[Record]()
     runs = [
         (row, eraser, result, curves) for row, eraser, result in comparison.information if (curves := result.summaries)

@@ -131,7 +131,7 @@ def _opening(lines: Sequence[tuple[Comparison, Row, Entry]]) -> list[int]:
 
 
 def _cells(comparison: Comparison, row: Row, entry: Entry, columns: Sequence[Column[Entry]]) -> list[str]:
-    """A line of it."""
+    """Return the cells of a line."""
     family, eraser = display_name(row.model["name"]), entry.eraser.display
     names = (comparison.setting, comparison.dataset, family, row.label.display, eraser, comparison.verb)
     # columns of which the command has no numbers
@@ -141,7 +141,7 @@ def _cells(comparison: Comparison, row: Row, entry: Entry, columns: Sequence[Col
 
 
 def _sheet(table: Table, links: Mapping[str, str]) -> Json:
-    """A table; a row whose run has a figure ends with where that is."""
+    """Return a table; a row whose run has a figure ends with the figure's path."""
     figures = [links.get(run, "") for run in table.runs]
     return {**table.sheet(), "title": table.title, "figures": figures if any(figures) else []}
 

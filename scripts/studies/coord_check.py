@@ -138,7 +138,7 @@ def print_table(name: str, results: Results, steps: int) -> None:
 
 
 def draw(names: Sequence[str], results: Results, steps: int, path: Path) -> None:
-    """A column per model, a row per parametrisation; a line per layer, the readout's thick."""
+    """Draw a column per model, a row per parametrisation; a line per layer, the readout's thick."""
     with figure_at(path, 3.4 * len(names), 6.4) as figure:
         axes = figure.subplots(2, len(names), sharex="col", sharey="col", squeeze=False)
         for (row, parametrization), (column, name) in itertools.product(enumerate(PARAMETRIZATIONS), enumerate(names)):

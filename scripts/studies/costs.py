@@ -1,4 +1,4 @@
-"""What a sweep of `python -m mdl` costs at least: FLOPs, bytes and hours on one GPU, on eight, on a cluster.
+"""Least cost of a sweep of `python -m mdl`: FLOPs, bytes and hours on one GPU, on eight, on a cluster.
 
     python -m scripts.studies.costs                                        of +experiment=table16
     python -m scripts.studies.costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
@@ -59,11 +59,11 @@ class Kind(NamedTuple):
     trainings: Sequence[tuple[int, int]]
 
     def hours(self, device: Device) -> list[float]:
-        """Of one run, by training size."""
+        """Return the hours of one run, by training size."""
         return [steps * self.step.hours(examples, device) for steps, examples in self.trainings]
 
     def totals(self) -> tuple[float, float, float]:
-        """Steps, PFLOP and TB of one run; what is kept has two bytes for a number."""
+        """Return steps, PFLOP and TB of one run; what is kept has two bytes for a number."""
         flops = sum(steps * examples * self.step.flops for steps, examples in self.trainings)
         moved = sum(steps * self.step.moved_bytes(examples, 2) for steps, examples in self.trainings)
         return sum(steps for steps, _ in self.trainings), flops / 1e15, moved / 1e12
@@ -81,13 +81,13 @@ def sized(dataset: Options, given: Sequence[int] | None) -> tuple[tuple[int, int
 
 
 def training(config: Options, sizes: Sequence[int]) -> str:
-    """What decides how many epochs are trained, but for the eraser and the data."""
+    """Return the options that decide how many epochs are trained, but for the eraser and the data."""
     own = identifying(config)
     return json.dumps([own["model"], own["train"] | {"precision": None}, list(sizes)], sort_keys=True)
 
 
 def epochs_seen(roots: Sequence[Path]) -> Epochs:
-    """Of finished runs below `roots`: means over their erasers and seeds."""
+    """Return epochs of finished runs below `roots`: means over their erasers and seeds."""
     seen: dict[str, list[list[float]]] = {}
     for run in read_runs(roots).finished:
         curve = run.result.curve if isinstance(run.result, MdlResult) else []
@@ -109,7 +109,7 @@ def kind_of(name: str, runs: int, config: Config, chosen: argparse.Namespace, se
 
 
 def kinds(chosen: argparse.Namespace) -> list[Kind]:
-    """Those of the sweep's runs, each run counted once."""
+    """Return the kinds of the sweep's runs, each run counted once."""
     found: dict[str, tuple[Config, set[str]]] = {}
     for _, composed in jobs_of("mdl", chosen.overrides):
         config = validate(plain(composed), VERB.sections)

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sweep() -> Iterator[list[str]]:
-    """Overrides of one run after the other."""
+    """Yield overrides of one run after the other."""
     for seed in itertools.count():
         for eraser, model in itertools.product(("control", "leace"), ("linear", "mlp")):
             yield [f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]", *_TINY]

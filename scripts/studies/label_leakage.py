@@ -85,7 +85,7 @@ def subspace_table(after: ErasedDataset) -> Table:
 
 
 def affine_maps(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Of each class, the affine map (A [d, d], b [d]) that takes images `before` [n, ...] to `after`, float64.
+    """Fit for each class the affine map (A [d, d], b [d]) that takes images `before` [n, ...] to `after`, float64.
 
     Raises:
         ValueError: a class has too few images to know it.
@@ -120,7 +120,7 @@ def require_maps_of_classes(job: Job) -> None:
 
 
 def read(images: Tensor, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> tuple[Tensor, Tensor]:
-    """Of images [n, d], which classes [n, k] are possible, and which one [n] has the wholest grey levels.
+    """Return which classes [n, k] are possible for images [n, d], and which one [n] has the wholest grey levels.
 
     `back` leads to pixels in 0..1, in steps of 1 / levels.
     """
@@ -133,7 +133,7 @@ def read(images: Tensor, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> 
 
 
 def row(name: str, part: LabelledImages, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> list[str]:
-    """A split's line of the table."""
+    """Return a split's line of the table."""
     possible, nearest = read(part.images.double().flatten(1), back, levels)
     own, left = possible.gather(1, part.labels[:, None]).double(), possible.sum(1).clamp(min=1).double()
     right = (nearest == part.labels).double()

@@ -21,7 +21,7 @@ from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Step
 
 @dataclass(frozen=True)
 class Study:
-    """What is trained for one model: widths over an eightfold range, how long, and powers of 2 as learning rates."""
+    """Settings of one model: widths over an eightfold range, how long, and powers of 2 as learning rates."""
 
     widths: Sequence[int]
     steps: int
@@ -54,7 +54,7 @@ def final_loss_bits(
 
 
 def optimum(losses: Mapping[float, float]) -> float:
-    """The learning rate of least loss: of a parabola in log-log through the best point and its neighbours."""
+    """Return the learning rate of least loss: of a parabola in log-log through the best point and its neighbours."""
     rates = sorted(losses)
     best = min(range(len(rates)), key=lambda i: losses[rates[i]])
     near = [i for i in (best - 1, best, best + 1) if 0 <= i < len(rates) and math.isfinite(losses[rates[i]])]
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def print_table(results: Results) -> None:
-    """The optimum at every width and how far it moves."""
+    """Tabulate the optimum at every width and how far it moves."""
     rows = []
     for (name, parametrization), losses in results.items():
         optima = "  ".join(f"{width}: {optimum(by_rate):.1e}" for width, by_rate in losses.items())
@@ -99,7 +99,7 @@ def print_table(results: Results) -> None:
 
 
 def draw(names: Sequence[str], results: Results, path: Path) -> None:
-    """A row per model, a column per parametrisation; a curve per width, darker when wider, its optimum marked."""
+    """Draw a row per model, a column per parametrisation; a curve per width, darker when wider, its optimum marked."""
     with figure_at(path, 9.4, 3.5 * len(names)) as figure:
         axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
         for (row, name), (column, parametrization) in itertools.product(enumerate(names), enumerate(PARAMETRIZATIONS)):

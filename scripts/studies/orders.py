@@ -1,4 +1,4 @@
-"""What is left of each order beside what networks learn of it: a table and a figure of finished runs.
+"""Orders that erasers leave and losses of networks that learn from them: a table and a figure of finished runs.
 
 uv run python -m mdl -m +experiment=orders
 uv run python -m scripts.studies.orders runs/ --out orders
@@ -59,7 +59,7 @@ def _axes(runs: Runs) -> tuple[list[Label], list[str]]:
 
 
 def tabulated(runs: Runs) -> Table:
-    """A row per eraser, a column per model."""
+    """Tabulate a row per eraser, a column per model."""
     erasers, models = _axes(runs)
     rows = []
     for eraser in erasers:

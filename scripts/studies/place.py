@@ -23,7 +23,7 @@ _VOID = "begun anew"
 
 
 class Place:
-    """Where a sweep's runs and cache lie, with a diary of what its tasks computed."""
+    """A folder of a sweep's runs and cache, with a diary of what its tasks computed."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -70,7 +70,7 @@ class Place:
             file.write(f"{os.getpid()} {run} {what}\n")
 
     def entries(self) -> list["Entry"]:
-        """What tasks have written down, in order; without what was begun anew."""
+        """Return what tasks have written down, in order; without what was begun anew."""
         kept: list[Entry] = []
         for line in self.diary.read_text().splitlines():
             pid, run, what = line.split(" ", 2)
@@ -81,7 +81,7 @@ class Place:
         return kept
 
     def results(self) -> dict[str, Any]:
-        """What must be equal to the bit, by run."""
+        """Return what must be equal to the bit, by run."""
         found = {}
         for path in self.runs.glob("*/result.json"):
             result = read_json(path)

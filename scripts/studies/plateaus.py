@@ -1,4 +1,4 @@
-"""How long networks stay where they cannot be told from ones that learn nothing, in optimiser steps.
+"""Plateaus: optimiser steps for which networks cannot be told from ones that learn nothing.
 
     python -m mdl -m +experiment=digits_all
     python -m scripts.studies.plateaus runs/
@@ -23,7 +23,7 @@ from train.settings import TrainSettings
 
 
 def longest_wait(curve: Iterable[tuple[float, float]], worth_bits: float) -> int:
-    """The most epochs between two improvements by more than `worth_bits`, of (epoch, loss); 0 without any."""
+    """Return the most epochs between two improvements by more than `worth_bits`, of (epoch, loss); 0 without any."""
     (start, to_beat), *later = curve
     improved = [start]
     for epoch, bits in later:
@@ -34,7 +34,7 @@ def longest_wait(curve: Iterable[tuple[float, float]], worth_bits: float) -> int
 
 
 def rows(run: StoredRun, result: TrainedResult) -> Iterator[list[str]]:
-    """Of every training size: steps on the plateau (a dash: to the end), of the longest wait and in all."""
+    """Tabulate every training size: steps on the plateau (a dash: to the end), of the longest wait and in all."""
     names = [run.config[section]["name"] for section in ("dataset", "model", "eraser")]
     settings, curves = TrainSettings(**run.config["train"]), read_every_curve(run.directory / "curves.csv")
     for point in result.trainings:

@@ -44,7 +44,7 @@ Maps = Sequence[tuple[Tensor, Tensor]]  # of classes: x -> x A + b
 
 
 def heard(said: Tensor, labels: Tensor) -> dict[str, float]:
-    """What one network says of test images, as shares by heading of the table.
+    """Return one network's answers on test images, as shares by heading of the table.
 
     From the likeliest class [k, k, n] of each image under each class's mean and slope, and its own class [n].
     """
@@ -69,7 +69,7 @@ def heard(said: Tensor, labels: Tensor) -> dict[str, float]:
 
 
 def hear(title: str, bench: Bench, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps) -> Tensor:
-    """What each of S networks says of images [n, C, H, W] under each class's mean and slope: [S, k, k, n].
+    """Return the answers of S networks for images [n, C, H, W] under each class's mean and slope: [S, k, k, n].
 
     `maps` are those of `before`'s classes, whose means are taken from it; `title` is shown beside the time left.
     """
@@ -89,7 +89,7 @@ def hear(title: str, bench: Bench, weights: Weights, before: LabelledImages, ima
 
 @torch.no_grad()
 def answers(bench: Bench, weights: Weights, x: Tensor) -> Tensor:
-    """The likeliest class of standardised images [n, C, H, W] by each of S networks: [S, n]."""
+    """Return the likeliest class of standardised images [n, C, H, W] by each of S networks: [S, n]."""
     device, said = bench.job.device, []
     for member in range(len(bench.seeds)):
         alone = {name: weight[[member]].to(device) for name, weight in weights.items()}
@@ -99,7 +99,7 @@ def answers(bench: Bench, weights: Weights, x: Tensor) -> Tensor:
 
 
 def trained(overrides: Sequence[str]) -> tuple[Bench, Weights]:
-    """The networks of a finished run.
+    """Return the networks of a finished run.
 
     Raises:
         ValueError: there is none.

@@ -1,4 +1,4 @@
-"""What the two proofs of μP share: models by name and width, training steps with the run's optimiser, the sweep."""
+"""Parts of the two proofs of μP: models by name and width, training steps with the run's optimiser, the sweep."""
 
 import argparse
 import logging
@@ -62,7 +62,7 @@ def over_widths(
     widths: Callable[[str], Sequence[int]],
     measure: Callable[[Architecture, int, Parametrization], T],
 ) -> dict[tuple[str, Parametrization], dict[int, T]]:
-    """What `measure` says of every architecture under both parametrisations, by width."""
+    """Measure every architecture under both parametrisations, by width."""
     logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
     pairs: list[tuple[Architecture, Parametrization]] = [(a, p) for a in architectures for p in PARAMETRIZATIONS]
     jobs = [(*pair, width) for pair in pairs for width in widths(pair[0].name)]
@@ -98,7 +98,7 @@ class Steps:
 
     @property
     def weights(self) -> Weights:
-        """Of all seeds, [S, ...] each."""
+        """Return parameters of all seeds, [S, ...] each."""
         return self.optimizer.weights
 
     def step(self) -> None:
@@ -109,7 +109,7 @@ class Steps:
         self.optimizer.step(gradients)
 
     def loss_bits(self) -> list[float]:
-        """Of the averaged weights, on all of the data, per seed."""
+        """Return the loss of the averaged weights on all of the data, per seed."""
         as_they_are = {"padding": 0, "flip": False, "device": self.data[0].device}
         images = DeviceImages(LabelledImages(*self.data), torch.zeros(1), torch.ones(1), **as_they_are)
         return cast(list[float], self.ensemble.score(self.optimizer.averaged(), images).bits.tolist())

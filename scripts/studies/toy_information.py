@@ -27,7 +27,7 @@ _CENTRE = 1.0  # the classes' means are ± (1, 1); the paper gives no numbers
 
 
 class Information(NamedTuple):
-    """What one example tells the weights, in nats."""
+    """Information of one example about the weights, in nats."""
 
     mutual: float
     bound: float
@@ -46,6 +46,8 @@ def train(x: Tensor, y: Tensor, runs: int, generator: torch.Generator) -> Tensor
     Args:
         x: points of each run's training set, [runs or 1, n, 3].
         y: their labels, [runs or 1, n].
+        runs: how many.
+        generator: of batches.
     """
     n = x.shape[1]
     w = torch.zeros(runs, x.shape[2])

@@ -25,7 +25,7 @@ from scripts.sweep.status import Found
 
 
 def command(run: Found, runs_dir: Path) -> list[str]:
-    """What to type for this run: python -m VERB OVERRIDES, with its result in `runs_dir`.
+    """Return the command of this run: python -m VERB OVERRIDES, with its result in `runs_dir`.
 
     Raises:
         ValueError: its name is no run's, or no sweep says which overrides make it and its configuration is none.
@@ -53,7 +53,7 @@ def launch(commands: Sequence[Sequence[str]]) -> int:
 
 
 def _overrides(verb: Verb, directory: Path) -> list[str]:
-    """Overrides that give exactly a run's own configuration: its choices, and values in which it differs from them.
+    """Return overrides that give exactly a run's configuration: its choices, and values in which it differs from them.
 
     Raises:
         ValueError: its configuration cannot be read, or is none of this verb.
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value(value: Any) -> str:
-    """A value in the grammar of Hydra's command line."""
+    """Write a value in the grammar of Hydra's command line."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join(_value(entry) for entry in value)}]"
     if isinstance(value, Mapping):

@@ -103,7 +103,7 @@ def _ended_by_error(directory: Path) -> bool:
 
 
 def print_status(runs: Sequence[Found]) -> None:
-    """Counts, and a line for each run that has not finished."""
+    """Print counts, and a line for each run that has not finished."""
     counts = Counter(run.state.name for run in runs)
     output = console(min_width=160)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

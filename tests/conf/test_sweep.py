@@ -14,7 +14,7 @@ ENDED = {"overrides": ["eraser=leace"], "exit_code": 0, "run_id": "a", "result":
     ("before", "after", "said"),
     [
         ("a/result.json", "b/result.json", "was edited or damaged: its checksum does not match its content"),
-        ('"digest"', '"other"', "has no checksum: an earlier version wrote it, or it was edited"),
+        ('"digest"', '"other"', "has no checksum: it was edited, or something else wrote it"),
         ("{", "[{", "is damaged ("),
     ],
 )
