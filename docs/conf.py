@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -15,6 +18,9 @@ myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "erasure-mdl"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["tables.js"]
 default_role = "literal"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
@@ -29,5 +35,21 @@ def escaped(_app: object, _kind: str, _name: str, _object: object, _options: obj
     ]
 
 
+class CommandHelp(SphinxDirective):
+    """What `python -m NAME --help [TOPIC]` prints, from the YAML files and the schema of the command."""
+
+    required_arguments = 1
+    optional_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        from conf.help import help_text
+        from conf.verbs import verb_named
+
+        name, *topic = self.arguments
+        text = help_text(name, verb_named(name).purpose, topic)
+        return [nodes.literal_block(text, text, language="none")]
+
+
 def setup(app: Any) -> None:
+    app.add_directive("command-help", CommandHelp)
     app.connect("autodoc-process-docstring", escaped, priority=400)  # before the sections are read

@@ -9,32 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 import erasure
-from erasure import ClassMoments
 from scripts.report.__main__ import main as report
 
 ROOT = Path(__file__).parent.parent
 ALL = "train_size-48976"  # the study's photographs
-EXTENDING = "docs/guide/extending.md"
 
 
 def blocks(page: str, language: str) -> list[str]:
     text = (ROOT / page).read_text()
     return [textwrap.dedent(block) for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
-
-
-def test_the_eraser_of_ones_own_is_whole() -> None:
-    code = next(block for block in blocks(EXTENDING, "python") if "class Shrink" in block)
-    section = yaml.safe_load(next(block for block in blocks(EXTENDING, "yaml") if "Shrink" in block))
-    names: dict[str, Any] = {"__name__": "shrink"}
-    exec(code, names)
-    assert section["name"] == "shrink"
-    assert section["_target_"] == "erasure.erasers.shrink.Shrink"
-    x, z = torch.randn(60, 3, 2), torch.arange(60) % 3
-    eraser = names["Shrink"].fit_moments(ClassMoments.fit(x, z), share=section["share"])
-    torch.testing.assert_close(eraser(x), (x + x.mean(0)) / 2)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guide/library.md"])
@@ -79,11 +64,11 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
 
 
 def test_readme_is_read_in_three_minutes() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= 850
+    assert len((ROOT / "README.md").read_text().split()) <= 800
 
 
 @pytest.mark.parametrize("name", erasure.__all__)
-def test_every_public_name_says_shapes_errors_and_source_and_is_on_the_apis_page(name: str) -> None:
+def test_every_public_name_says_shapes_errors_and_source_and_is_in_the_api(name: str) -> None:
     public = getattr(erasure, name)
     own = inspect.getdoc(public) or ""
     methods = [member for key, member in inspect.getmembers(public, inspect.isroutine) if not key.startswith("_")]
@@ -95,7 +80,7 @@ def test_every_public_name_says_shapes_errors_and_source_and_is_on_the_apis_page
     sources = re.findall(r"\b(?:19|20)\d\d\b|docs/[\w/]+\.md", own)
     assert sources, "no source: authors and year, or the page that has them"
     assert [page for page in sources if page.endswith(".md") and not (ROOT / page).exists()] == []
-    assert f":: erasure.{name}\n" in (ROOT / "docs/api.md").read_text()
+    assert any(f":: erasure.{name}\n" in page.read_text() for page in (ROOT / "docs/api").glob("*.md"))
 
 
 def test_the_hidden_states_snippet_runs() -> None:
