@@ -5,18 +5,23 @@ import fnmatch
 import glob
 import logging
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from torch import Tensor
 
 from erasure.store.lease import Lease, LeaseLostError
 from erasure.store.regular import regular
 from erasure.store.storage import (
     DamagedFileError,
     file_checksum,
+    load_tensors,
     read_json,
+    read_values,
     remove,
+    save_tensors,
     write_json,
     write_text,
 )
@@ -25,20 +30,32 @@ from harness.result import Result, as_json, read_result
 
 log = logging.getLogger(__name__)
 
+V = TypeVar("V")
+
 LOCK = "run.lock"
 CONFIG = "config.yaml"
 CURVES = "curves.csv"
 STATE = "state.json"
 RESULT = "result.json"
-_LEFTOVERS = ("part-*.json", "part-*.lock*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a finished run
+_STEP = "part-"  # how files of finished steps begin
+_LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a finished run
 
 RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Tensors that a step computed, with values that JSON can hold."""
+
+    tensors: Mapping[str, Tensor]
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Run:
     """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
 
-    Many tasks may be asked for the same run: what writes belongs into a `claim`.
+    Many tasks may be asked for the same run: what writes belongs into a `claim`. What takes long is a `step`: it is
+    read back where an interrupted process has finished it.
     """
 
     def __init__(self, root: Path | str, identity: str) -> None:
@@ -55,7 +72,7 @@ class Run:
             part: its name; none for the result.
             wait: for another that does, as long as its heart beats; otherwise False is what there is in the block.
         """
-        lease = Lease(self.directory / (f"part-{part}.lock" if part else LOCK))
+        lease = Lease(self.directory / (f"{_STEP}{part}.lock" if part else LOCK))
         if not self._take(lease, wait=wait):
             yield False
             return
@@ -117,8 +134,8 @@ class Run:
             path.replace(aside)
             log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
         write_text(self.directory / CONFIG, config_yaml)
-        self._save_state("running")
         self._since = time.monotonic()
+        self._save_state("running")
 
     def finish(self, result: Result) -> None:
         """Write the result; no digit of it or of the curves changes unnoticed then."""
@@ -156,7 +173,6 @@ class Run:
                 self.discard()
                 return
             self._save_state(state, error=reason)
-            self.save_part(f"{state}-{time.time_ns()}", None)
 
     def discard(self) -> bool:
         """Delete the run unless another process works on it; return whether it was deleted."""
@@ -174,30 +190,61 @@ class Run:
                 remove(path)
 
     def _save_state(self, name: str, **more: str) -> None:
-        write_json(self.directory / STATE, {"run": self.id, "state": name, **more})
+        """Note the state, and the seconds that no finished step has noted."""
+        now = time.monotonic()
+        seconds = round(seconds_noted(self.directory / STATE) + now - self._since, 3)
+        write_json(self.directory / STATE, {"run": self.id, "state": name, "seconds": seconds, **more})
+        self._since = now
 
-    def part(self, name: str) -> Any:
-        """Return a finished part of an unfinished run; None, with a warning, if damaged or another run's."""
-        path = self.directory / f"part-{name}.json"
+    def step(self, name: str, compute: Callable[[], V]) -> V:
+        """Return what a step of the run computed, now or in a process that was interrupted later.
+
+        Args:
+            name: of the step; its file is called by it, and lasts until the run has finished.
+            compute: returns values that JSON can hold, or `Tensors`.
+        """
+        if (found := self.kept(name)) is None:
+            found = compute()
+            self.keep(name, found)
+        return found
+
+    def kept(self, name: str) -> Any:
+        """Return what a finished step computed; None if it has not, or with a warning if damaged or another run's."""
         try:
-            kept = read_json(path)
+            try:
+                found = read_json(self._step(name, "json"))
+            except FileNotFoundError:
+                tensors, found = load_tensors(self._step(name, "safetensors"))
+                found["value"] = Tensors(tensors, found["value"])
         except FileNotFoundError:
             return None
         except DamagedFileError as error:
             log.warning("%s: computed again", error)
             return None
-        if (kept.get("run"), kept.get("part")) != (self.id, name):
-            log.warning("%s is another run's or another part: computed again", path)
+        if (found.get("run"), found.get("part")) != (self.id, name):
+            log.warning("step %s of %s is another run's or another step: computed again", name, self.directory)
             return None
-        return kept["value"]
+        return found["value"]
 
-    def save_part(self, name: str, value: Any) -> None:
-        """Keep a finished part, so that a killed run does not compute it again; and how long this process was at it."""
+    def kept_steps(self, prefix: str) -> dict[str, Any]:
+        """Return what the finished steps computed whose names begin like this, by name."""
+        names = {path.stem.removeprefix(_STEP) for path in self.directory.glob(f"{_STEP}{glob.escape(prefix)}*")}
+        found = {name: self.kept(name) for name in sorted(names)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep what a step computed, so that it is not computed again; and how long this process was at it."""
         self.require_lease()
         now = time.monotonic()
-        part = {"run": self.id, "part": name, "value": value, "seconds": round(now - self._since, 3)}
-        write_json(self.directory / f"part-{name}.json", part)
+        about = {"run": self.id, "part": name, "seconds": round(now - self._since, 3)}
+        if isinstance(value, Tensors):
+            save_tensors(self._step(name, "safetensors"), value.tensors, {**about, "value": dict(value.values)})
+        else:
+            write_json(self._step(name, "json"), {**about, "value": value})
         self._since = now
+
+    def _step(self, name: str, kind: str) -> Path:
+        return self.directory / f"{_STEP}{name}.{kind}"
 
     def seconds(self) -> float:
         """Return the seconds that all processes have spent on the run up to now."""
@@ -225,12 +272,20 @@ def whole_curves(directory: Path, result: Result | None) -> Path | None:
 
 
 def seconds_spent(directory: Path) -> float:
-    """Return the seconds noted in an unfinished run; a process that was killed noted its finished parts alone."""
-    spent = 0.0
-    for path in directory.glob("part-*.json"):
-        with contextlib.suppress(DamagedFileError, OSError):
-            spent += read_json(path).get("seconds", 0.0)
-    return spent
+    """Return the seconds noted in an unfinished run; a process that was killed noted its finished steps alone."""
+    return sum(
+        map(
+            seconds_noted,
+            [directory / STATE, *directory.glob(f"{_STEP}*.json"), *directory.glob(f"{_STEP}*.safetensors")],
+        )
+    )
+
+
+def seconds_noted(path: Path) -> float:
+    """Return the seconds in a file of a run; 0 where it is not there or damaged."""
+    with contextlib.suppress(DamagedFileError, OSError):
+        return (read_json if path.suffix == ".json" else read_values)(path).get("seconds", 0.0)
+    return 0.0
 
 
 def _says_nothing(name: str) -> bool:

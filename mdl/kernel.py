@@ -102,7 +102,7 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
     """
     seeds, n = bench.seeds, len(bench.data["train"])
     sizes = chunk_sizes(n, bench.job.settings(ChunkSettings))
-    found = {seed: parsed(SeedCoded, kept) for seed in seeds if (kept := run.part(f"seed-{seed}")) is not None}
+    found = {seed: parsed(SeedCoded, kept) for seed in seeds if (kept := run.kept(f"seed-{seed}")) is not None}
 
     def show(what: str) -> None:
         display.update(len(found) / len(seeds), what)
@@ -116,7 +116,7 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
             assert given is not None
             (coder, tested), order = given, permutation(seed, n).to(bench.job.device)
             coded = of_seed(*coder.code(order, *tested, sizes), bench.data["test"].labels)
-            run.save_part(f"seed-{seed}", as_json(coded))
+            run.keep(f"seed-{seed}", as_json(coded))
             found[seed] = coded
             show(f"order {len(found)} of {len(seeds)}: {sum(coded.bits) / n:.3f} bits per label")
     return _finish(bench, run, logger, sizes, [found[seed] for seed in seeds])

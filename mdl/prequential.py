@@ -42,8 +42,7 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
                 log_point(logger, (sizes.trained(i) or sizes.train(i)).point)
     parts = [part for i in range(len(sizes.sizes)) if (part := sizes.trained(i)) is not None]
     run.save_curves(row for part in parts for row in part.losses)
-    if all(part.coded_bits for part in parts[:-1]):  # an earlier version kept none
-        save_coded_bits(run, coded(bench, sizes.sizes, sizes.engine.orders.cpu(), parts))
+    save_coded_bits(run, coded(bench, sizes.sizes, sizes.engine.orders.cpu(), parts))
     result = summarise(bench, sizes.sizes, parts)
     log_loss_curves(logger, parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
     log_summary(logger, result)
@@ -94,7 +93,7 @@ class _Sizes:
 
     def trained(self, i: int) -> "SizeTrained | None":
         """Return the part of size number i, or None if it is not trained."""
-        if i not in self._trained and (kept := self._run.part(self.name(i))) is not None:
+        if i not in self._trained and (kept := self._run.kept(self.name(i))) is not None:
             self._finish(i, parsed(SizeTrained, kept))
         return self._trained.get(i)
 
@@ -107,7 +106,7 @@ class _Sizes:
             self._display.update(done, f"chunk {i + 1}/{len(self.sizes)} (n = {n:,}) {report}")
 
         part = train_size(self._bench, self._run, self.engine, orders[:, :n], orders[:, n:following], show)
-        self._run.save_part(self.name(i), as_json(part))
+        self._run.keep(self.name(i), as_json(part))
         self.engine.finished(n - self._bench.job.settings(ChunkSettings).own_validation(n))
         self._finish(i, part)
         return part

@@ -6,6 +6,7 @@ improvement is undone, and that networks are scored with the weights of the trai
 bfloat16, whose losses move in steps of 1/64 bit. Everything else of a run is as usual.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -108,11 +109,9 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
         for i, n in enumerate(sizes[:-1]):
             trained.append([])
             for seed in seeds:
-                if (kept := run.part(f"{n}-{seed}")) is None:
-                    kept = as_json(_train(data, seed, sizes, i, checkpoints, progress.show))
-                    run.save_part(f"{n}-{seed}", kept)
-                    checkpoints.delete(f"{n}-{seed}-")
-                trained[-1].append(parsed(SeedTrained, kept))
+                train = functools.partial(_train, data, seed, sizes, i, checkpoints, progress.show)
+                trained[-1].append(parsed(SeedTrained, run.step(f"{n}-{seed}", lambda train=train: as_json(train()))))
+                checkpoints.delete(f"{n}-{seed}-")
                 progress.finish(n, trained[-1][-1].point.epochs[0])
     curve = [_joined([one.point for one in of_size]) for of_size in trained]
     run.save_curves(row for of_size in trained for one in of_size for row in one.losses)

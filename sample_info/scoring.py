@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
 from harness.information import Information
 from harness.logger import Logger
-from harness.run import Run
+from harness.run import Run, Tensors
 from models.tangent.jacobian import Projection
 from models.tangent.ntk import Kernels, connected, exact_or, unconnected
 from sample_info.attribution import attributions
@@ -33,7 +32,7 @@ from sample_info.references.registry import SUBSETS, references_of
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
 from sample_info.subgroups import decisions
-from sample_info.summaries import Show, part_of, remembered, require_possible, try_summaries
+from sample_info.summaries import Show, part_of, require_possible, try_summaries
 from sample_info.training_problem import TrainingProblem
 from train.randomness import generator
 
@@ -106,18 +105,14 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
 
 def _kernels(examples: Examples, problem: TrainingProblem, run: Run) -> Kernels:
     """Return the seed's kernels; one that took long is kept until the run is finished."""
-    path = run.directory / f"checkpoint-kernel-{problem.seed}.safetensors"
-    if path.exists():
-        try:
-            tensors, metadata = load_tensors(path)
-            train, held_out = (tensors[name].to(problem.x.device) for name in ("train", "held_out"))
-            return Kernels(train, held_out, metadata["how"])
-        except DamagedFileError as error:
-            log.warning("%s; computed again", error)
+    name = f"kernel-{problem.seed}"
+    if (found := run.kept(name)) is not None:
+        train, held_out = (found.tensors[part].to(problem.x.device) for part in ("train", "held_out"))
+        return Kernels(train, held_out, found.values["how"])
     started = time.monotonic()
     kernels = _ntk(examples.settings, problem)
     if time.monotonic() - started > _WORTH_KEEPING_S:
-        save_tensors(path, {"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how})
+        run.keep(name, Tensors({"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how}))
     return kernels
 
 
@@ -139,7 +134,7 @@ def _along_path(settings: SampleInfoSettings, network: LinearizedNetwork, run: R
         found = along_trained_path(network, kernels_of, lambda done: show(done, "trained path"))
         return [found.weight.tolist(), found.prediction.tolist()]
 
-    stored = remembered(run, f"trained-path-{network.problem.seed}", found)
+    stored = run.step(f"trained-path-{network.problem.seed}", found)
     return Changes(*torch.tensor(stored, dtype=torch.float64))
 
 
@@ -171,7 +166,7 @@ def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Sho
     for j, block in enumerate(blocks):
         show(0.5 + 0.4 * j / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
         name = f"without-{problem.seed}-{int(block[0])}-{int(block[-1])}"
-        found.append(remembered(run, name, functools.partial(left_out, block)))
+        found.append(run.step(name, functools.partial(left_out, block)))
     if pairwise:
         keep_only(run.directory, problem.seed, blocks)
     weight, prediction, without = (

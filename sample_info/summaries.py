@@ -6,7 +6,7 @@ Examples are dropped in several orders: Harutyunyan et al. 2021, figures 2(c) an
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -135,7 +135,7 @@ def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, r
     draws = (torch.Generator().manual_seed(seed * options.draws + draw) for draw in range(options.draws))
     make: dict[str, Callable[[], list[Tensor]]] = {
         "bottom": lambda: [bottom(scores)],
-        "bottom_iterative": lambda: [torch.tensor(remembered(run, f"order-{seed}", iterative))],
+        "bottom_iterative": lambda: [torch.tensor(run.step(f"order-{seed}", iterative))],
         "top": lambda: [bottom(-scores)],
         "random": lambda: [torch.randperm(n, generator=draw) for draw in draws],
     }
@@ -156,7 +156,7 @@ def _accuracies(
             outputs = torch.stack([linearized.predictions_from(part.nonzero().squeeze(1)) for part in parts])
         return [examples.accuracy(one, examples.held_out_labels) for one in outputs]
 
-    found = remembered(run, f"summaries-{trained.seed}-{int(left[0].sum())}", measure)
+    found = run.step(f"summaries-{trained.seed}-{int(left[0].sum())}", measure)
     return [found[i] for i in which.tolist()]
 
 
@@ -167,15 +167,6 @@ def _trained(examples: Examples, problem: TrainingProblem) -> TrainingProblem:
     model = examples.built(summary_model(examples.job.config))
     gain = examples.settings.training.readout_gain
     return replace(problem, model=model, weights=initial_weights(model, problem.seed, gain))
-
-
-def remembered(run: Run, name: str, compute: Callable[[], list[Any]]) -> list[Any]:
-    """Return a part of the run, computed unless an interrupted process has done so."""
-    found = run.part(name)
-    if found is None:
-        found = compute()
-        run.save_part(name, found)
-    return found
 
 
 @contextmanager

@@ -292,8 +292,8 @@ def _whole_run(place: Path) -> tuple[str, Any]:
 
 
 FORMATS: Sequence[Format] = (
-    Format("part-*.json", lambda place: Run(place, _RUN).save_part("100", _PART), "*/part-*.json",
-           lambda place: ("", Run(place, _RUN).part("100"))),
+    Format("part-*.json", lambda place: Run(place, _RUN).keep("100", _PART), "*/part-*.json",
+           lambda place: ("", Run(place, _RUN).kept("100"))),
     Format("result.json in a table", _finished, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
     Format("result.json in the report", _finished, "*/result.json", lambda p: ("", _shown(p).result)),
     Format("result.json in the status", _finished, "*/result.json", _state),

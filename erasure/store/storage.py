@@ -128,14 +128,23 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Values]:
     """Load what `save_tensors` wrote; DamagedFileError if it is truncated, not safetensors, or a checksum differs."""
     with _opened(path) as (file, header):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    del header[_METADATA_DIGEST]
     for name, tensor in tensors.items():
         if header.pop(_DIGEST + name, None) != digest(tensor):
             raise DamagedFileError(f"{path}: the checksum of '{name}' does not match its content")
     if missing := [key for key in header if key.startswith(_DIGEST)]:
         raise DamagedFileError(f"{path} lacks {', '.join(key.removeprefix(_DIGEST) for key in missing)}")
+    return tensors, _values(header, path)
+
+
+def read_values(path: Path) -> Values:
+    """Read the metadata that `save_tensors` wrote, from the header; DamagedFileError as `load_tensors`."""
+    with _opened(path) as (_, header):
+        return _values({name: value for name, value in header.items() if not name.startswith(_DIGEST)}, path)
+
+
+def _values(header: Mapping[str, str], path: Path) -> Values:
     try:
-        return tensors, {name: json.loads(value) for name, value in header.items()}
+        return {name: json.loads(value) for name, value in header.items() if name != _METADATA_DIGEST}
     except (ValueError, RecursionError) as error:
         raise DamagedFileError(f"{path} has metadata that are no JSON ({str(error)[:160]})") from error
 

@@ -7,14 +7,12 @@ summaries: `sample_info.summaries`.
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
-from harness.run import Run
+from harness.run import Run, Tensors
 from sample_info.leave_one_out import Effects
 from sample_info.references.retraining import GradientDescent
 from sample_info.training_problem import TrainingProblem
@@ -91,10 +89,10 @@ def positions(kept: Tensor) -> Tensor:
 def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
     """Return true effects of leaving out each of `sets` [S, s]; a resumed run trains those that are left.
 
-    Every stack is kept as checkpoint-NAME-SEED-FIRST.safetensors until the run is finished.
+    Every stack is a step of the run: one that is finished is not trained again.
     """
-    pattern = f"checkpoint-{name}-{problem.seed}-*.safetensors"
-    found, (n, size) = _kept(run.directory, pattern), (len(problem.x), sets.shape[1])
+    prefix, (n, size) = f"{name}-{problem.seed}-", (len(problem.x), sets.shape[1])
+    found = _kept(run, prefix)
     done = found[0].long() if found else torch.zeros(0, dtype=torch.int64)
     left = (~torch.isin(torch.arange(len(sets)), done)).nonzero().squeeze(1)
     if len(left):
@@ -104,27 +102,18 @@ def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run)
         for stack in retrained_stacks(problem.training, problem.held_out, sets[left], **options):
             which = left[begun : begun + len(stack.weight)]
             begun += len(which)
-            run.require_lease()
-            path = run.directory / pattern.replace("*", str(int(which[0])))
-            save_tensors(path, {"which": which, **vars(stack)}, {"run": run.id})
-        found = _kept(run.directory, pattern)
+            run.keep(f"{prefix}{int(which[0])}", Tensors({"which": which, **vars(stack)}))
+        found = _kept(run, prefix)
     which, *effects = found
     order = which.argsort()
     return Effects(*(part[order] for part in effects))
 
 
-def _kept(directory: Path, pattern: str) -> list[Tensor]:
-    """Return stored sets and the three parts of their effects; empty if nothing is kept; damaged files are left out."""
-    found: list[list[Tensor]] = []
-    for path in sorted(directory.glob(pattern)):
-        try:
-            tensors, _ = load_tensors(path)
-        except DamagedFileError as error:
-            log.warning("%s; trained again", error)
-            path.unlink()
-            continue
-        found.append([tensors[name] for name in ("which", "weight", "prediction", "outputs")])
-    return [torch.cat(parts) for parts in zip(*found, strict=True)]
+def _kept(run: Run, prefix: str) -> list[Tensor]:
+    """Return sets of finished steps and the three parts of their effects; empty if there are none."""
+    parts = ("which", "weight", "prediction", "outputs")
+    found = [[step.tensors[part] for part in parts] for step in run.kept_steps(prefix).values()]
+    return [torch.cat(each) for each in zip(*found, strict=True)]
 
 
 def halves(n: int, count: int) -> Tensor:

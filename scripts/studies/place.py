@@ -116,17 +116,17 @@ class Place:
         from harness.run import Run
         from mdl.__main__ import VERB
 
-        save_part, finish = Run.save_part, Run.finish
+        keep, finish = Run.keep, Run.finish
 
         def save_and_note(run: Run, name: str, value: Any) -> None:
-            save_part(run, name, value)
+            keep(run, name, value)
             self.note(run.id, f"part {name}")
 
         def finish_and_note(run: Run, result: Any) -> None:
             finish(run, result)
             self.note(run.id, "result")
 
-        Run.save_part, Run.finish = save_and_note, finish_and_note  # type: ignore[method-assign]
+        Run.keep, Run.finish = save_and_note, finish_and_note  # type: ignore[method-assign]
         log = os.open(self.diary.parent / "tasks.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o666)
         for stream in (1, 2):
             os.dup2(log, stream)

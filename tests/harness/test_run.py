@@ -58,9 +58,9 @@ def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
     run.start("a: 1\n")
     assert run.result is None
-    assert run.part("100") is None
-    run.save_part("100", {"loss": 1.5})
-    assert Run(tmp_path, "x").part("100") == {"loss": 1.5}
+    assert run.kept("100") is None
+    run.keep("100", {"loss": 1.5})
+    assert Run(tmp_path, "x").kept("100") == {"loss": 1.5}
     run.finish(made_up("x"))
     assert run.result == made_up()
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
@@ -73,13 +73,13 @@ def test_seconds_are_those_of_all_that_worked_on_a_run(tmp_path: Path, monkeypat
     first, second = Run(tmp_path, "x"), Run(tmp_path, "x")
     first.start("")
     now += 5
-    first.save_part("10", {})
+    first.keep("10", {})
     now += 2
     first.fail(KeyboardInterrupt())
     now += 1000  # nobody works on it
     second.start("")
     now += 3
-    second.save_part("20", {})
+    second.keep("20", {})
     now += 0.5
     assert second.seconds() == pytest.approx(10.5)
     second.finish(made_up("x"))
@@ -170,20 +170,20 @@ def test_a_result_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> None:
     run = Run(tmp_path, "x")
-    run.save_part("100", {"loss": [5.441]})
+    run.keep("100", {"loss": [5.441]})
     path = run.directory / "part-100.json"
     whole = path.read_text()
     path.write_text(whole.replace("5.441", "3.441"))
-    assert run.part("100") is None
+    assert run.kept("100") is None
     assert "part-100.json was edited or damaged" in caplog.text
     (run.directory / "part-200.json").write_text(whole)
-    assert run.part("200") is None
-    assert "part-200.json is another run's or another part" in caplog.text
-    Run(tmp_path, "y").save_part("100", [1])
+    assert run.kept("200") is None
+    assert "is another run's or another step" in caplog.text
+    Run(tmp_path, "y").keep("100", [1])
     path.write_bytes((tmp_path / "y" / "part-100.json").read_bytes())
-    assert run.part("100") is None
+    assert run.kept("100") is None
     path.write_text(whole)
-    assert run.part("100") == {"loss": [5.441]}
+    assert run.kept("100") == {"loss": [5.441]}
 
 
 def test_a_figure_is_drawn_again_once_code_that_draws_it_has_changed(tmp_path: Path, monkeypatch) -> None:

@@ -107,10 +107,10 @@ def test_what_was_computed_is_kept_whatever_ends_the_run(tmp_path: Path) -> None
     run = Run(tmp_path, "x")
     with run.claim():
         run.start("a: 1\n")
-        run.save_part("27", {})
+        run.keep("27", {})
         run.fail(ValueError("a seed is missing"))
     assert state_of(run.directory, 0).name == "failed"
-    assert run.part("27") == {}
+    assert run.kept("27") == {}
 
 
 def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, capsys) -> None:

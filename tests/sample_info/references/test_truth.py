@@ -68,7 +68,7 @@ def test_a_killed_process_loses_no_stack_that_had_ended(tmp_path: Path, monkeypa
     assert trained == [2, 1]
     for part in ("weight", "prediction", "outputs"):
         assert torch.equal(getattr(resumed, part), getattr(whole, part))
-    (first,) = run.directory.glob("checkpoint-subsets-0-0.safetensors")
+    (first,) = run.directory.glob("part-subsets-0-0.safetensors")
     first.write_bytes(first.read_bytes()[:-8])  # damaged: trained again, the others not
     trained.clear()
     assert torch.equal(trained_without(problem, sets, "subsets", run).outputs, whole.outputs)
