@@ -28,10 +28,10 @@ def job_of(config: "Options") -> "Job":
     """Return the job that a configuration describes, on the classes that it names."""
     from erasure.classes import ClassSubset
     from harness.job import Job
-    from sample_info.problem import checksum_of
     from sample_info.references.registry import require_known
     from sample_info.settings import SampleInfoSettings
     from sample_info.summaries import summary_model
+    from sample_info.training_problem import checksum_of
     from train.bench import require_network
 
     config = config if isinstance(config, Config) else validate(config, VERB.sections)  # a finished run's

@@ -1,7 +1,7 @@
 """Evaluation of attribution methods: predictions of trainings without random halves, and without single examples.
 
 The linear datamodeling score (Park et al. 2023): rank correlation, over trainings on random halves, of a held-out
-output with what an account of single examples adds up to. Truth is the network itself, trained again.
+output with what a method of single examples adds up to. Truth is the network itself, trained again.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from torch import Tensor
 from erasure.store.storage import save_tensors
 from harness.information import Attribution, Interval
 from harness.run import Run
-from sample_info.changes import Effects, auroc, pearson, ranks
+from sample_info.leave_one_out import Effects, auroc, pearson, ranks
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.truth import halves, trained_without
 from sample_info.settings import ReferenceSettings
@@ -24,7 +24,7 @@ _RESAMPLES = 1000
 
 def attributions(
     network: LinearizedNetwork,
-    accounts: Mapping[str, Effects],
+    methods: Mapping[str, Effects],
     wrong: Tensor | None,
     settings: ReferenceSettings,
     run: Run,
@@ -36,13 +36,13 @@ def attributions(
     `left_out` [S, s], and `outputs`, f(x) - f_-S(x), [S, m, k]; and of examples left out one by one, `alone` [e] and
     `alone_outputs` [e, m, k].
 
-    Accounts are of all n examples, with "retraining" where single ones were left out, NaN for the others; `wrong` says
+    Methods are of all n examples, with "retraining" where single ones were left out, NaN for the others; `wrong` says
     which labels are wrong, [n], None where all are right.
     """
     problem = network.problem
     sets = halves(len(problem.x), settings.subsets)
     truth = trained_without(problem, sets, "subsets", run).outputs
-    kept, single = {"left_out": sets, "outputs": truth}, accounts[TRUTH].outputs if TRUTH in accounts else None
+    kept, single = {"left_out": sets, "outputs": truth}, methods[TRUTH].outputs if TRUTH in methods else None
     if single is not None:
         alone = known(single).nonzero().squeeze(1)
         kept |= {"alone": alone, "alone_outputs": single[alone]}
@@ -53,7 +53,7 @@ def attributions(
     found = {name: judged(effects, sets, truth, single, wrong) for name, effects in own.items()}
     exact = (network.trained_held_out - network.without(sets)).cpu()
     found[SETS] = Attribution(datamodeling=datamodeling_score(exact, truth))
-    others = {name: effects for name, effects in accounts.items() if name != TRUTH}
+    others = {name: effects for name, effects in methods.items() if name != TRUTH}
     return found | {name: judged(effects, sets, truth, single, wrong) for name, effects in others.items()}
 
 
@@ -74,7 +74,7 @@ def added_up(outputs: Tensor, sets: Tensor) -> Tensor:
 
 
 def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
-    """Spearman's correlation over S sets of two accounts [S, m, k] of outputs, mean over the m held-out inputs.
+    """Spearman's correlation over S sets of two methods [S, m, k] of outputs, mean over the m held-out inputs.
 
     With a 95 % bootstrap interval over sets and inputs alike, which is wider than need be rather than too narrow (Owen
     2007); ranks are those among all sets.

@@ -18,10 +18,10 @@ from erasure.source import stratified_split
 from erasure.store.cache import Cache
 from harness.job import Job, erased
 from models.classifier import Classifier, count_parameters
-from sample_info.eraser_fit import EraserFit, Refitting, resolved
-from sample_info.kinds import Groups, adversaries, capped, decisions, flip_labels, groups_of
-from sample_info.problem import Problem, TrainedWeights, initial_weights
+from sample_info.refitting import EraserFit, Refitting, resolved
 from sample_info.settings import SampleInfoSettings
+from sample_info.subgroups import Subgroups, adversaries, capped, decisions, flip_labels, subgroups_of
+from sample_info.training_problem import TrainedWeights, TrainingProblem, initial_weights
 from train.data import to_device
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Examples:
     index: Tensor  # where each training example stands in the dataset's own images, [n]
     labels: Tensor  # true ones in 0..k-1, [n]
     given: Tensor  # labels that the network is trained on, [n]; wrong ones with label noise
-    groups: Groups  # kinds of example beside classes
+    groups: Subgroups  # kinds of example beside classes
     x: Tensor  # inputs [n, C, H, W], standardised
     held_out: Tensor  # test inputs [m, C, H, W]
     held_out_labels: Tensor  # [m]
@@ -97,10 +97,10 @@ class Examples:
         """Return the targets of training, [n, k] float64, of labels [n]."""
         return (one_hot(labels, self.num_outputs) if self.num_outputs > 1 else labels[:, None]).double()
 
-    def problem(self, seed: int, purpose: str = "init") -> Problem:
+    def problem(self, seed: int, purpose: str = "init") -> TrainingProblem:
         """Return the training from one initialisation; another purpose has another one."""
         settings = self.settings
-        return Problem(
+        return TrainingProblem(
             model=self.model,
             weights=initial_weights(self.model, seed, settings.training.readout_gain, self.trained, purpose),
             x=self.x,
@@ -112,7 +112,7 @@ class Examples:
             memory_bytes=settings.memory_bytes,
         )
 
-    def without(self, problem: Problem, i: int) -> Problem:
+    def without(self, problem: TrainingProblem, i: int) -> TrainingProblem:
         """Return the same training on data whose eraser has not seen example i."""
         assert self.refitting is not None
         x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
@@ -127,7 +127,7 @@ def load(job: Job) -> Examples:
     whole = whole_images(job.source, Cache(job.config["cache_dir"]))
     numbered = positions(job.source, whole)
     index, labels = numbered["train"].images, numbered["train"].labels
-    groups = groups_of(job.source, whole, index)
+    groups = subgroups_of(job.source, whole, index)
     kept = capped(groups, settings.data.caps, seed)
     strata = groups.of * (int(labels.max()) + 1) + labels  # every class and group in proportion
     chosen = kept[_sample(strata[kept], settings.examples, seed)]
@@ -141,9 +141,9 @@ def load(job: Job) -> Examples:
     scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(job.device))
     test, labels = data["test"], scored.labels[rows]
     given, wrong = flip_labels(labels, len(dataset.class_names), settings.data.label_noise, seed)
-    groups = Groups(groups.names, groups.of[chosen]).present()
+    groups = Subgroups(groups.names, groups.of[chosen]).present()
     if settings.data.label_noise:
-        groups = groups.crossed(Groups.marked(wrong, "wrong label", "right label"))
+        groups = groups.crossed(Subgroups.marked(wrong, "wrong label", "right label"))
     examples = Examples(
         job=job,
         settings=settings,
@@ -165,7 +165,7 @@ def load(job: Job) -> Examples:
     if not settings.data.adversarial:
         return examples
     x, attacked = _attacked(examples)
-    return replace(examples, x=x, groups=groups.crossed(Groups.marked(attacked, "adversarial", "original")))
+    return replace(examples, x=x, groups=groups.crossed(Subgroups.marked(attacked, "adversarial", "original")))
 
 
 def _sample(strata: Tensor, most: int, seed: int) -> Tensor:

@@ -17,17 +17,24 @@ from harness.run import Run
 from models.tangent.jacobian import Projection
 from models.tangent.ntk import Kernels, connected, exact_or, unconnected
 from sample_info.attribution import attributions
-from sample_info.changes import Changes, functional_information, keep_only, loss_effects, save_block, weight_information
+from sample_info.error_estimates import TRAINED_PATH, along_trained_path
 from sample_info.examples import Examples
-from sample_info.kinds import decisions
+from sample_info.leave_one_out import (
+    Changes,
+    functional_information,
+    keep_only,
+    loss_effects,
+    save_block,
+    weight_information,
+)
 from sample_info.linearized.dynamics import sgd_information
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.problem import Problem
 from sample_info.references.registry import SUBSETS, references_of
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
+from sample_info.subgroups import decisions
 from sample_info.summaries import Show, part_of, remembered, require_possible, try_summaries
-from sample_info.trust import TRAINED_PATH, along_trained_path
+from sample_info.training_problem import TrainingProblem
 from train.randomness import generator
 
 log = logging.getLogger(__name__)
@@ -57,7 +64,7 @@ def score(examples: Examples, run: Run, logger: Logger) -> Information:
     return share
 
 
-def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> Scored:
+def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Show) -> Scored:
     settings = examples.settings
     scoring = 0.1 if settings.summaries.trained else 0.9  # of the time
     everything, show = show, part_of(show, 0, scoring)
@@ -76,13 +83,13 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
         sgd, floored = sgd_information(dynamics.at_minimum, settings.sgd_batch_size, memory_bytes=problem.memory_bytes)
         scores["si_sgd_nats"] = sgd.cpu()
         how["sgd_directions_floored"] = floored
-    accounts = references_of(problem, settings.references, run)
-    references = {name: one.changes for name, one in accounts.items() if not bool(one.weight.isnan().all())}
+    methods = references_of(problem, settings.references, run)
+    references = {name: one.changes for name, one in methods.items() if not bool(one.weight.isnan().all())}
     if settings.error_estimate:
         references = {TRAINED_PATH: _along_path(settings, network, run, part_of(show, 0.9, 1)), **references}
     judged = {}
     if SUBSETS in settings.references.methods:
-        judged = attributions(network, accounts, examples.wrong, settings.references, run)
+        judged = attributions(network, methods, examples.wrong, settings.references, run)
     return Scored(
         seed=problem.seed,
         changes=changes,
@@ -97,7 +104,7 @@ def _score_seed(examples: Examples, problem: Problem, run: Run, show: Show) -> S
     )
 
 
-def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
+def _kernels(examples: Examples, problem: TrainingProblem, run: Run) -> Kernels:
     """Return the seed's kernels; one that took long is kept until the run is finished."""
     path = run.directory / f"checkpoint-kernel-{problem.seed}.safetensors"
     if path.exists():
@@ -114,7 +121,7 @@ def _kernels(examples: Examples, problem: Problem, run: Run) -> Kernels:
     return kernels
 
 
-def _ntk(settings: SampleInfoSettings, problem: Problem) -> Kernels:
+def _ntk(settings: SampleInfoSettings, problem: TrainingProblem) -> Kernels:
     chosen = settings.kernel.projection
     kind = "coordinates" if chosen == "auto" else chosen
     projection = Projection(kind, settings.kernel.size, functools.partial(generator, problem.seed, "projection", kind))

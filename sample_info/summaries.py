@@ -17,8 +17,8 @@ from conf.target import Target, check_target
 from harness.run import Run
 from sample_info.examples import Examples
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.problem import Problem, initial_weights
 from sample_info.references.truth import train_on_each
+from sample_info.training_problem import TrainingProblem, initial_weights
 
 Show = Callable[[float, str], None]  # the share that is done, and what is being done
 
@@ -143,7 +143,7 @@ def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, r
 
 
 def _accuracies(
-    examples: Examples, trained: Problem, linearized: LinearizedNetwork, left: Tensor, run: Run, show: Show
+    examples: Examples, trained: TrainingProblem, linearized: LinearizedNetwork, left: Tensor, run: Run, show: Show
 ) -> list[float]:
     """Held-out accuracy of a network that has seen each part of the examples [S, n] alone; equal parts are one."""
     parts, which = left.unique(dim=0, return_inverse=True)
@@ -160,7 +160,7 @@ def _accuracies(
     return [found[i] for i in which.tolist()]
 
 
-def _trained(examples: Examples, problem: Problem) -> Problem:
+def _trained(examples: Examples, problem: TrainingProblem) -> TrainingProblem:
     """Return the problem of the network that is trained on summaries: the scored one, or another architecture's."""
     if examples.settings.summaries.model is None:
         return problem

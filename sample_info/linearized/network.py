@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from models.tangent.ntk import Kernels
-from sample_info.changes import Effects, functional_information
+from sample_info.leave_one_out import Effects, functional_information
 from sample_info.linearized.dynamics import LinearizedDynamics, Method, leave_one_out
-from sample_info.problem import Problem
+from sample_info.training_problem import TrainingProblem
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class LinearizedNetwork:
     examples, so that a part's kernel is a part of the kernel.
     """
 
-    problem: Problem
+    problem: TrainingProblem
     kernels: Kernels
 
     @cached_property

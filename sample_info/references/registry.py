@@ -16,11 +16,11 @@ from torch import Tensor
 
 from harness.run import Run
 from models.tangent.ntk import Kernels
-from sample_info.changes import Effects
+from sample_info.leave_one_out import Effects
 from sample_info.linearized.solvers import inverse
-from sample_info.problem import Problem
 from sample_info.references.truth import trained_without
 from sample_info.settings import ReferenceSettings
+from sample_info.training_problem import TrainingProblem
 
 
 def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
@@ -59,12 +59,12 @@ def cosine(kernels: Kernels, residual: Tensor) -> Effects:
 class Judged:
     """A training on whose examples references are asked, and what several of them need of the weights where it ends."""
 
-    problem: Problem
+    problem: TrainingProblem
     settings: ReferenceSettings
     run: Run
 
     @cached_property
-    def trained(self) -> Problem:
+    def trained(self) -> TrainingProblem:
         return replace(self.problem, weights=self.problem.training.trained())
 
     @cached_property
@@ -105,7 +105,7 @@ REFERENCES: dict[str, Reference] = {
 SUBSETS = "subsets"  # trainings on random halves, by which all effects are judged: `sample_info.attribution`
 
 
-def references_of(problem: Problem, settings: ReferenceSettings, run: Run) -> dict[str, Effects]:
+def references_of(problem: TrainingProblem, settings: ReferenceSettings, run: Run) -> dict[str, Effects]:
     """Compute all references that are asked for, by name."""
     judged = Judged(problem, settings, run)
     asked = [REFERENCES[key] for key in settings.methods if key != SUBSETS]

@@ -15,9 +15,9 @@ from torch import Tensor
 from erasure.progress import Display
 from erasure.store.storage import DamagedFileError, load_tensors, save_tensors
 from harness.run import Run
-from sample_info.changes import Effects
-from sample_info.problem import Problem
+from sample_info.leave_one_out import Effects
 from sample_info.references.retraining import GradientDescent
+from sample_info.training_problem import TrainingProblem
 from train.memory import keep_freed_memory
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def retrained_stacks(
             yield Effects(torch.stack(moved).sum(0).cpu(), prediction.cpu(), outputs.cpu())
 
 
-def train_on_each(problem: Problem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
+def train_on_each(problem: TrainingProblem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
     """Return outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
 
     The loss is the mean over a part, as in `LinearizedNetwork`. `left`, [S, n] bool, says which of the problem's
@@ -88,7 +88,7 @@ def positions(kept: Tensor) -> Tensor:
     return kept.nonzero()[:, 1].view(len(kept), -1)
 
 
-def trained_without(problem: Problem, sets: Tensor, name: str, run: Run) -> Effects:
+def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
     """Return true effects of leaving out each of `sets` [S, s]; a resumed run trains those that are left.
 
     Every stack is kept as checkpoint-NAME-SEED-FIRST.safetensors until the run is finished.

@@ -19,7 +19,7 @@ from harness.example_bits import read_stored
 from harness.results.arrange import Comparison, comparable
 from harness.results.labels import Label
 from harness.results.table import Column, Table, number, word
-from sample_info.changes import pearson, spearman
+from sample_info.leave_one_out import pearson, spearman
 
 MAX_RUNS, MAX_MATRICES = 30, 12  # that are shown: runs in a matrix, matrices
 AGREEMENT = (

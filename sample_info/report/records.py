@@ -15,11 +15,11 @@ from erasure.store.storage import save_tensors, write_text
 from harness.information import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary
 from harness.logger import Logger
 from harness.results.table import Record, csv_of
-from sample_info.changes import Changes, agreements_of, auroc, pearson
+from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
 from sample_info.examples import Examples
+from sample_info.leave_one_out import Changes, agreements_of, auroc, pearson
 from sample_info.report.summaries import accuracies, curves_of
 from sample_info.summaries import Curve
-from sample_info.trust import TRAINED_PATH, Trust
 
 T = TypeVar("T")
 
@@ -37,17 +37,20 @@ class Scored:
     train_accuracy: float
     test_accuracy: float
     summaries: Mapping[str, list[Curve]]
-    attribution: Mapping[str, Attribution]  # of no account where none was judged
+    attribution: Mapping[str, Attribution]  # of no method where none was judged
 
     @property
-    def trusts(self) -> dict[str, Trust]:
+    def error_estimates(self) -> dict[str, EstimatedErrors]:
         """Error estimates by name of the score; empty where they were not asked for."""
         path, truth = self.references.get(TRAINED_PATH), self.references.get("retraining")
         if path is None:
             return {}
-        kinds = {"f_si": "prediction", "si": "weight"}
-        accounts = (self.changes, path) if truth is None else (self.changes, path, truth)
-        return {name: Trust(*(getattr(one, kind) for one in accounts)) for name, kind in kinds.items()}
+        attributes = {"f_si": "prediction", "si": "weight"}
+        methods = (self.changes, path) if truth is None else (self.changes, path, truth)
+        return {
+            name: EstimatedErrors(*(getattr(one, attribute) for one in methods))
+            for name, attribute in attributes.items()
+        }
 
 
 def columns(scored: Scored) -> dict[str, Tensor]:
@@ -57,8 +60,8 @@ def columns(scored: Scored) -> dict[str, Tensor]:
     for name, changes in scored.references.items():
         prefix = name.replace(" ", "_")
         named |= {f"{prefix}_weight_change": changes.weight, f"{prefix}_prediction_change": changes.prediction}
-    for name, trust in scored.trusts.items():
-        named |= {f"{name}_error_factor": trust.factor, f"{name}_believable": trust.believable.long()}
+    for name, estimate in scored.error_estimates.items():
+        named |= {f"{name}_error_factor": estimate.factor, f"{name}_believable": estimate.believable.long()}
     return named
 
 
@@ -114,7 +117,9 @@ def _rows(examples: Examples, one: Scored) -> Iterator[Record]:
 def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
     """Return the part of result.json about scores; lists have an entry per seed."""
     summaries = [{name: _summary_of(values, examples) for name, values in one.scores.items()} for one in scored]
-    trusted = [{f"{name}_nats": trust.described for name, trust in one.trusts.items()} for one in scored]
+    estimates = [
+        {f"{name}_nats": estimate.described for name, estimate in one.error_estimates.items()} for one in scored
+    ]
     return Information(
         information=_by_name(summaries),
         network=LinearizedAccuracy(
@@ -128,7 +133,7 @@ def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
         between_seeds=_between_seeds([one.scores["f_si_nats"] for one in scored]),
         summaries=curves_of(examples.settings.summaries, [one.summaries for one in scored]),
         attribution=_by_name([one.attribution for one in scored]) or None,
-        error_estimates=_by_name(trusted) or None,
+        error_estimates=_by_name(estimates) or None,
     )
 
 

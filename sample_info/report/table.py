@@ -22,8 +22,8 @@ _REFERENCES = (
     "Ours, unless it says otherwise, with a reference; influence 10: functions with a damping of 10, the paper's."
 )
 _ATTRIBUTION = (
-    "How well accounts of single examples foresee the network itself, trained again. Datamodeling score: Spearman's "
-    "correlation, over trainings on random halves, of a held-out output with what the account adds up to, mean over "
+    "How well methods of single examples foresee the network itself, trained again. Datamodeling score: Spearman's "
+    "correlation, over trainings on random halves, of a held-out output with what the method adds up to, mean over "
     "outputs and seeds (95 % bootstrap interval over halves and inputs, mean over seeds). Leave-one-out r: Pearson's, "
     "of effects with those of retraining, over examples."
 )
@@ -183,7 +183,7 @@ REFERENCES: Sequence[Column[ResultPart[list[ReferenceAgreement]]]] = (
     _range("ratio, predictions", "prediction_ratio", ".3g", _ENDS, "prediction.ratio"),
 )
 ATTRIBUTION: Sequence[Column[ResultPart[list[Attribution]]]] = (
-    word("account", "account", lambda entry: entry.name),
+    word("method", "method", lambda entry: entry.name),
     _range("datamodeling score", "datamodeling", ".3f", dict.fromkeys(("mean", "low", "high"), mean), "datamodeling"),
     _each("leave-one-out r", "leave_one_out", "leave_one_out"),
     _each("AUROC, wrong labels", "auroc", "auroc"),
@@ -215,7 +215,9 @@ def tables_of(comparison: Comparison, movements: Sequence[Movement]) -> dict[str
         "Runs": table("runs", RUNS, "docs/sample_info.md.", lambda result: {"": result}),
         "Scores and references": table("references", REFERENCES, _REFERENCES, attrgetter("references")),
         "Estimated errors of scores": table("errors", ESTIMATES, _ESTIMATES, attrgetter("error_estimates")),
-        "Accounts judged by retraining": table("attribution", ATTRIBUTION, _ATTRIBUTION, attrgetter("attribution")),
+        "Attribution methods judged by retraining": table(
+            "attribution", ATTRIBUTION, _ATTRIBUTION, attrgetter("attribution")
+        ),
         "How scores move between erasers": movement_table(movements),
-        "Groups of examples": table("groups", GROUPS, _AUROC, attrgetter("groups")),
+        "Subgroups of examples": table("groups", GROUPS, _AUROC, attrgetter("groups")),
     }

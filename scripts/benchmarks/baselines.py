@@ -1,14 +1,14 @@
-"""TRAK and EK-FAC beside our accounts and influence functions, on a finished run's own network and trainings.
+"""TRAK and EK-FAC beside our methods and influence functions, on a finished run's own network and trainings.
 
     python -m sample_info -m +experiment=attribution model=wide_mlp
     uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY
     uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY --brittle 10
 
 The run must have been asked for `sample_info.references.methods=[subsets,retraining]`. Its first seed's network is
-built and trained again as it was, and every account judged by the trainings on halves, and without single examples,
-that the run kept. Seconds are of an account alone, kernels, gradients and factors included; what trained weights cost,
+built and trained again as it was, and every method judged by the trainings on halves, and without single examples,
+that the run kept. Seconds are of a method alone, kernels, gradients and factors included; what trained weights cost,
 which all but ours need, is in the title. `--brittle` removes the most helpful examples of so many held-out inputs, by
-the best account of each kind, and trains again.
+the best method of each kind, and trains again.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ from harness.result import read_result
 from harness.results.table import Column, Table
 from sample_info.__main__ import job_of
 from sample_info.attribution import OURS, SETS, THINNED, datamodeling_score, judged
-from sample_info.changes import Effects
 from sample_info.examples import load
+from sample_info.leave_one_out import Effects
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.problem import Problem
 from sample_info.references.registry import cosine, influence
+from sample_info.training_problem import TrainingProblem
 from scripts import options
 from scripts.benchmarks.benchmark import Cost, machine, measured, shown
 from scripts.benchmarks.brittleness import chosen, flips, tabulated
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """An account as it was judged; `effects` where it has one for every example."""
+    """A method as it was judged; `effects` where it has one for every example."""
 
     name: str
     effects: Effects | None
@@ -77,7 +77,7 @@ def _interval(found: Interval) -> str:
 
 
 COLUMNS = [
-    Column[Row]("account", lambda row: row.name),
+    Column[Row]("method", lambda row: row.name),
     Column[Row]("datamodeling score", lambda row: _interval(row.attribution.datamodeling)),
     Column[Row]("leave-one-out r", lambda row: _three(row.attribution.leave_one_out)),
     Column[Row]("AUROC, wrong labels", lambda row: _three(row.attribution.auroc)),
@@ -116,7 +116,7 @@ class Study:
             self.single = nothing.index_put((kept["alone"],), kept["alone_outputs"])
 
     @cached_property
-    def trained(self) -> Problem:
+    def trained(self) -> TrainingProblem:
         """At the weights where training ends."""
         return replace(self.problem, weights=self.problem.training.trained())
 
@@ -131,7 +131,7 @@ class Study:
         return f"{self.run_id}: {sizes}, {weights}; trained in {shown(cost.seconds)} s\n{machine(device)}"
 
     def judged_accounts(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
-        """All accounts in turn."""
+        """All methods in turn."""
         _ = self.title  # trains, before anything is timed
         n, trained = len(self.problem.x), self.trained
         residual = trained.outputs(self.problem.x) - self.problem.y
@@ -146,16 +146,16 @@ class Study:
         if self.problem.descent.left_out_loss == "sum":  # as in the run
             ours[THINNED] = lambda: network().thinned(self.sets.shape[1]).all_left_out()
         rows = [*(self.judged(name, work) for name, work in ours.items()), self.judged_sets(network())]
-        accounts = {f"influence {damping:g}": partial(influences, damping) for damping in dampings}
-        accounts |= {"gradient cosine": lambda: cosine(trained.kernels(), residual)}
-        accounts |= {f"TRAK {size}": partial(trak, trained, size) for size in projections}
-        rows += [self.judged(name, work) for name, work in accounts.items()]
+        methods = {f"influence {damping:g}": partial(influences, damping) for damping in dampings}
+        methods |= {"gradient cosine": lambda: cosine(trained.kernels(), residual)}
+        methods |= {f"TRAK {size}": partial(trak, trained, size) for size in projections}
+        rows += [self.judged(name, work) for name, work in methods.items()]
         with measured(self.problem.x.device) as fitting:
             factors = EKFAC(trained)
         return rows + [self.judged(f"EK-FAC {d:g}", partial(factors.effects, d), fitting) for d in dampings]
 
     def judged(self, name: str, work: Callable[[], Effects], before: Cost | None = None) -> Row:
-        """One account, with what was done `before` for several."""
+        """One method, with what was done `before` for several."""
         with measured(self.problem.x.device) as cost:
             effects = work()
         if before is not None:
@@ -176,11 +176,11 @@ class Study:
             rival = best.setdefault(row.name.split()[0], row)
             if row.attribution.datamodeling.mean > rival.attribution.datamodeling.mean:
                 best[row.name.split()[0]] = row
-        accounts = {row.name: row.effects.outputs[:, :, 0].cpu() for row in best.values() if row.effects}
+        methods = {row.name: row.effects.outputs[:, :, 0].cpu() for row in best.values() if row.effects}
         draws = torch.randn(self.truth.shape[1], len(self.problem.x), generator=torch.Generator().manual_seed(0))
         outputs = self.trained.outputs(self.problem.held_out).cpu()
         inputs = chosen(outputs, self.examples.held_out_labels.cpu(), count)
-        return tabulated(flips(self.problem, outputs, {**accounts, "at random": draws.T}, inputs))
+        return tabulated(flips(self.problem, outputs, {**methods, "at random": draws.T}, inputs))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from harness.results.table import Table
-from sample_info.kinds import decisions
-from sample_info.problem import Problem
 from sample_info.references.truth import retrained_stacks
+from sample_info.subgroups import decisions
+from sample_info.training_problem import TrainingProblem
 
 SHARES = (0.02, 0.04, 0.08, 0.16, 0.32)
 
@@ -24,27 +24,27 @@ def chosen(outputs: Tensor, labels: Tensor, count: int) -> Tensor:
 
 
 def flips(
-    problem: Problem,
+    problem: TrainingProblem,
     outputs: Tensor,
-    accounts: Mapping[str, Tensor],
+    methods: Mapping[str, Tensor],
     inputs: Tensor,
     shares: Sequence[float] = SHARES,
 ) -> dict[str, list[float | None]]:
-    """For each account, the share of the examples without which each of `inputs` [q] is decided otherwise.
+    """For each method, the share of the examples without which each of `inputs` [q] is decided otherwise.
 
-    What goes is what by the account does most for the present decision. Shares are bisected: the next smaller one does
+    What goes is what by the method does most for the present decision. Shares are bisected: the next smaller one does
     not flip the decision; None where the largest does not.
 
     Args:
         problem: the training.
         outputs: of the trained network on the held-out inputs, [m, 1].
-        accounts: effects f(x) - f_-i(x) by name, [n, m].
+        methods: effects f(x) - f_-i(x) by name, [n, m].
         inputs: positions among the held-out inputs.
         shares: ascending.
     """
     n, now = len(problem.x), decisions(outputs[inputs])
-    helpful = {name: ((2 * now - 1) * one[:, inputs]).T.argsort(descending=True) for name, one in accounts.items()}
-    between = {(name, q): (0, len(shares)) for name in accounts for q in range(len(inputs))}  # positions of the answer
+    helpful = {name: ((2 * now - 1) * one[:, inputs]).T.argsort(descending=True) for name, one in methods.items()}
+    between = {(name, q): (0, len(shares)) for name in methods for q in range(len(inputs))}  # positions of the answer
     while left := {key: (low + high) // 2 for key, (low, high) in between.items() if low < high}:
         tried = max(left.values(), key=list(left.values()).count)  # the most at once
         keys = [key for key, middle in left.items() if middle == tried]
@@ -54,7 +54,7 @@ def flips(
             low, high = between[name, q]
             between[name, q] = (low, tried) if decisions(found)[q] != now[q] else (tried + 1, high)
     smallest = [*shares, None]
-    return {name: [smallest[between[name, q][0]] for q in range(len(inputs))] for name in accounts}
+    return {name: [smallest[between[name, q][0]] for q in range(len(inputs))] for name in methods}
 
 
 def tabulated(found: Mapping[str, Sequence[float | None]]) -> Table:
@@ -65,10 +65,10 @@ def tabulated(found: Mapping[str, Sequence[float | None]]) -> Table:
     ]
     count = len(next(iter(found.values())))
     title = f"of {count} held-out inputs, decided otherwise without the most helpful"
-    return Table("brittleness", "", ["account", *(f"{share:.0%}" for share in SHARES)], rows, title=title)
+    return Table("brittleness", "", ["method", *(f"{share:.0%}" for share in SHARES)], rows, title=title)
 
 
-def _moved(problem: Problem, inputs: Tensor, sets: Tensor) -> Tensor:
+def _moved(problem: TrainingProblem, inputs: Tensor, sets: Tensor) -> Tensor:
     """f(x) - f_-S(x) of some held-out inputs without each of `sets` [b, s], [b, q, 1]."""
     effective_n = problem.descent.effective_n(len(problem.x), sets.shape[1])
     options = {"effective_n": effective_n, "memory_bytes": int(problem.memory_bytes)}

@@ -1,7 +1,7 @@
 """TRAK by dattri and EK-FAC by kronfluence, of one of our trained networks: what each would say leaving out does.
 
 Both estimate influence functions: TRAK (Park et al. 2023) through a random projection of gradients, EK-FAC (Grosse et
-al. 2023) through a Kronecker-factored curvature. Here they account for the output itself, and the loss is ours,
+al. 2023) through a Kronecker-factored curvature. Here they attribute the output itself, and the loss is ours,
 ½(f - y)² of one output (`require_one_output`).
 """
 
@@ -16,14 +16,14 @@ from torch.func import functional_call
 from torch.utils.data import DataLoader, TensorDataset
 
 from models.layers import Conv2d, Linear
-from sample_info.changes import Effects
-from sample_info.problem import Problem
+from sample_info.leave_one_out import Effects
+from sample_info.training_problem import TrainingProblem
 
 _BATCH = 64
 
 
 def require_installed() -> None:
-    """Import both packages, so that no account is charged with it.
+    """Import both packages, so that no method is charged with it.
 
     Raises:
         ValueError: one is not there.
@@ -36,7 +36,7 @@ def require_installed() -> None:
         raise ValueError(f"{error.name} is not installed: {command}") from error
 
 
-def trak(trained: Problem, size: int) -> Effects:
+def trak(trained: TrainingProblem, size: int) -> Effects:
     """Score every example by gradients projected to `size` numbers; `trained` is at the final weights.
 
     TRAK's weight of example i, 1 - p_i for the cross-entropy, is -∂ℓ/∂f for any loss: y - f here.
@@ -61,7 +61,7 @@ def trak(trained: Problem, size: int) -> Effects:
     attributor.cache(DataLoader(train, _BATCH))
     with torch.no_grad():
         found = attributor.attribute(DataLoader(held_out, _BATCH))
-    return account(found.detach())
+    return method(found.detach())
 
 
 class EKFAC:
@@ -71,7 +71,7 @@ class EKFAC:
     below the output have its gradients without noise.
     """
 
-    def __init__(self, trained: Problem) -> None:
+    def __init__(self, trained: TrainingProblem) -> None:
         from kronfluence import Analyzer, Task, prepare_model  # pyright: ignore[reportMissingImports]
 
         class Outputs(Task):
@@ -105,16 +105,16 @@ class EKFAC:
         )
         scores = analyzer.load_pairwise_scores(name)
         assert scores is not None
-        return account(-scores["all_modules"].T / len(self._train))
+        return method(-scores["all_modules"].T / len(self._train))
 
 
-def account(outputs: Tensor) -> Effects:
+def method(outputs: Tensor) -> Effects:
     """Effects on one output [n, m]; of weights it says nothing."""
     outputs = outputs.double().cpu()[:, :, None]
     return Effects(torch.full((len(outputs),), torch.nan), outputs.square().sum(-1).mean(-1), outputs)
 
 
-def plain(trained: Problem) -> nn.Module:
+def plain(trained: TrainingProblem) -> nn.Module:
     """Return the network with its weights, made of torch's own layers, which are what kronfluence knows."""
     model = copy.deepcopy(trained.model)
     model.load_state_dict(dict(trained.weights), strict=False)
@@ -131,14 +131,14 @@ def plain(trained: Problem) -> nn.Module:
     return model.eval()
 
 
-def _datasets(trained: Problem) -> tuple[TensorDataset, TensorDataset]:
+def _datasets(trained: TrainingProblem) -> tuple[TensorDataset, TensorDataset]:
     """Examples with their targets, and held-out inputs with none that count."""
     y = trained.y.to(trained.x.dtype)
     return TensorDataset(trained.x, y), TensorDataset(trained.held_out, y.new_zeros(len(trained.held_out), 1))
 
 
-def require_one_output(trained: Problem) -> None:
-    """Refuse what both cannot account for here, by a `ValueError`."""
+def require_one_output(trained: TrainingProblem) -> None:
+    """Refuse what both cannot handle here, by a `ValueError`."""
     if (k := trained.y.shape[1]) != 1:
         raise ValueError(
             f"{k} outputs: TRAK and EK-FAC are compared on one; score two classes, sample_info.classes=[4,9]"

@@ -14,7 +14,7 @@ from harness.results.arrange import Comparison
 from harness.results.entry import Entry
 from harness.results.output import file_name
 from harness.results.table import Column, Table, number, word
-from sample_info.changes import spearman
+from sample_info.leave_one_out import spearman
 from sample_info.report.comparison import RunScores
 from scripts.report.figures import Note
 from scripts.report.files import file_in

@@ -8,7 +8,7 @@ from torch import Tensor
 from models.classifier import Classifier
 from models.mlp import MLP
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.problem import Problem
+from sample_info.training_problem import TrainingProblem
 from tests.models.every_model import EVERY, SMALL
 
 
@@ -22,11 +22,13 @@ class Linearization:
     y: Tensor
     held_out: Tensor
 
-    def problem(self, descent: LinearizedDescent) -> Problem:
+    def problem(self, descent: LinearizedDescent) -> TrainingProblem:
         """Its training, in float64, so that a plain one gives the same to many digits."""
         weights = {name: weight.double() for name, weight in self.weights.items()}
         x, held_out = self.x.double(), self.held_out.double()
-        return Problem(self.model.double(), weights, x, self.y, held_out, descent, 0, batch_size=64, memory_bytes=1e9)
+        return TrainingProblem(
+            self.model.double(), weights, x, self.y, held_out, descent, 0, batch_size=64, memory_bytes=1e9
+        )
 
 
 def away_from_zero(model: Classifier, seed: int = 0) -> dict[str, Tensor]:

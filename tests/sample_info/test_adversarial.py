@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 import torch
 
-from sample_info.kinds import adversaries, decisions, fast_gradient_sign
 from sample_info.settings import DataSettings
+from sample_info.subgroups import adversaries, decisions, fast_gradient_sign
 from tests.sample_info.problems import draws, linear, mlp_problem
 
 W = {"W": torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64), "b": torch.zeros(1, dtype=torch.float64)}

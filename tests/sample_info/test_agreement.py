@@ -5,7 +5,7 @@ import torch
 
 from harness.information import Ratio
 from harness.result import as_json
-from sample_info.changes import Changes, agreement, auroc, pearson, spearman
+from sample_info.leave_one_out import Changes, agreement, auroc, pearson, spearman
 from sample_info.references.registry import require_known
 
 A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)

@@ -13,7 +13,7 @@ from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB
 from sample_info.attribution import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
-from sample_info.changes import auroc, read_pairwise
+from sample_info.leave_one_out import auroc, read_pairwise
 from sample_info.references.registry import cosine
 from sample_info.references.truth import GradientDescent, halves, positions
 from tests.sample_info.networks import small_mlp
@@ -28,16 +28,16 @@ def statistic(test: Any, a: Tensor, b: Tensor) -> float:
 
 
 def test_the_datamodeling_score_is_spearmans_mean_and_its_interval_no_narrower_than_draws_differ() -> None:
-    def accounts(seed: int) -> tuple[Tensor, Tensor]:
+    def methods(seed: int) -> tuple[Tensor, Tensor]:
         truth = draws(40, 6, 2, seed=seed)
         return truth + 0.5 * draws(40, 6, 2, seed=seed + 1), truth
 
-    predicted, truth = accounts(0)
+    predicted, truth = methods(0)
     found = datamodeling_score(predicted, truth)
     each = [statistic(spearmanr, a, b) for a, b in zip(predicted.flatten(1).T, truth.flatten(1).T, strict=True)]
     assert found.mean == pytest.approx(sum(each) / 12)
     assert found.low < found.mean < found.high
-    others = torch.tensor([datamodeling_score(*accounts(seed)).mean for seed in range(10, 50, 2)])
+    others = torch.tensor([datamodeling_score(*methods(seed)).mean for seed in range(10, 50, 2)])
     assert 3.9 < (found.high - found.low) / float(others.std()) < 12  # 3.9 of a normal distribution: never too narrow
     exact = datamodeling_score(truth.exp(), truth)
     assert (exact.mean, exact.low) == pytest.approx((1, 1))

@@ -7,7 +7,7 @@ import torch
 
 from erasure.store.storage import load_tensors
 from sample_info.__main__ import VERB
-from sample_info.changes import read_pairwise
+from sample_info.leave_one_out import read_pairwise
 from sample_info.linearized.dynamics import LinearizedDynamics
 
 SMALL = ["model.width=32", "sample_info.examples=40", "sample_info.held_out=30", "sample_info.training.steps=200"]

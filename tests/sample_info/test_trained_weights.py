@@ -10,10 +10,10 @@ import torch
 from erasure.store.storage import load_tensors, read_json, save_tensors
 from models.mlp import MLP
 from models.tangent.jacobian import network_outputs
-from sample_info import problem
+from sample_info import training_problem
 from sample_info.__main__ import VERB
 from sample_info.examples import Examples
-from sample_info.problem import TrainedWeights, initial_weights
+from sample_info.training_problem import TrainedWeights, initial_weights
 from tests.conftest import Outcome
 from train.__main__ import VERB as TRAIN
 
@@ -86,7 +86,7 @@ def test_scores_differ_and_a_run_knows_its_weights_wherever_they_lie(command, tr
     moved = tmp_path / "elsewhere" / "best.safetensors"
     moved.parent.mkdir()
     shutil.move(trained, moved)
-    monkeypatch.setattr(problem, "ntk", None)  # nothing is computed again
+    monkeypatch.setattr(training_problem, "ntk", None)  # nothing is computed again
     assert scored(command, "seeds=[4]", f"sample_info.initial_weights={moved}") == first
     stacked, metadata = load_tensors(moved)
     stacked["hidden.0.bias"][1, 0] += 1e-6

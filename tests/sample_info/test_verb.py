@@ -15,14 +15,14 @@ from conf.compose import composed
 from erasure.store.storage import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
-from sample_info import problem
+from sample_info import training_problem
 from sample_info.__main__ import VERB, job_of
-from sample_info.changes import Effects
+from sample_info.error_estimates import EstimatedErrors
 from sample_info.examples import load
-from sample_info.kinds import decisions
+from sample_info.leave_one_out import Effects
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references import registry
-from sample_info.trust import Trust
+from sample_info.subgroups import decisions
 from tests.sample_info.reference_dynamics import coefficients
 from tests.wandb_file import only_run
 
@@ -67,7 +67,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
     def fail(*_, **__) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(problem, "ntk", fail)
+    monkeypatch.setattr(training_problem, "ntk", fail)
     again = command(VERB, *SMALL, "seeds=[0,1]")
     assert again.code == 0, again.err
     assert "notes" in again.out
@@ -280,7 +280,7 @@ def test_errors_of_scores_are_estimated_and_judged_by_retraining(command) -> Non
     for score, kind in (("f_si", "prediction"), ("si", "weight")):
         own, path, truth = (tensors[f"{who}{kind}_change"][0] for who in ("", "trained_path_", "retraining_"))
         factor, believable = tensors[f"{score}_error_factor"][0], tensors[f"{score}_believable"][0]
-        assert torch.equal(factor, Trust(own, path).factor)
+        assert torch.equal(factor, EstimatedErrors(own, path).factor)
         assert believable.tolist() == (factor < 2).long().tolist()
         (found,) = result["error_estimates"][f"{score}_nats"]
         assert (found["believable"], found["retrained"]) == (int(believable.sum()), 8)

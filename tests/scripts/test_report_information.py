@@ -71,7 +71,7 @@ def test_runs_of_all_verbs_stand_in_one_report_each_in_its_tables(runs) -> None:
     data = page_data(out)
     assert [run["command"] for run in data["runs"]["details"]] == ["mdl"]
     assert [sheet["title"] for sheet in data["sheets"]] == [
-        "Runs", "How scores move between erasers", "Groups of examples", "Summaries",
+        "Runs", "How scores move between erasers", "Subgroups of examples", "Summaries",
     ]  # fmt: skip
     assert [row["run_id"] for row in records(out, "runs")] == [control.id, leace.id]
     assert [row["eraser"] for row in records(out, "runs")] == ["control", "leace"]

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from harness.run import Run
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.problem import Problem
 from sample_info.references.retraining import GradientDescent
 from sample_info.references.truth import halves, positions, retrained_stacks, train_on_each, trained_without
+from sample_info.training_problem import TrainingProblem
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import mlp_problem
 
@@ -82,7 +82,7 @@ def mask(*left: Tensor) -> Tensor:
     return masks
 
 
-def plain_training(problem: Problem, left: Tensor) -> Tensor:
+def plain_training(problem: TrainingProblem, left: Tensor) -> Tensor:
     """Mean loss over what is left, plain PyTorch: outputs on the held-out inputs."""
     weights = {name: weight.clone().requires_grad_() for name, weight in problem.weights.items()}
     optimizer = torch.optim.SGD(weights.values(), lr=DESCENT.learning_rate)

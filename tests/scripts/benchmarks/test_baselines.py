@@ -1,4 +1,4 @@
-"""Other packages' accounts against ours where theory has them equal; the comparison in miniature; flips one by one."""
+"""Other packages' methods against ours where theory has them equal; the comparison in miniature; flips one by one."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,10 @@ from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from sample_info.__main__ import VERB
 from sample_info.attribution import OURS, SETS, THINNED
-from sample_info.kinds import decisions
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.problem import Problem
 from sample_info.references.registry import influence
+from sample_info.subgroups import decisions
+from sample_info.training_problem import TrainingProblem
 from scripts.benchmarks import baselines
 from scripts.benchmarks.brittleness import chosen, flips
 from scripts.benchmarks.peers import EKFAC, plain, require_one_output, trak
@@ -29,19 +29,19 @@ SMALL += ["sample_info.references.methods=[subsets,influence,cosine,retraining]"
 SMALL += ["logger.mode=disabled", "sample_info.references.examples=5", "sample_info.data.label_noise=0.1"]
 
 
-def problem(model, n: int = 60, m: int = 7, steps: int = 10) -> Problem:
+def problem(model, n: int = 60, m: int = 7, steps: int = 10) -> TrainingProblem:
     shape = model.input_shape if hasattr(model, "input_shape") else (1, 2, 2)
     descent = LinearizedDescent(learning_rate=0.5, steps=steps)
     x, held_out = (draws(size, *shape, seed=size).float() for size in (n, m))
     y = (x.flatten(1).sum(1, keepdim=True) > 0).double()
-    return Problem(model, away_from_zero(model), x, y, held_out, descent, 0, 64, 2**30)
+    return TrainingProblem(model, away_from_zero(model), x, y, held_out, descent, 0, 64, 2**30)
 
 
 def mlp() -> MLP:
     return MLP((1, 4, 4), 1, width=16, depth=1, activation="relu", parametrization="standard")
 
 
-def exact(linear: Problem, damping: float) -> Tensor:
+def exact(linear: TrainingProblem, damping: float) -> Tensor:
     residual = linear.outputs(linear.x) - linear.y
     return influence(linear.kernels(), residual, len(linear.x) * damping).outputs
 
@@ -85,10 +85,10 @@ def test_flips_are_those_of_trainings_one_by_one() -> None:
     inputs = chosen(outputs, labels, 5)
     assert len(inputs) == 5
     assert bool((decisions(outputs)[inputs] == labels[inputs]).all())
-    accounts = {"some": draws(40, 12, seed=3), "against": -draws(40, 12, seed=3)}
+    methods = {"some": draws(40, 12, seed=3), "against": -draws(40, 12, seed=3)}
     shares = (0.1, 0.4, 0.8)
-    found = flips(network, outputs, accounts, inputs, shares)
-    for name, effects in accounts.items():
+    found = flips(network, outputs, methods, inputs, shares)
+    for name, effects in methods.items():
         for j, smallest in zip(inputs.tolist(), found[name], strict=True):
             helpful = effects[:, j] * (1 if labels[j] else -1)
 

@@ -13,47 +13,47 @@ from sample_info.settings import DataSettings
 
 
 @dataclass(frozen=True)
-class Groups:
+class Subgroups:
     """Names of groups, and which one each of n examples is in, [n] int64; the empty name where all are alike."""
 
     names: tuple[str, ...]
     of: Tensor
 
     @classmethod
-    def marked(cls, mask: Tensor, name: str, others: str) -> "Groups":
+    def marked(cls, mask: Tensor, name: str, others: str) -> "Subgroups":
         """Two groups: those where `mask` [n] is true, and the others."""
         return cls((others, name), mask.long().cpu())
 
-    def crossed(self, other: "Groups") -> "Groups":
+    def crossed(self, other: "Subgroups") -> "Subgroups":
         """Every combination that occurs, named "cat · wrong label"."""
         names = tuple(" · ".join(filter(None, pair)) for pair in product(self.names, other.names))
-        return Groups(names, self.of * len(other.names) + other.of).present()
+        return Subgroups(names, self.of * len(other.names) + other.of).present()
 
-    def present(self) -> "Groups":
+    def present(self) -> "Subgroups":
         """Without groups that have no example."""
         kept, of = self.of.unique(return_inverse=True)
-        return Groups(tuple(self.names[j] for j in kept.tolist()), of)
+        return Subgroups(tuple(self.names[j] for j in kept.tolist()), of)
 
     def masks(self) -> Mapping[str, Tensor]:
         """Return a boolean mask per subgroup; none where all examples are alike."""
         return {name: self.of == j for j, name in enumerate(self.names) if name}
 
 
-def groups_of(source: Source, whole: RawImages, index: Tensor) -> Groups:
+def subgroups_of(source: Source, whole: RawImages, index: Tensor) -> Subgroups:
     """Return subgroups of training examples at `index` of the whole dataset's images, before any was left out.
 
     They differ where classes are merged, and where the dataset is a mixture of several.
     """
-    found = Groups(("",), torch.zeros_like(index))
+    found = Subgroups(("",), torch.zeros_like(index))
     if whole.parts:
         ends = torch.tensor([*whole.parts.values()]).cumsum(0)
-        found = found.crossed(Groups(tuple(whole.parts), torch.searchsorted(ends, index, right=True)))
+        found = found.crossed(Subgroups(tuple(whole.parts), torch.searchsorted(ends, index, right=True)))
     if isinstance(source, ClassSubset) and source.merges:
-        found = found.crossed(Groups(whole.class_names, whole.train.labels[index]))
+        found = found.crossed(Subgroups(whole.class_names, whole.train.labels[index]))
     return found
 
 
-def capped(groups: Groups, most: Mapping[str, int], seed: int) -> Tensor:
+def capped(groups: Subgroups, most: Mapping[str, int], seed: int) -> Tensor:
     """Positions, ascending, of a seeded random sample with at most so many examples of each named group.
 
     Raises:

@@ -12,12 +12,12 @@ from models.classifier import Classifier
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from models.tangent.ntk import Kernels
-from sample_info.changes import Changes
+from sample_info.error_estimates import EstimatedErrors, along_trained_path, differences_along
+from sample_info.leave_one_out import Changes
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.problem import Problem
-from sample_info.trust import Trust, along_trained_path, differences_along
+from sample_info.training_problem import TrainingProblem
 from tests.sample_info.networks import away_from_zero, some_kernels
 from tests.sample_info.problems import draws, retrained
 
@@ -26,25 +26,27 @@ def gelu_mlp(depth: int) -> MLP:
     return MLP((1, 4, 4), 1, width=64, depth=depth, activation="gelu", parametrization="standard")
 
 
-def problem_of(model: Classifier, k: int, n: int = 20, *, rate: float, steps: int, decay: float = 0.0) -> Problem:
+def problem_of(
+    model: Classifier, k: int, n: int = 20, *, rate: float, steps: int, decay: float = 0.0
+) -> TrainingProblem:
     """Noise images, in float64 throughout."""
     descent = LinearizedDescent(learning_rate=rate, steps=steps, weight_decay=decay)
     weights = {name: weight.double() for name, weight in away_from_zero(model).items()}
     x, held_out = draws(n, 1, 4, 4, seed=1), draws(9, 1, 4, 4, seed=2)
-    return Problem(model.double(), weights, x, draws(n, k, seed=3), held_out, descent, 0, 8, 1e9)
+    return TrainingProblem(model.double(), weights, x, draws(n, k, seed=3), held_out, descent, 0, 8, 1e9)
 
 
-def accounts(problem: Problem) -> tuple[Changes, Changes, Changes]:
+def methods(problem: TrainingProblem) -> tuple[Changes, Changes, Changes]:
     """At w_0, along the path, and by retraining."""
     network = LinearizedNetwork(problem, problem.kernels())
     truth = retrained(problem.training, problem.held_out)
-    return network.all_left_out().changes, along_trained_path(network, Problem.kernels), truth
+    return network.all_left_out().changes, along_trained_path(network, TrainingProblem.kernels), truth
 
 
 @pytest.fixture(scope="module")
 def far() -> tuple[Changes, Changes, Changes]:
-    """Accounts of a network that leaves its linearisation."""
-    return accounts(problem_of(gelu_mlp(1), 1, n=40, rate=0.05, steps=1000))
+    """Methods of a network that leaves its linearisation."""
+    return methods(problem_of(gelu_mlp(1), 1, n=40, rate=0.05, steps=1000))
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -70,7 +72,7 @@ def test_of_residuals_that_are_the_linearisation_s_own_it_is_the_closed_form(
 @pytest.mark.parametrize("k", [1, 3])
 def test_of_a_linear_network_both_are_equal_and_are_retraining(k: int) -> None:
     problem = problem_of(PolynomialClassifier((1, 4, 4), k), k, rate=0.1, steps=300, decay=0.5)
-    plain, *others = accounts(problem)
+    plain, *others = methods(problem)
     for one in others:
         torch.testing.assert_close(one.weight, plain.weight, rtol=1e-8, atol=0)
         torch.testing.assert_close(one.prediction, plain.prediction, rtol=1e-8, atol=0)
@@ -88,7 +90,7 @@ def test_a_kernel_that_grows_past_what_is_stable_stays_finite_as_the_network_doe
     problem = problem_of(PolynomialClassifier((1, 4, 4), 1), 1, rate=0.1, steps=300)
     network = LinearizedNetwork(problem, problem.kernels())
 
-    def grown(problem: Problem) -> Kernels:
+    def grown(problem: TrainingProblem) -> Kernels:
         there = problem.kernels()
         return Kernels(1000 * there.train, 1000 * there.held_out, there.how)
 
@@ -99,7 +101,7 @@ def test_a_network_that_diverges_says_so() -> None:
     problem = problem_of(gelu_mlp(3), 1, rate=50.0, steps=300)
     kernels = Kernels(torch.eye(20).double(), torch.zeros(9, 20).double(), "")  # under which nothing does
     with pytest.raises(ValueError, match="diverged"):
-        along_trained_path(LinearizedNetwork(problem, kernels), Problem.kernels)
+        along_trained_path(LinearizedNetwork(problem, kernels), TrainingProblem.kernels)
 
 
 def double(*values: float) -> torch.Tensor:
@@ -107,23 +109,25 @@ def double(*values: float) -> torch.Tensor:
 
 
 def test_a_factor_counts_both_ways_and_nothing_beside_something_is_not_believed() -> None:
-    trust = Trust(double(1, 1, 4, 0, 0, 1, 2, 5, 5), double(1, 3, 2.1, 0, 1, 0, 1, 5, 5))
-    more = Trust(double(*[1] * 9), double(*[1] * 9))  # agreement is usual, so that there is no margin
-    alone = Trust(torch.cat([trust.score, more.score]), torch.cat([trust.along_path, more.along_path]))
+    estimate = EstimatedErrors(double(1, 1, 4, 0, 0, 1, 2, 5, 5), double(1, 3, 2.1, 0, 1, 0, 1, 5, 5))
+    more = EstimatedErrors(double(*[1] * 9), double(*[1] * 9))  # agreement is usual, so that there is no margin
+    alone = EstimatedErrors(torch.cat([estimate.score, more.score]), torch.cat([estimate.along_path, more.along_path]))
     torch.testing.assert_close(alone.factor[:9], double(1, 3, 4 / 2.1, 1, math.inf, math.inf, 2, 1, 1))
     assert alone.believable[:9].tolist() == [True, False, True, True, False, False, False, True, True]
     assert alone.described == ErrorEstimate(believable=14)
 
 
 def test_the_error_that_is_usual_counts_where_accounts_agree_by_chance_and_most_where_little_changes() -> None:
-    trust = Trust(double(1e-6, 1e-2, 1, 1.1**2, 2**2), double(1e-6, 1e-2, 1.2**2, 1, 1.9**2))  # median of √: 0.1
-    torch.testing.assert_close(trust.factor[:2], double((1 + 0.05 / 1e-3) ** 2, (1 + 0.05 / 0.1) ** 2))
-    assert trust.believable.tolist() == [False, False, True, True, True]
+    estimate = EstimatedErrors(
+        double(1e-6, 1e-2, 1, 1.1**2, 2**2), double(1e-6, 1e-2, 1.2**2, 1, 1.9**2)
+    )  # median of √: 0.1
+    torch.testing.assert_close(estimate.factor[:2], double((1 + 0.05 / 1e-3) ** 2, (1 + 0.05 / 0.1) ** 2))
+    assert estimate.believable.tolist() == [False, False, True, True, True]
 
 
 def test_verdicts_are_counted_on_the_examples_that_were_left_out() -> None:
-    trust = Trust(double(1, 1, 1, 1, 1), double(1, 1.2, 5, 7, 1), double(1.05, 4, 1.5, 20, math.nan))
-    found = trust.described
+    estimate = EstimatedErrors(double(1, 1, 1, 1, 1), double(1, 1.2, 5, 7, 1), double(1.05, 4, 1.5, 20, math.nan))
+    found = estimate.described
     assert found.spearman == pytest.approx(0.8)
     expected = ErrorEstimate(believable=3, retrained=4, believed=2, rightly_believed=1, rightly_doubted=1)
     assert replace(found, spearman=None) == expected
@@ -131,7 +135,7 @@ def test_verdicts_are_counted_on_the_examples_that_were_left_out() -> None:
 
 def test_of_a_network_far_from_its_linearisation_the_wrong_scores_are_doubted(far) -> None:
     for kind in ("weight", "prediction"):
-        found = Trust(*(getattr(one, kind) for one in far)).described
+        found = EstimatedErrors(*(getattr(one, kind) for one in far)).described
         assert found.spearman is not None
         assert found.spearman > 0.6
         assert found.believed is not None

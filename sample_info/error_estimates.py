@@ -17,12 +17,12 @@ from torch import Tensor
 
 from harness.information import ErrorEstimate
 from models.tangent.ntk import Kernels
-from sample_info.changes import Changes, Effects, spearman
+from sample_info.leave_one_out import Changes, Effects, spearman
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.problem import Problem
+from sample_info.training_problem import TrainingProblem
 
-TRAINED_PATH = "trained path"  # what the second account is called among references
+TRAINED_PATH = "trained path"  # what the second method is called among references
 _AT_ONCE = 64  # systems, whose state stays in caches from step to step
 _FACTOR = 2.0
 _SHARE = 0.5  # of the usual difference: of 1, ½, ¼ and 0 what served best on four runs (docs/sample_info.md)
@@ -30,7 +30,7 @@ _SHARE = 0.5  # of the usual difference: of 1, ½, ¼ and 0 what served best on 
 
 def along_trained_path(
     network: LinearizedNetwork,
-    kernels_of: Callable[[Problem], Kernels],
+    kernels_of: Callable[[TrainingProblem], Kernels],
     progress: Callable[[float], None] = lambda _: None,
 ) -> Changes:
     """Return leave-one-out changes; `kernels_of` the problem at the trained weights are computed once.
@@ -86,8 +86,8 @@ def _shared(vectors: Tensor, residuals: Tensor, descent: LinearizedDescent) -> T
 
 
 @dataclass(frozen=True)
-class Trust:
-    """One seed's changes of one kind, [n] each, by several accounts."""
+class EstimatedErrors:
+    """One seed's changes of one kind, [n] each, by several methods."""
 
     score: Tensor  # of the network linearised at w_0
     along_path: Tensor  # of the linearisation along the trained path
@@ -97,8 +97,8 @@ class Trust:
     def factor(self) -> Tensor:
         """By what factor a score may be wrong, either way, [n] from 1 on.
 
-        The larger account over the smaller, which may agree by chance; so the smaller change is also given the error
-        that is usual, half the median difference between the accounts' changes √score, as real networks differ from
+        The larger method over the smaller, which may agree by chance; so the smaller change is also given the error
+        that is usual, half the median difference between the methods' changes √score, as real networks differ from
         linearised ones by about as much whichever example is left out. Infinite where that is all there is.
         """
         small = torch.minimum(self.score, self.along_path).sqrt()

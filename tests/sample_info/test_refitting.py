@@ -15,8 +15,8 @@ from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import VERB, job_of
-from sample_info.eraser_fit import resolved
 from sample_info.examples import load
+from sample_info.refitting import resolved
 from sample_info.report.summaries import accuracy_of, summaries_tables
 from tests.runs import write_information_run
 from tests.sample_info import reference_dynamics

@@ -24,7 +24,7 @@ _REMEDY = "score with the model.* options of that python -m train run, on images
 
 
 @dataclass(frozen=True)
-class Problem:
+class TrainingProblem:
     """All that scores, and the references they are compared with, depend on."""
 
     model: Classifier  # in evaluation mode; its own parameters are w_0

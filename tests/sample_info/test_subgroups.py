@@ -3,20 +3,20 @@ import torch
 
 from erasure.classes import ClassSubset
 from erasure.source import LabelledImages, RawImages
-from sample_info.kinds import Groups, capped, groups_of
+from sample_info.subgroups import Subgroups, capped, subgroups_of
 
-PARITY = Groups(("even", "odd"), torch.tensor([0, 1, 0, 1, 0, 1]))
+PARITY = Subgroups(("even", "odd"), torch.tensor([0, 1, 0, 1, 0, 1]))
 
 
 def test_marks_and_crosses() -> None:
-    third = Groups.marked(torch.tensor([True, False, False, True, False, False]), "third", "other")
+    third = Subgroups.marked(torch.tensor([True, False, False, True, False, False]), "third", "other")
     crossed = PARITY.crossed(third)
     assert [crossed.names[j] for j in crossed.of.tolist()] == [
         "even · third", "odd · other", "even · other", "odd · third", "even · other", "odd · other",
     ]  # fmt: skip
-    nobody = Groups.marked(torch.zeros(6, dtype=torch.bool), "nobody", "all")
+    nobody = Subgroups.marked(torch.zeros(6, dtype=torch.bool), "nobody", "all")
     assert nobody.present().names == ("all",)
-    alike = Groups(("",), torch.zeros(6, dtype=torch.int64))
+    alike = Subgroups(("",), torch.zeros(6, dtype=torch.int64))
     assert alike.masks() == {}
     assert alike.crossed(PARITY).names == PARITY.names
 
@@ -31,7 +31,7 @@ def test_caps_are_kept_and_seeded() -> None:
     with pytest.raises(ValueError, match="no group third; there are even, odd"):
         capped(PARITY, {"third": 1}, seed=0)
     with pytest.raises(ValueError, match="merge classes"):
-        capped(Groups(("",), torch.zeros(6, dtype=torch.int64)), {"third": 1}, seed=0)
+        capped(Subgroups(("",), torch.zeros(6, dtype=torch.int64)), {"third": 1}, seed=0)
 
 
 def test_groups_come_from_merged_classes_and_from_parts_of_a_mixture(digits_source) -> None:
@@ -39,9 +39,9 @@ def test_groups_come_from_merged_classes_and_from_parts_of_a_mixture(digits_sour
     whole = RawImages(train, None, ("a", "b", "c"))
     index = torch.tensor([1, 2, 4])
     subset = ClassSubset.of(digits_source, [[0, 1], 2])
-    assert groups_of(digits_source, whole, index).names == ("",)
-    merged = groups_of(subset, whole, index)
+    assert subgroups_of(digits_source, whole, index).names == ("",)
+    merged = subgroups_of(subset, whole, index)
     assert [merged.names[j] for j in merged.of.tolist()] == ["b", "c", "a"]
     mixture = RawImages(train, None, ("a", "b", "c"), parts={"first": 2, "second": 3})
-    both = groups_of(subset, mixture, index)
+    both = subgroups_of(subset, mixture, index)
     assert [both.names[j] for j in both.of.tolist()] == ["first · b", "second · c", "second · a"]
