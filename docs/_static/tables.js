@@ -11,5 +11,5 @@ addEventListener("DOMContentLoaded", () => {
       });
   }
   for (const image of document.querySelectorAll("article img"))
-    if (/erasers\.png|cifar10_jpeg\.png|movement\.png/.test(image.src) && !/summaries/.test(image.src)) image.classList.add("photographs");
+    if (/erasers\.png|cifar10_jpeg\.png/.test(image.src) && !/summaries/.test(image.src)) image.classList.add("photographs");
 });

@@ -99,8 +99,12 @@ class Lease:
             handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         except FileExistsError:
             return False
-        with os.fdopen(handle, "w") as file:
-            json.dump({"token": self._token, **this_process()}, file)
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump({"token": self._token, **this_process()}, file)
+        except BaseException:  # a signal, too: a lock file that names nobody would be waited for
+            self.path.unlink(missing_ok=True)
+            raise
         self._stop.clear()
         self._beating = threading.Thread(target=self._beat, name=f"lease {self.path.name}", daemon=True)
         self._beating.start()

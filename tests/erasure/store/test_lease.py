@@ -379,3 +379,17 @@ def test_a_lease_whose_file_is_gone_is_not_said_to_be_anothers(tmp_path: Path) -
     with pytest.raises(LeaseLostError, match="was deleted or moved while it was held"):
         lease.require()
     lease.release()
+
+
+def test_a_signal_while_the_lock_file_is_written_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty lock file names nobody: who came next waited until it was stale."""
+
+    def interrupted() -> dict[str, object]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("erasure.store.lease.this_process", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Lease(tmp_path / "lock").try_acquire()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    assert Lease(tmp_path / "lock").try_acquire()
