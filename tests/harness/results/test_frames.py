@@ -12,9 +12,12 @@ import torch
 
 from erasure.store.storage import save_tensors
 from harness.results import load
+from harness.results.arrange import by_dataset
+from harness.results.comparison import code_bits
 from harness.results.frames import CURVE, LOSSES, RUNS, UNFINISHED
 from harness.results.paired import compare
-from scripts.report.__main__ import build
+from harness.results.read import read_runs
+from harness.results.statistics import Spread
 from tests.runs import write_information_run, write_run
 
 ROOT = Path(__file__).parents[3]
@@ -180,21 +183,23 @@ def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
     assert row["error_over_examples"] == pytest.approx(0.25)  # differences 1, 0, 1, 0: deviation 0.5, over sqrt(4)
 
 
-def test_comparisons_are_the_reports(tmp_path: Path) -> None:
+def test_comparisons_are_the_reports() -> None:
     """On the kept study: every difference and p-value of the report's tables, to the last digit."""
-    build([ROOT / "docs/study"], tmp_path)
     runs = load(ROOT / "docs/study").runs
     compared = 0
-    for path in sorted((tmp_path / "tables").glob("*-bits.csv")):
-        table = pd.read_csv(path)
-        table = table[table["difference_bits_per_label"].notna()]
-        ids = [set(own.split()) for own in pd.read_csv(path)["run_ids"].fillna("")]
-        together = compare(runs[runs["run_id"].isin(set().union(*ids))]).set_index("runs")
-        for row in table.to_dict("records"):
-            found = together.loc[[own for own in together.index if set(own) == set(row["run_ids"].split())]].iloc[0]
-            assert found["mean"] == row["bits_per_label_mean"]
-            assert found["difference"] == row["difference_bits_per_label"]
-            np.testing.assert_equal(found["standard_error"], row["difference_standard_error"])
-            assert found["p_holm"] == row["difference_p_holm"]
+    for comparison in by_dataset(read_runs([ROOT / "docs/study"])):
+        if comparison.verb != "mdl":
+            continue
+        ids = {run for entry in comparison.entries for run in entry.run_ids}
+        together = compare(runs[runs["run_id"].isin(ids)]).set_index("runs")
+        for entry in comparison.entries:
+            if (expected := entry.code_difference) is None:
+                continue
+            found = together.loc[[own for own in together.index if set(own) == set(entry.run_ids)]].iloc[0]
+            assert entry.result is not None
+            assert found["mean"] == Spread.of(code_bits(entry.result) or []).mean
+            assert found["difference"] == expected.mean
+            np.testing.assert_equal(found["standard_error"], expected.standard_error or np.nan)
+            assert found["p_holm"] == expected.p_value
             compared += 1
     assert compared > 20
