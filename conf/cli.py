@@ -54,7 +54,7 @@ class Work(Protocol):
 
 
 @dataclass(frozen=True)
-class Verb:
+class Command:
     """A command `python -m <name>`. Its functions import what they use, so that help and wrong keys need no torch.
 
     Attributes:
@@ -74,8 +74,8 @@ class Verb:
     summarise: Callable[[Sequence[Any], Path], None]
 
 
-def main(verb: Verb) -> None:
-    """Run a verb from the command line; never returns.
+def main(command: Command) -> None:
+    """Run a command from the command line; never returns.
 
     Exit codes: 0 finished, 1 a run failed or its tables cannot be written, 2 a configuration that cannot be run, 130
     interrupted.
@@ -91,28 +91,28 @@ def main(verb: Verb) -> None:
     # Hydra's parser wants its flags before the overrides; people type -m anywhere.
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
     if {"--help", "-h"} & set(sys.argv[1:]):
-        sys.exit(exit_code(functools.partial(_help, verb), verb.name))
+        sys.exit(exit_code(functools.partial(_help, command), command.name))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
-    Sweep.job = functools.partial(checked_job, verb)
+    Sweep.job = functools.partial(checked_job, command)
     try:
-        sys.exit(exit_code(functools.partial(_run, verb), verb.name))
+        sys.exit(exit_code(functools.partial(_run, command), command.name))
     finally:
         if "triton" in sys.modules:  # timm's networks import it; what is frozen it would list at the end, as leaks
             gc.unfreeze()
 
 
-def _help(verb: Verb) -> int:
-    print(help_text(verb.name, verb.purpose, sys.argv[1:]))
+def _help(command: Command) -> int:
+    print(help_text(command.name, command.purpose, sys.argv[1:]))
     return 0
 
 
-def _run(verb: Verb) -> int:
+def _run(command: Command) -> int:
     _require_launchers_by_name(sys.argv[1:])
     outcomes: list[dict[str, Any]] = []
-    decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name=verb.name)
-    decorated(lambda config: _job(verb, config, outcomes))()
+    decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name=command.name)
+    decorated(lambda config: _job(command, config, outcomes))()
     if Sweep.current is not None:
-        return _end_sweep(verb, Sweep.current)
+        return _end_sweep(command, Sweep.current)
     return outcomes[0]["exit_code"] if outcomes else 0  # no outcome: --cfg, --info and the like
 
 
@@ -124,25 +124,25 @@ def _require_launchers_by_name(words: Sequence[str]) -> None:
             raise ConfigError(f"{word}: choose how a sweep runs by name: {launchers}")
 
 
-def checked_job(verb: Verb, config: DictConfig) -> Path:
+def checked_job(command: Command, config: DictConfig) -> Path:
     """Return the directory of the run that a composed configuration asks for.
 
     Raises:
         ConfigError: it cannot be run.
     """
-    return _work(verb, validate(plain(config), verb.sections)).directory
+    return _work(command, validate(plain(config), command.sections)).directory
 
 
-def _work(verb: Verb, config: Config) -> Work:
+def _work(command: Command, config: Config) -> Work:
     try:
-        return verb.work(config)
+        return command.work(config)
     finally:
         if not gc.get_freeze_count():
             gc.freeze()  # later collections skip all that was imported
         gc.enable()
 
 
-def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
+def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
     """Carry out one run; an error is recorded and shown, and ends this job alone: a sweep goes on past it."""
     print_anywhere()  # also in a sweep's other processes
     hydra_config = HydraConfig.get()
@@ -156,8 +156,8 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
         if not sweep and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
             raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
-        checked = validate(plain(config), verb.sections)
-        work = _work(verb, checked)
+        checked = validate(plain(config), command.sections)
+        work = _work(command, checked)
         if Sweep.planned_run is not None and (now := work.directory.name) != Sweep.planned_run:
             raise ConfigError(
                 f"{now} was planned as {Sweep.planned_run}: its configuration, data or code has changed meanwhile; "
@@ -171,13 +171,13 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
             "run_id": result.run_id,
             "result": str(Path(checked["runs_dir"]) / result.run_id / "result.json"),
         }
-        print(f"{result.run_id}: {verb.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
+        print(f"{result.run_id}: {command.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if not sweep:
-            outcome["exit_code"] = _summarise(verb, [result], Path(checked["runs_dir"]) / result.run_id)
+            outcome["exit_code"] = _summarise(command, [result], Path(checked["runs_dir"]) / result.run_id)
     except Exception as error:
         bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
         outcome |= {
-            "error": explain(error, verb.name, outcome["overrides"]),
+            "error": explain(error, command.name, outcome["overrides"]),
             "exit_code": BAD_CONFIG if bad_config else FAILED,
         }
         notes = getattr(error, "__notes__", [])
@@ -192,7 +192,7 @@ def _job(verb: Verb, config: DictConfig, outcomes: list[dict[str, Any]]) -> None
             sweep.record(hydra_config.job.num, outcome)
 
 
-def _end_sweep(verb: Verb, sweep: Sweep) -> int:
+def _end_sweep(command: Command, sweep: Sweep) -> int:
     """Print the sweep's table from its jobs' files; return the exit code."""
     if sweep.left:
         print(f"to look at it: {sweep.status_command}")
@@ -205,7 +205,7 @@ def _end_sweep(verb: Verb, sweep: Sweep) -> int:
                 finished.append(read_result(Path(outcome["result"])))
             except ValueError as error:
                 outcome |= {"error": str(error), "exit_code": FAILED}
-    shown = _summarise(verb, finished, sweep.directory) if finished else 0
+    shown = _summarise(command, finished, sweep.directory) if finished else 0
     failed = [o for o in outcomes if "error" in o]
     for outcome in failed:
         _complain(f"failed: {' '.join(outcome['overrides'])}: {outcome['error']}")
@@ -213,15 +213,15 @@ def _end_sweep(verb: Verb, sweep: Sweep) -> int:
     return max([shown, *(o["exit_code"] for o in outcomes)])
 
 
-def _summarise(verb: Verb, results: Sequence[Any], directory: Path) -> int:
+def _summarise(command: Command, results: Sequence[Any], directory: Path) -> int:
     """Print and write tables and figures; return the exit code.
 
     That is 0 where `directory` is somebody else's and may only be read: what is printed has to do.
     """
     try:
-        verb.summarise(results, directory)
+        command.summarise(results, directory)
     except OSError as error:
-        _complain(f"results are saved, but not all tables and figures are kept: {explain(error, verb.name)}")
+        _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
         return 0 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else FAILED
     return 0
 

@@ -19,28 +19,28 @@ from conf.groups import CONF, search_path
 from conf.schema import Config, Section, validate
 
 
-def composed(verb: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> Config:
-    """Return the checked configuration that `python -m VERB OVERRIDES` would run.
+def composed(command: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> Config:
+    """Return the checked configuration that `python -m COMMAND OVERRIDES` would run.
 
     Args:
-        verb: "mdl" or "train".
+        command: "mdl" or "train".
         overrides: as on the command line, e.g. "dataset=digits".
-        sections: as `Verb.sections`.
+        sections: as `Command.sections`.
 
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
     """
-    return validate(plain(unchecked(verb, overrides)), sections)
+    return validate(plain(unchecked(command, overrides)), sections)
 
 
-def unchecked(verb: str, overrides: Sequence[str]) -> DictConfig:
+def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
     """Compose a configuration as Hydra does; values may be missing."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(verb, [*search_path(), *overrides])
+        return compose(command, [*search_path(), *overrides])
 
 
-def jobs_of(verb: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
-    """Yield overrides and configuration of each job of `python -m VERB -m OVERRIDES`, in Hydra's order.
+def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
+    """Yield overrides and configuration of each job of `python -m COMMAND -m OVERRIDES`, in Hydra's order.
 
     Overrides of Hydra's own settings say where and how a sweep runs, and are passed over. A configuration holds until
     the next is asked for.
@@ -53,10 +53,10 @@ def jobs_of(verb: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], Di
         loader = GlobalHydra.instance().config_loader()
         parser = OverridesParser.create(config_loader=loader)
         fixed = [override for override in overrides if not parser.parse_override(override).is_sweep_override()]
-        own = compose(verb, [*search_path(), *fixed], return_hydra_config=True).hydra.sweeper.get("params") or {}
+        own = compose(command, [*search_path(), *fixed], return_hydra_config=True).hydra.sweeper.get("params") or {}
         parsed = parser.parse_overrides([*(f"{key}={value}" for key, value in own.items()), *overrides])
         (jobs,) = BasicSweeper.split_arguments(parsed, None)
-        composer = Composer(verb, loader, search_path())
+        composer = Composer(command, loader, search_path())
         for job in jobs:
             yield job, composer(job)
 
@@ -84,8 +84,8 @@ class Composer:
     initialised; what a call returns holds until the next.
     """
 
-    def __init__(self, verb: str, loader: ConfigLoader, found_by: Sequence[str] = ()) -> None:
-        self._verb = verb
+    def __init__(self, command: str, loader: ConfigLoader, found_by: Sequence[str] = ()) -> None:
+        self._command = command
         self._found_by = found_by
         self._parser = OverridesParser.create(config_loader=loader)
         self._groups = set(loader.list_groups(""))
@@ -99,7 +99,7 @@ class Composer:
         # set in place: each of these is only ever used for jobs that set the same keys
         key = (*composed, *(value.key_or_group for value in values))
         if key not in self._composed:
-            self._composed[key] = compose(self._verb, [*self._found_by, *composed])
+            self._composed[key] = compose(self._command, [*self._found_by, *composed])
         config = self._composed[key]
         if any(isinstance(override.value(), dict) for override in values):  # these are merged
             config = copy.deepcopy(config)

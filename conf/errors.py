@@ -47,23 +47,23 @@ def print_anywhere() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def exit_code(command: Callable[[], int], verb: str, overrides: Sequence[str] | None = None) -> int:
+def exit_code(work: Callable[[], int], command: str, overrides: Sequence[str] | None = None) -> int:
     """Run a command, report an error in one line, return the exit code.
 
     A configuration or data that cannot be used gives 2, files that cannot be read, written or fetched 1, Ctrl-C 130.
     """
     try:
-        return command()
+        return work()
     except KeyboardInterrupt:
         line, code = "interrupted: launch the same command again to continue", INTERRUPTED
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        line, code = explain(error, verb, overrides), BAD_CONFIG
+        line, code = explain(error, command, overrides), BAD_CONFIG
     except OSError as error:
-        line, code = explain(error, verb, overrides), FAILED
+        line, code = explain(error, command, overrides), FAILED
     except (ImportError, MemoryError) as error:
         if not is_shortage(error):
             raise
-        line, code = explain(error, verb, overrides), FAILED
+        line, code = explain(error, command, overrides), FAILED
     print(line, file=sys.stderr, flush=True)
     return code
 
@@ -75,23 +75,23 @@ def is_shortage(error: BaseException) -> bool:
     )
 
 
-def explain(error: BaseException, verb: str, overrides: Sequence[str] | None = None) -> str:
+def explain(error: BaseException, command: str, overrides: Sequence[str] | None = None) -> str:
     """Explain an error in one line, Hydra's own in the terms of the command line; long words are shortened."""
-    line = _explained(error, verb, sys.argv[1:] if overrides is None else overrides)
+    line = _explained(error, command, sys.argv[1:] if overrides is None else overrides)
     return re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:60]}…{word[0][-60:]}", line)
 
 
-def _explained(error: BaseException, verb: str, overrides: Sequence[str]) -> str:
+def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, choice = error.missing_cfg_file.rpartition("/")
         return unknown_key(choice, list(error.options), what=f"{group}=")
     if missing := re.search(r"Could not override '([^']+)'", text):
-        return _no_such_key(missing.group(1), verb, overrides)
+        return _no_such_key(missing.group(1), command, overrides)
     if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
         return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"
     if several := re.search(r"Ambiguous value for argument '([^=']+=[^']*)'", text):
-        return f"{several.group(1)}: several values are a sweep: add -m, python -m {verb} -m {several.group(1)}"
+        return f"{several.group(1)}: several values are a sweep: add -m, python -m {command} -m {several.group(1)}"
     if replaced := re.search(r"node `(\w+)` is not a container.*full_key: (\w+)", text):
         key, group = replaced.groups()
         return f"{group}.{key}: has options of its own: choose it with {group}@{group}.{key}=NAME"
@@ -110,21 +110,21 @@ def _explained(error: BaseException, verb: str, overrides: Sequence[str]) -> str
         return text
     if isinstance(error, (ValueError, OSError)):
         source = getattr(error, "source", None)  # of erasure.source.MissingDataError
-        if source is not None and (command := _fetch_command(source)) is not None:
-            return f"{getattr(error, 'problem', text)}: fetch it with {command}"
-        return _in_keys(text.removeprefix(f"[Errno {getattr(error, 'errno', None)}] "), verb, overrides)
+        if source is not None and (fetch := _fetch_command(source)) is not None:
+            return f"{getattr(error, 'problem', text)}: fetch it with {fetch}"
+        return _in_keys(text.removeprefix(f"[Errno {getattr(error, 'errno', None)}] "), command, overrides)
     if isinstance(error, MemoryError) or re.search(_NO_MEMORY, text, re.IGNORECASE):
         asked = re.search(r"allocate ([\d.]+ \w+)", text)
         size = f" for {asked.group(1)} at once" if asked else ""
         return f"not enough memory{size}: choose a smaller model.width or model.depth, or fewer examples at a time"
     if isinstance(error, HydraException):
         return re.sub(_HELP_AT, "", text)
-    return f"{type(error).__name__}: {_in_keys(text, verb, overrides)}"
+    return f"{type(error).__name__}: {_in_keys(text, command, overrides)}"
 
 
-def _in_keys(text: str, verb: str, overrides: Sequence[str]) -> str:
+def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
     """Write the arguments that the library names as keys of the command line: `size=None` as `dataset.size=null`."""
-    selected = chosen(verb, overrides) if verb else {}
+    selected = chosen(command, overrides) if command else {}
     sections = {
         key: section
         for section in ("dataset", "eraser")
@@ -162,11 +162,11 @@ def _joined(refused: str, words: Sequence[str]) -> str:
     return next((word for word in joined if word not in words and "=" in word and part in word), "")
 
 
-def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
+def _no_such_key(key: str, command: str, overrides: Sequence[str]) -> str:
     group, _, name = key.partition(".")
     if group == "hydra":
         return f"unknown key {key}: Hydra, or the launcher that hydra/launcher= names, has no such option"
-    selected = chosen(verb, overrides)
+    selected = chosen(command, overrides)
     if key == _EXPERIMENT:
         written = next((word for word in overrides if word.startswith(f"{key}=")), f"{key}=NAME")
         return f"{written}: add +: +{written}"
@@ -175,7 +175,7 @@ def _no_such_key(key: str, verb: str, overrides: Sequence[str]) -> str:
         if places:
             return f"unknown key {key}: did you mean {' or '.join(places)}?"
     if not name or group not in selected:
-        return unknown_key(group, [*selected, VARIABLES, *common_keys(verb)])
+        return unknown_key(group, [*selected, VARIABLES, *common_keys(command)])
     for choice in selected[group]:
         own: object = keys(group, choice)
         for depth, part in enumerate(parts := name.split(".")):

@@ -77,15 +77,15 @@ def _below(nested: Options, place: str) -> Options:
     return nested
 
 
-def common_keys(verb: str) -> list[str]:
+def common_keys(command: str) -> list[str]:
     """Return the keys that belong to no group."""
-    both = [OmegaConf.load(CONF / f"{name}.yaml") for name in ("base", verb)]
+    both = [OmegaConf.load(CONF / f"{name}.yaml") for name in ("base", command)]
     return list(dict.fromkeys(str(key) for content in both for key in content if key not in ("defaults", "hydra")))
 
 
-def chosen(verb: str, overrides: Sequence[str]) -> dict[str, list[str]]:
+def chosen(command: str, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Return each group's choices in a command line: several in a sweep, the default where it names none."""
-    entries = [e for name in ("base", verb) for e in OmegaConf.load(CONF / f"{name}.yaml").defaults]
+    entries = [e for name in ("base", command) for e in OmegaConf.load(CONF / f"{name}.yaml").defaults]
     pairs = [(str(key).removeprefix("override "), e[key]) for e in entries if not isinstance(e, str) for key in e]
     selected = {group: [choice] for group, choice in pairs if "/" not in group}
     for override in overrides:

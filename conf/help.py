@@ -13,11 +13,11 @@ _WIDTH, _COMMENTS = 118, 38  # columns of a line, and where comments begin
 _EXPERIMENTS = "experiments"
 
 
-def help_text(verb: str, purpose: str, words: Sequence[str] = ()) -> str:
+def help_text(command: str, purpose: str, words: Sequence[str] = ()) -> str:
     """Return the help page of a command, or of the topic that is named among the words.
 
     Args:
-        verb: the command's name.
+        command: the command's name.
         purpose: one line on what the command does.
         words: of the command line, whose overrides choose the keys to show.
 
@@ -26,20 +26,20 @@ def help_text(verb: str, purpose: str, words: Sequence[str] = ()) -> str:
     """
     words = look_in(words)
     overrides = [word for word in words if "=" in word]
-    selected = {group: selection[0] for group, selection in chosen(verb, overrides).items()}
+    selected = {group: selection[0] for group, selection in chosen(command, overrides).items()}
     for topic in (word for word in words if word not in overrides and not word.startswith("-")):
         if topic not in (*selected, _EXPERIMENTS):
             raise ConfigError(unknown_key(topic, [*selected, _EXPERIMENTS], "help topic "))
-        return _experiments(verb) if topic == _EXPERIMENTS else _choices(verb, topic, selected[topic])
-    return _page(verb, purpose, selected)
+        return _experiments(command) if topic == _EXPERIMENTS else _choices(command, topic, selected[topic])
+    return _page(command, purpose, selected)
 
 
-def _page(verb: str, purpose: str, selected: dict[str, str]) -> str:
+def _page(command: str, purpose: str, selected: dict[str, str]) -> str:
     lines = [
-        f"python -m {verb}: {purpose}",
-        f"  python -m {verb} GROUP=CHOICE ... KEY=VALUE ...                one run",
-        f"  python -m {verb} -m GROUP=CHOICE,CHOICE KEY=VALUE,VALUE ...    a sweep over all combinations",
-        f"  python -m {verb} -m +experiment=NAME                           a ready-made sweep: --help experiments",
+        f"python -m {command}: {purpose}",
+        f"  python -m {command} GROUP=CHOICE ... KEY=VALUE ...                one run",
+        f"  python -m {command} -m GROUP=CHOICE,CHOICE KEY=VALUE,VALUE ...    a sweep over all combinations",
+        f"  python -m {command} -m +experiment=NAME                           a ready-made sweep: --help experiments",
         "",
         "Groups and their choices (* chosen here); --help GROUP describes each choice:",
     ]
@@ -50,10 +50,10 @@ def _page(verb: str, purpose: str, selected: dict[str, str]) -> str:
     lines += ["", "Keys of the choices made, with their values; GROUP=CHOICE --help shows those of another choice:"]
     for group, choice in selected.items():
         lines += [_aligned(f"  {group}.{line}") for line in _options(group, choice)]
-    lines += [_aligned(f"  {line}") for line in _own_lines(CONF / "base.yaml", CONF / f"{verb}.yaml")]
+    lines += [_aligned(f"  {line}") for line in _own_lines(CONF / "base.yaml", CONF / f"{command}.yaml")]
     lines += [
         "",
-        f"Example: python -m {verb} -m eraser=control,leace model=linear,mlp",
+        f"Example: python -m {command} -m eraser=control,leace model=linear,mlp",
         "Results go to runs/; a finished run is not computed again. Exit codes: 0 finished, 1 a run failed,",
         "2 a configuration that cannot be run, 130 interrupted.",
     ]
@@ -66,19 +66,19 @@ def _aligned(line: str) -> str:
     return f"{said:<{_COMMENTS}}{hash_}{comment}"
 
 
-def _choices(verb: str, group: str, selected: str) -> str:
+def _choices(command: str, group: str, selected: str) -> str:
     """Return a group's choices, a line each."""
-    lines = [f"python -m {verb} {group}=CHOICE, one of (* chosen here):"]
+    lines = [f"python -m {command} {group}=CHOICE, one of (* chosen here):"]
     lines += [f"  {'*' if name == selected else ' '} {name:<17} {_title(group, name)}" for name in choices(group)]
     return "\n".join(lines)
 
 
-def _experiments(verb: str) -> str:
+def _experiments(command: str) -> str:
     """Return the experiments of a command, a line each: those whose file names it, or no command."""
-    lines = [f"Ready-made sweeps; start one with python -m {verb} -m +experiment=NAME:"]
+    lines = [f"Ready-made sweeps; start one with python -m {command} -m +experiment=NAME:"]
     for name in choices("experiment"):
         named = re.findall(r"^# python -m (\w+) ", file_of("experiment", name).read_text(), re.MULTILINE)
-        if not named or verb in named:
+        if not named or command in named:
             lines.append(f"  {name:<17} {_title('experiment', name)}")
     return "\n".join(lines)
 

@@ -26,7 +26,7 @@ class Sweep:
 
     Attributes:
         current: the sweep that this process drives, if any.
-        job: composed configuration -> run directory, for the verb of this process; raises ConfigError.
+        job: composed configuration -> run directory, for the command of this process; raises ConfigError.
         planned_run: the id that the job at hand had when its sweep was launched, if it belongs to one.
         waits_for_others: whether the job at hand waits while another process computes its run; otherwise it ends
             without an outcome, and is looked at again.
@@ -70,9 +70,9 @@ class Sweep:
         runs = self.directory.parent.parent
         return shlex.join(["python", "-m", "scripts.sweep", "status", str(runs), "--", request["verb"], *words])
 
-    def ask(self, verb: str, overrides: Sequence[str]) -> None:
+    def ask(self, command: str, overrides: Sequence[str]) -> None:
         """Note the command line."""
-        self._write(REQUEST, {"verb": verb, "overrides": list(overrides)})
+        self._write(REQUEST, {"verb": command, "overrides": list(overrides)})
 
     def plan(self, jobs: Sequence[tuple[Sequence[str], Path]]) -> None:
         """Note the overrides and run directory of each job of the sweep's next batch."""

@@ -42,11 +42,11 @@ class CommandHelp(SphinxDirective):
     optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
+        from conf.commands import command_named
         from conf.help import help_text
-        from conf.verbs import verb_named
 
         name, *topic = self.arguments
-        text = help_text(name, verb_named(name).purpose, topic)
+        text = help_text(name, command_named(name).purpose, topic)
         return [nodes.literal_block(text, text, language="none")]
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from conf import Options
+from conf.commands import identifying
 from conf.schema import Config
 from conf.target import Target, require_listed
-from conf.verbs import identifying
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
@@ -32,20 +32,20 @@ class Job:
     """A validated configuration with its parts resolved, before anything is loaded.
 
     Attributes:
-        verb: what is done.
+        command: what is done.
         config: all sections; a `Config`, but of a run that has finished and is only asked for its identity.
         source: the dataset.
         checksums: by section and option, of files that options name: what they hold is part of a run's identity,
             where they lie is not.
     """
 
-    verb: str
+    command: str
     config: Options
     source: Source
     checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def from_config(cls, verb: str, config: Options) -> "Job":
+    def from_config(cls, command: str, config: Options) -> "Job":
         """Resolve a configuration that `conf.schema.validate` accepted, or that of a finished run.
 
         Raises:
@@ -53,7 +53,7 @@ class Job:
         """
         if not isinstance(config, Config):
             require_listed(config)
-        return cls(verb, config, Target(config["dataset"]).build(Source))
+        return cls(command, config, Target(config["dataset"]).build(Source))
 
     @functools.cached_property
     def device(self) -> torch.device:
@@ -105,7 +105,7 @@ class Job:
             described[section] = {**described[section], **named}
         dataset = {key: value for key, value in self._source_identity.items() if key != "code"}
         described |= {"dataset": dataset, "model": self.model_identity}
-        return run_id(self.verb, described, self.code())
+        return run_id(self.command, described, self.code())
 
     def run(self) -> Run:
         return Run(self.config["runs_dir"], self.identity())
@@ -124,15 +124,15 @@ def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
     )
 
 
-def run_id(verb: str, described: Options, code: Mapping[str, int | str]) -> str:
+def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> str:
     """Return a run's id: readable names, a digest of its configuration, and one of its code.
 
     Args:
-        verb: "mdl", "train", ...
+        command: "mdl", "train", ...
         described: JSON-like sections; "dataset", "eraser" and "model" each with a "name". Nothing about
             where or how it runs (device, logger, paths, launcher) belongs here.
         code: what stands for the code, by name: a version, or the digest of a source.
     """
     names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
-    asked = fingerprint({"verb": verb, **described}, length=10)
-    return "-".join([verb, *names, asked, fingerprint(dict(code), length=8)])
+    asked = fingerprint({"verb": command, **described}, length=10)
+    return "-".join([command, *names, asked, fingerprint(dict(code), length=8)])

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Result(Part):
     """A result of any command."""
 
-    verb: str
+    command: str
     run_id: str
     config: Options
     seeds: list[int]
@@ -114,7 +114,8 @@ class InformationResult(Result, Information):
             self.summaries.require_consistent(len(self.seeds))
 
 
-VERBS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sample_info": InformationResult}
+_COMMAND = "verb"  # key of the command in result.json
+COMMANDS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sample_info": InformationResult}
 
 
 def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
@@ -166,7 +167,10 @@ def as_json(part: Any) -> Any:
     """As it is written; keys that a run does not have are left out."""
     if is_dataclass(part):
         lacking = {f.name for f in fields(part) if f.default is None and isinstance(part, Part) and not f.metadata}
-        return {name: as_json(value) for name, value in vars(part).items() if value is not None or name not in lacking}
+        written = {name: value for name, value in vars(part).items() if value is not None or name not in lacking}
+        if isinstance(part, Result):
+            written = {_COMMAND: written.pop("command"), **written}
+        return {name: as_json(value) for name, value in written.items()}
     if isinstance(part, Mapping):
         return {key: as_json(value) for key, value in part.items()}
     return [as_json(value) for value in part] if isinstance(part, (list, tuple)) else part
@@ -200,17 +204,17 @@ def parsed(kind: type[T], values: Any) -> T:
 
 
 def result_of(values: Options) -> Result:
-    """Return a result from the content of result.json, as the verb's own type, without `unknown_keys`.
+    """Return a result from the content of result.json, as the command's own type, without `unknown_keys`.
 
     Raises:
         ValueError: says in one line what is missing or wrong.
     """
-    verb = str(values.get("verb"))
-    if verb == "mdl":
+    command = str(values.get(_COMMAND))
+    if command == "mdl":
         values = _in_published_units(values)
-    if verb not in VERBS:
-        raise ValueError(f"verb is {values.get('verb')!r}, not one of {', '.join(VERBS)}")
-    return parsed(VERBS[verb], values)
+    if command not in COMMANDS:
+        raise ValueError(f"{_COMMAND} is {values.get(_COMMAND)!r}, not one of {', '.join(COMMANDS)}")
+    return parsed(COMMANDS[command], {**values, "command": command})
 
 
 def _in_published_units(values: Options) -> Options:
@@ -229,7 +233,7 @@ def _in_published_units(values: Options) -> Options:
 
 def unknown_keys(values: Options) -> list[str]:
     """Keys of result.json that this version does not know."""
-    return sorted(set(values) - {f.name for f in fields(VERBS[str(values["verb"])])})
+    return sorted(set(values) - {f.name for f in fields(COMMANDS[str(values[_COMMAND])])} - {_COMMAND})
 
 
 def read_result(path: Path) -> Result:

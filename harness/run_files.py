@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from conf import Options
+from conf.commands import sections
 from conf.target import TARGETS
-from conf.verbs import sections
 from erasure.store.regular import regular
 from harness.result import Result, result_of
 from harness.run import CONFIG, RESULT, STATE
@@ -112,7 +112,7 @@ def believed_result(values: Options, directory: Path) -> Result:
     require_run_id(directory.name)
     if len(result.seeds) > _MOST_SEEDS:
         raise ValueError(f"has {len(result.seeds):,} seeds, more than {_MOST_SEEDS:,}")
-    if result.run_id != directory.name or not directory.name.startswith(f"{result.verb}-"):
+    if result.run_id != directory.name or not directory.name.startswith(f"{result.command}-"):
         raise ValueError(f"is of the run {result.run_id[:200]!r}: give its directory that name")
     return result
 
@@ -124,20 +124,22 @@ def require_run_id(name: str) -> None:
         ValueError: names it.
     """
     if not RUN_ID.fullmatch(name):
-        raise ValueError(f"{name[:_LONGEST_NAME]!r} is no run's name, which is VERB-DATASET-ERASER-MODEL-DIGITS-DIGITS")
+        raise ValueError(
+            f"{name[:_LONGEST_NAME]!r} is no run's name, which is COMMAND-DATASET-ERASER-MODEL-DIGITS-DIGITS"
+        )
 
 
-def verb_of(config: Options) -> str:
+def command_of(config: Options) -> str:
     """Return the command whose configuration it is."""
-    return next((verb for verb in ("mdl", "sample_info") if verb in config), "train")
+    return next((command for command in ("mdl", "sample_info") if command in config), "train")
 
 
-def require_config(config: Any, verb: str = "") -> None:
+def require_config(config: Any, command: str = "") -> None:
     """Refuse a configuration of which no table can be made.
 
     Args:
         config: of a run.
-        verb: whose; by its sections where that is not known.
+        command: whose; by its sections where that is not known.
 
     Raises:
         ValueError: names the section and the type it must have.
@@ -145,7 +147,7 @@ def require_config(config: Any, verb: str = "") -> None:
     require_plain(config, _MOST_IN_CONFIG)
     if not isinstance(config, dict):
         raise ValueError(f"config is {config!r:.60}, not sections of options")
-    own = ("mdl", "train") if (verb := verb or verb_of(config)) == "mdl" else (verb,)
+    own = ("mdl", "train") if (command := command or command_of(config)) == "mdl" else (command,)
     for section in dict.fromkeys([*TARGETS, *own, *(name for name in sections() if name in config)]):
         if not isinstance(config.get(section), Mapping):
             raise ValueError(f"config.{section} is {config.get(section)!r:.60}, not a section of options")

@@ -42,7 +42,7 @@ class Loaded(Protocol):
 
 
 L = TypeVar("L", bound=Loaded)
-Share = Trained | Information  # what a verb computes of its result
+Share = Trained | Information  # what a command computes of its result
 
 
 def deferred(name: str) -> Callable[..., Any]:
@@ -56,8 +56,8 @@ class Work(Generic[L]):
 
     Attributes:
         job: what to run.
-        load: the verb's data and architecture.
-        compute: the verb's own part; returns its share of the result.
+        load: the command's data and architecture.
+        compute: the command's own part; returns its share of the result.
         axes: W&B metric patterns and the metric that is their x axis.
         share: computes what no other process computes of the run's parts; whether all are computed then. None where
             one process computes the whole run.
@@ -144,7 +144,7 @@ def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> R
     started = time.time()
     bench = bench or work.load(job)
     names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-    described = RunDescription(run_id=run.id, command=job.verb, group=group, tags=names, config=job.config)
+    described = RunDescription(run_id=run.id, command=job.command, group=group, tags=names, config=job.config)
     with Logger(job.settings(LoggerSettings), described, run.directory, work.axes) as logger:
         for split, certificate in bench.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
@@ -153,7 +153,7 @@ def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> R
         own = dict(vars(share))
         seconds = run.seconds()
         timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
-        about = {"run_id": run.id, "verb": job.verb, "config": dict(job.config), "code": job.code()}
+        about = {"run_id": run.id, "verb": job.command, "config": dict(job.config), "code": job.code()}
         about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}
         result = result_of({**about, **bench.described, **own, "timing": timing})
         logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})

@@ -81,7 +81,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     show(compared, functools.partial(draw, arrange(results)), directory / "comparison.png", results)
 
 
-VERB = cli.Verb(
+COMMAND = cli.Command(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
     sections={
@@ -95,4 +95,4 @@ VERB = cli.Verb(
 )
 
 if __name__ == "__main__":
-    cli.main(VERB)
+    cli.main(COMMAND)

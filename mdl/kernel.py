@@ -96,7 +96,7 @@ def require_memory(name: str, n: int, m: int, beside: float, device: torch.devic
 
 
 def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
-    """Code the training labels in each seed's order, the same as a network's; the verb's share of the result.
+    """Code the training labels in each seed's order, the same as a network's; the command's share of the result.
 
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """

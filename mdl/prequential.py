@@ -33,7 +33,7 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
     Finished chunk sizes of an earlier, interrupted attempt, or of another process, are taken from the run's directory.
 
     Returns:
-        The verb's share of the result.
+        The command's share of the result.
     """
     with Display(run.id) as display:
         sizes = _Sizes(bench, run, display)

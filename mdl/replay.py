@@ -36,7 +36,7 @@ _FORMAT = 1  # of a code's state; what an earlier version saved does not go on
 
 
 def replay(bench: Bench, run: Run, logger: Logger) -> Coded:
-    """Code every seed's labels in its order, each batch before it is learnt; the verb's share of the result."""
+    """Code every seed's labels in its order, each batch before it is learnt; the command's share of the result."""
     settings, splits = bench.job.settings(ChunkSettings), bench.data
     sizes = chunk_sizes(len(splits["train"]), settings)
     engine, finished = Engine(bench, run), 0

@@ -34,7 +34,7 @@ def job_of(config: "Options") -> "Job":
     from sample_info.training_problem import checksum_of
     from train.bench import require_network
 
-    config = config if isinstance(config, Config) else validate(config, VERB.sections)  # a finished run's
+    config = config if isinstance(config, Config) else validate(config, COMMAND.sections)  # a finished run's
     settings = config.settings(SampleInfoSettings)
     require_known(settings.references.methods)
     job = require_network(Job.from_config("sample_info", config))
@@ -105,7 +105,7 @@ def _draw(
     return [save(make, directory / name) for name, make in drawn.items() if make]
 
 
-VERB = cli.Verb(
+COMMAND = cli.Command(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
     sections={"sample_info": "sample_info.settings.SampleInfoSettings", "logger": "harness.logger.LoggerSettings"},
@@ -115,4 +115,4 @@ VERB = cli.Verb(
 )
 
 if __name__ == "__main__":
-    cli.main(VERB)
+    cli.main(COMMAND)

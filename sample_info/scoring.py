@@ -1,4 +1,4 @@
-"""The verb's own part: kernel, leave-one-out changes and scores of every seed, resumable; files and summaries."""
+"""The command's own part: kernel, leave-one-out changes and scores of every seed, resumable; files and summaries."""
 
 import functools
 import logging
@@ -43,7 +43,7 @@ _WORTH_KEEPING_S = 10.0  # a kernel that took longer is stored while the run is 
 
 
 def score(examples: Examples, run: Run, logger: Logger) -> Information:
-    """Score every example for every seed; the verb's share of result.json.
+    """Score every example for every seed; the command's share of result.json.
 
     Writes scores.safetensors, scores.csv and scores.png into the run's directory, and pairwise-*.safetensors where
     they are asked for.

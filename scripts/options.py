@@ -1,4 +1,4 @@
-"""The command line of the commands beside the verbs."""
+"""The command line of the commands beside the commands."""
 
 import argparse
 from typing import NoReturn

@@ -17,7 +17,7 @@ from erasure.progress import console
 from erasure.source import MissingDataError, RawImages, Source, splits
 from erasure.store.cache import Cache
 from scripts.cache import size
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 
 _HELP = """{doc}
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from erasure.datasets.digits import Digits
 
 if TYPE_CHECKING:  # tests/erasure runs where there is nothing but the library, too
-    from conf.cli import Verb
+    from conf.cli import Command
     from train.settings import TrainSettings
 
 hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
@@ -124,16 +124,16 @@ class Outcome:
 def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Outcome]:
-    """Run a verb's command line in this process, in an empty working directory."""
+    """Run a command's command line in this process, in an empty working directory."""
     from conf import cli
 
     monkeypatch.chdir(tmp_path)
 
-    def run(verb: "Verb", *arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", [verb.name, *arguments])
+    def run(command: "Command", *arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", [command.name, *arguments])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            cli.main(verb)
+            cli.main(command)
         shown = capsys.readouterr()
         return Outcome(int(ended.value.code or 0), shown.out, shown.err)
 

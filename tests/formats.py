@@ -36,9 +36,9 @@ from harness.results.entry import StoredRun as Read
 from harness.results.read import read_run
 from harness.run import Run
 from harness.state import State, state_of
-from mdl.__main__ import VERB
+from mdl.__main__ import COMMAND
 from sample_info.report.comparison import read_scores
-from scripts.sweep.relaunch import command
+from scripts.sweep.relaunch import launch_command
 from scripts.sweep.status import Found
 from train.checkpoint import Checkpoints
 
@@ -110,7 +110,7 @@ class Format:
 
 
 def _finished(place: Path) -> Run:
-    result = VERB.work(_config(f"runs_dir={place}", f"cache_dir={place}/cache")).carry_out()
+    result = COMMAND.work(_config(f"runs_dir={place}", f"cache_dir={place}/cache")).carry_out()
     shutil.rmtree(place / "cache")
     return Run(place, result.run_id)
 
@@ -128,7 +128,7 @@ def _shown(place: Path) -> Read:
 
 
 def _relaunched(place: Path) -> tuple[str, Any]:
-    words = command(Found(_only(place), State("failed")), Path("runs"))
+    words = launch_command(Found(_only(place), State("failed")), Path("runs"))
     return " ".join(words), words
 
 
@@ -273,7 +273,7 @@ _VECTORS = {"x": torch.from_numpy(_PIXELS.reshape(12, -1)[:, :7] / 255), "y": to
 
 
 def _config(*overrides: str) -> Config:
-    return composed("mdl", [*_TINY, *overrides], VERB.sections)
+    return composed("mdl", [*_TINY, *overrides], COMMAND.sections)
 
 
 def _run_config(place: Path) -> Config:
@@ -283,11 +283,11 @@ def _run_config(place: Path) -> Config:
 def _write_stopped_run(place: Path) -> None:
     """A run that was killed when all its parts were done."""
     with mock.patch.object(Run, "finish", side_effect=KeyboardInterrupt), contextlib.suppress(KeyboardInterrupt):
-        VERB.work(_run_config(place)).carry_out()
+        COMMAND.work(_run_config(place)).carry_out()
 
 
 def _whole_run(place: Path) -> tuple[str, Any]:
-    result = VERB.work(_run_config(place)).carry_out()
+    result = COMMAND.work(_run_config(place)).carry_out()
     return "", [result.run_id, result.mdl, result.curve, result.final]
 
 

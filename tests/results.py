@@ -26,4 +26,6 @@ def made_up(run_id: str = "x", **changes: Any) -> Result:
         "label_entropy_bits": 3.3,
         "epochs": [5 for _ in seeds],
     }
+    if "command" in changes:
+        changes["verb"] = changes.pop("command")
     return result_of(content | changes)

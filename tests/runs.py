@@ -1,4 +1,4 @@
-"""Made-up finished runs of every verb, with plausible numbers and their files."""
+"""Made-up finished runs of every command, with plausible numbers and their files."""
 
 import json
 import math
@@ -33,7 +33,7 @@ _FINISHED = {
 
 def write_run(
     root: Path,
-    verb: str = "mdl",
+    command: str = "mdl",
     dataset: str = "cifar10",
     eraser: str = "leace",
     model: str = "mlp",
@@ -50,8 +50,8 @@ def write_run(
     config["dataset"] |= {"normalize": "zscore"} if dataset == "cifar10" else {}
     config["model"] = _section("model", model) | (options or {})
     config["train"] = keys("train", preset) | ({} if lr is None else {"lr": lr})
-    config |= {"mdl": keys("mdl", preset) | {"code": coding}} if verb == "mdl" else {}
-    run = Run(root, run_id(verb, config | {"seeds": list(seeds)}, {}))
+    config |= {"mdl": keys("mdl", preset) | {"code": coding}} if command == "mdl" else {}
+    run = Run(root, run_id(command, config | {"seeds": list(seeds)}, {}))
     draw = random.Random(run.id)
     scale = 1 + 0.15 * math.log2(128 / config["model"].get("width", 128)) + _COST_BITS.get(eraser, 0.5)
     if eraser == "qleace" and model == "convnextv2":  # backfires
@@ -64,7 +64,7 @@ def write_run(
         "train_size": _SIZES[-1],
         "num_classes": 10,
         "parameters": 1000 * config["model"].get("width", 1),
-        **(_mdl(losses) if verb == "mdl" else _train(losses[-1])),
+        **(_mdl(losses) if command == "mdl" else _train(losses[-1])),
         "sharp_drop": sharp_drops(last),
         "certificate": {
             split: {"n": n, "mean_gap": 4e-9, "covariance_gap": 0.7, "edit_size": 0.57, "out_of_range": 0.1,
@@ -72,7 +72,7 @@ def write_run(
             for split, n in (("train", _SIZES[-1]), ("validation", 1024), ("test", 10000))
         },
     }  # fmt: skip
-    _write(run, verb, config, seeds, result | changes)
+    _write(run, command, config, seeds, result | changes)
     rows = [f"{n},{seed},{epoch},{'' if train is None else train},{bits}"
             for n, seed, curve in curves for epoch, (train, bits) in enumerate(curve)]  # fmt: skip
     (run.directory / "curves.csv").write_text(
@@ -149,10 +149,10 @@ def _section(group: str, name: str) -> dict[str, Any]:
         return {"name": name}
 
 
-def _write(run: Run, verb: str, config: dict[str, Any], seeds: Sequence[int], result: dict[str, Any]) -> None:
+def _write(run: Run, command: str, config: dict[str, Any], seeds: Sequence[int], result: dict[str, Any]) -> None:
     config |= {"seeds": list(seeds), "dtype": "float32", "runs_dir": str(run.directory.parent), "cache_dir": "cache"}
     config["device"] = "cpu"
-    about = {"run_id": run.id, "verb": verb, "config": config, "seeds": list(seeds)}
+    about = {"run_id": run.id, "verb": command, "config": config, "seeds": list(seeds)}
     run.directory.mkdir(parents=True, exist_ok=True)  # plain writes: nothing here is worth an fsync
     (run.directory / "config.yaml").write_text(json.dumps(config))
     (run.directory / "result.json").write_text(sealed(as_json(about | _FINISHED | result)))

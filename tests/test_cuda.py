@@ -8,7 +8,7 @@ import torch
 
 import erasure
 from erasure import ClassMoments, Eraser
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from tests.erasure.test_devices import ERASERS, examples
 from tests.models.every_model import EVERY, SMALL

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from scripts.report.__main__ import build
 from tests.scripts.chromium import (
     CHROMIUM,

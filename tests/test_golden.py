@@ -10,7 +10,7 @@ import pytest
 
 from erasure.store.storage import read_json
 from harness.run import RESULTS_VERSION
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 
 GOLDEN_VERSION = 2
 BITS_PER_SAMPLE = {"control": [0.7607, 0.6862], "leace": [3.2219, 3.1802]}

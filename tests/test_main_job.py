@@ -16,10 +16,10 @@ from conf import cli
 from conf.sweep import Sweep
 from erasure.store.storage import read_json
 from harness.example_bits import read_test_bits
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
 from tests.wandb_file import only_run
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 from train.training import Training
 
 QUICK = ["train=quick", "train.max_epochs=12", "mdl=quick", "seeds=[0,1,2]"]
@@ -152,10 +152,10 @@ def test_the_last_training_of_mdl_is_that_of_train(command) -> None:
     quick = ["train=quick", "train.max_epochs=5", "train.stack=all", "seeds=[2,5]", "logger.mode=disabled"]
     command(MDL, "mdl=quick", *quick)
     command(TRAIN, *quick)
-    by_verb = {r["verb"]: r for r in (read_json(path) for path in Path("runs").glob("*/result.json"))}
-    assert by_verb["train"]["final"]["loss_bits"] == by_verb["mdl"]["final"]["loss_bits"]
-    assert by_verb["train"]["epochs"] == by_verb["mdl"]["curve"][-1]["epochs"]
-    for result in by_verb.values():
+    by_command = {r["verb"]: r for r in (read_json(path) for path in Path("runs").glob("*/result.json"))}
+    assert by_command["train"]["final"]["loss_bits"] == by_command["mdl"]["final"]["loss_bits"]
+    assert by_command["train"]["epochs"] == by_command["mdl"]["curve"][-1]["epochs"]
+    for result in by_command.values():
         kept = read_test_bits([Path("runs", result["run_id"])])  # what the error over test examples is taken from
         assert [kept[seed].mean() for seed in (2, 5)] == pytest.approx(result["final"]["loss_bits"])
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from conf.verbs import verbs
-from mdl.__main__ import VERB as MDL
-from sample_info.__main__ import VERB as SAMPLE_INFO
+from conf.commands import commands
+from mdl.__main__ import COMMAND as MDL
+from sample_info.__main__ import COMMAND as SAMPLE_INFO
 
 HEAVY = {
     "torch", "timm", "sklearn", "scipy", "torchvision", "datasets", "wandb", "matplotlib", "pandas", "sympy",
@@ -34,9 +34,9 @@ QUICK = [
 ]
 
 
-def heavy(verb: str, *arguments: str) -> tuple[str, set[str]]:
+def heavy(command: str, *arguments: str) -> tuple[str, set[str]]:
     """What a command prints in a fresh process, and what of the above it has imported by its end."""
-    code = TELL.replace("sys.argv[0]", repr(verb))
+    code = TELL.replace("sys.argv[0]", repr(command))
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
@@ -47,17 +47,17 @@ def heavy(verb: str, *arguments: str) -> tuple[str, set[str]]:
     return shown + done.stderr, (HEAVY | COMPUTING) & set(modules.split())
 
 
-@pytest.mark.parametrize("verb", verbs())
-def test_help_imports_nothing_heavy(verb: str) -> None:
-    shown, imported = heavy(verb, "--help")
-    assert f"python -m {verb}" in shown
+@pytest.mark.parametrize("command", commands())
+def test_help_imports_nothing_heavy(command: str) -> None:
+    shown, imported = heavy(command, "--help")
+    assert f"python -m {command}" in shown
     assert imported == set()
 
 
-@pytest.mark.parametrize("verb", verbs())
+@pytest.mark.parametrize("command", commands())
 @pytest.mark.parametrize("sweep", [(), ("-m", "seeds=[0],[1]")])
-def test_a_wrong_key_is_told_before_anything_heavy_is_imported(verb: str, sweep: tuple[str, ...]) -> None:
-    shown, imported = heavy(verb, *sweep, "model.widht=64")
+def test_a_wrong_key_is_told_before_anything_heavy_is_imported(command: str, sweep: tuple[str, ...]) -> None:
+    shown, imported = heavy(command, *sweep, "model.widht=64")
     assert "did you mean width?" in shown
     assert imported == set()
 

@@ -43,7 +43,7 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     show(compared, functools.partial(draw, arrange(results)), directory / "loss_curves.png", results)
 
 
-VERB = cli.Verb(
+COMMAND = cli.Command(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
     sections={"train": "train.settings.TrainSettings", "logger": "harness.logger.LoggerSettings"},
@@ -53,4 +53,4 @@ VERB = cli.Verb(
 )
 
 if __name__ == "__main__":
-    cli.main(VERB)
+    cli.main(COMMAND)

@@ -18,14 +18,14 @@ from train.ensemble import Ensemble
 from train.settings import TrainSettings
 
 
-def training_job(verb: str, config: Config) -> Job:
+def training_job(command: str, config: Config) -> Job:
     """Return the job of a command that trains, with `train.precision` resolved, never "auto".
 
     Raises:
         ValueError: a value that its part refuses, before anything is loaded.
     """
     precision = pick_precision(config.settings(TrainSettings).precision, config["device"])
-    return Job.from_config(verb, config.changed("train", precision=precision))
+    return Job.from_config(command, config.changed("train", precision=precision))
 
 
 def require_network(job: Job) -> Job:
@@ -37,8 +37,8 @@ def require_network(job: Job) -> Job:
     if not issubclass(job.model, Classifier):
         name = job.config["model"]["name"]
         raise ValueError(
-            f"model={name}: has no weights, which python -m {job.verb} is about: take a network, e.g. model=mlp; what "
-            f"labels cost with this one, python -m mdl model={name} says"
+            f"model={name}: has no weights, which python -m {job.command} is about: take a network, e.g. model=mlp; "
+            f"what labels cost with this one, python -m mdl model={name} says"
         )
     return job
 

@@ -20,7 +20,7 @@ WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, s
 
 
 def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
-    """Train every seed on the whole training split; the verb's share of the result.
+    """Train every seed on the whole training split; the command's share of the result.
 
     The same trainings as the last ones of a prequential run with the same options, whose weights are the same.
     """

@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 from conf import Options
-from conf.verbs import identifying
+from conf.commands import identifying
 from harness.result import InformationResult, Result
 from harness.results.comparison import compare_with_control
 from harness.results.entry import Entry, StoredRun, log
@@ -55,7 +55,7 @@ class Comparison:
         erasers: of the columns, in the order of `eraser_order`.
         setting: how all runs were trained and coded (`setting_text`).
         name: of files, with what tells it from other comparisons: mdl · cifar10 (train=quick).
-        verb: "mdl", "train" or "sample_info".
+        command: "mdl", "train" or "sample_info".
         dataset: of all rows; empty where rows have different datasets.
     """
 
@@ -63,7 +63,7 @@ class Comparison:
     erasers: list[Label]
     setting: str = ""
     name: str = ""
-    verb: str = ""
+    command: str = ""
     dataset: str = ""
 
     @property
@@ -110,9 +110,9 @@ def by_dataset(reading: Reading) -> list[Comparison]:
 
     Adds to the reading's problems a line on each run that cannot be compared.
     """
-    runs = [run for run in reading.runs if run.verb != INFORMATION]
+    runs = [run for run in reading.runs if run.command != INFORMATION]
     parts = [
-        {"verb": {"name": run.verb}, "dataset": dataset, "setting": _without(setting(run.config), CODES)}
+        {"verb": {"name": run.command}, "dataset": dataset, "setting": _without(setting(run.config), CODES)}
         for run, dataset in zip(runs, _datasets(runs), strict=True)
     ]
     datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",), ("dataset",))
@@ -140,7 +140,7 @@ def _of_dataset(name: Label, dataset: Label, runs: Sequence[StoredRun], problems
         rows=sorted(compared.rows, key=_row_order),
         setting=settings.pop() if len(settings) == 1 else setting_text(runs[0].config, without=CODES),
         name=file_name(str(name)),
-        verb=runs[0].verb,
+        command=runs[0].command,
         dataset=dataset.display,
     )
 

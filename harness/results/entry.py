@@ -26,7 +26,7 @@ class StoredRun:
         id: name of the run.
         directory: where it is.
         config: its configuration.
-        verb: its command.
+        command: its command.
         seeds: its seeds.
         result: None while it has not finished.
         state: "finished", "running", "failed", "interrupted"; "unfinished" where it does not say.
@@ -36,7 +36,7 @@ class StoredRun:
     id: str
     directory: Path
     config: Options
-    verb: str
+    command: str
     seeds: Sequence[int]
     result: Result | None
     state: str = "finished"
@@ -46,7 +46,7 @@ class StoredRun:
     def finished(cls, result: Result, directory: Path | None = None, remarks: Sequence[str] = ()) -> "StoredRun":
         """Return a finished run; `directory` is where its result was written unless it has moved."""
         place = directory or result.directory
-        return cls(result.run_id, place, result.config, result.verb, result.seeds, result, remarks=remarks)
+        return cls(result.run_id, place, result.config, result.command, result.seeds, result, remarks=remarks)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from conf.verbs import identifying
+from conf.commands import identifying
 from erasure.store.storage import fingerprint
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
@@ -184,7 +184,7 @@ def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     options = {key: value for key, value in _flat(counted).items() if not key.startswith("seeds")}
     shared = {
         "run_id": run.id,
-        "command": run.verb,
+        "command": run.command,
         "directory": str(run.directory),
         **{part: result.named(part) for part in ("dataset", "eraser", "model")},
         "setting": setting_text(config),
@@ -210,7 +210,7 @@ def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
 def pair_id(result: Result) -> str:
     """Return what is equal for runs that differ by eraser and seed alone."""
     shared = {key: value for key, value in comparable(result.config).items() if key not in ("eraser", "seeds")}
-    return fingerprint([result.verb, shared, result.train_size])
+    return fingerprint([result.command, shared, result.train_size])
 
 
 def _numbers(result: Result) -> Iterator[tuple[str, list[Any]]]:
@@ -274,7 +274,7 @@ def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
 
 def _unfinished_row(run: StoredRun) -> dict[str, Any]:
     parts = {part: run.config[part]["name"] for part in ("dataset", "eraser", "model")}
-    about = {"run_id": run.id, "command": run.verb, "directory": str(run.directory)}
+    about = {"run_id": run.id, "command": run.command, "directory": str(run.directory)}
     return {**about, **parts, "seeds": len(run.seeds), "state": run.state}
 
 

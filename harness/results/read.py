@@ -12,11 +12,11 @@ from harness.result import MdlResult, unknown_keys
 from harness.results.entry import StoredRun
 from harness.results.excess import blocks_of, sizes_of
 from harness.run import RESULT
-from harness.run_files import believed_result, read_config, require_run_id, run_directories, verb_of
+from harness.run_files import believed_result, command_of, read_config, require_run_id, run_directories
 from harness.state import read_state
 from harness.trained import published_units
 
-INFORMATION = "sample_info"  # the verb that scores examples, and whose runs have tables of their own
+INFORMATION = "sample_info"  # the command that scores examples, and whose runs have tables of their own
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
@@ -132,10 +132,10 @@ def _unfinished(directory: Path) -> StoredRun:
         state = read_state(directory)[0]
     except (OSError, DamagedFileError):
         state = "unfinished"
-    verb = verb_of(config)
-    shown = "not shown" if verb == INFORMATION else "shown as incomplete"
+    command = command_of(config)
+    shown = "not shown" if command == INFORMATION else "shown as incomplete"
     remarks = [f"no result.json: {state}, {shown}"]
-    return StoredRun(directory.name, directory, config, verb, config["seeds"], None, state, remarks)
+    return StoredRun(directory.name, directory, config, command, config["seeds"], None, state, remarks)
 
 
 def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredRun:

@@ -41,16 +41,16 @@ def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: i
     assert context is not None
     assert Sweep.current is not None
     assert Sweep.job is not None
-    verb = config.hydra.job.config_name
-    composer = Composer(verb, context.config_loader)
+    command = config.hydra.job.config_name
+    composer = Composer(command, context.config_loader)
     jobs, refused = [], []
     for number, overrides in enumerate(job_overrides, first):
         try:
             jobs.append(Job(number, list(overrides), Sweep.job(composer(overrides))))
         except (HydraException, OmegaConfBaseException) as error:
-            refused.append(explain(_hydra_error(verb, overrides) or error, verb, overrides))
+            refused.append(explain(_hydra_error(command, overrides) or error, command, overrides))
         except (ValueError, OSError) as error:
-            refused.append(f"{' '.join(overrides)}: {explain(error, verb, overrides)}")
+            refused.append(f"{' '.join(overrides)}: {explain(error, command, overrides)}")
     if refused:
         others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}; nothing was started{others}")
@@ -58,10 +58,10 @@ def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: i
     return jobs
 
 
-def _hydra_error(verb: str, overrides: Sequence[str]) -> Exception | None:
+def _hydra_error(command: str, overrides: Sequence[str]) -> Exception | None:
     """Return Hydra's own error for a job that cannot be composed: it names the key that cannot be overridden."""
     try:
-        compose(verb, list(overrides))
+        compose(command, list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         return error
     return None

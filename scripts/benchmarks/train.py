@@ -20,7 +20,7 @@ from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages, splits
 from harness.results.table import Table
-from mdl.__main__ import VERB
+from mdl.__main__ import COMMAND
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, parser, timed
 from scripts.benchmarks.data import DIGITS, labelled_images
@@ -82,7 +82,7 @@ def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _
     keep_freed_memory()
     rows = []
     for network in networks:
-        config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], VERB.sections)
+        config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], COMMAND.sections)
         settings = config.settings(TrainSettings)
         for size, shape in _SHAPES.items():
             model = Target(config["model"]).build(Classifier, shape, 10)
@@ -134,7 +134,7 @@ class Bench:
         self.train, self.validation = data["train"], data["validation"]
         self.seeds = list(range(options.seeds))
         overrides = [f"model={options.model}"] + ([f"model.width={options.width}"] if options.width else [])
-        config = composed("mdl", overrides, VERB.sections)
+        config = composed("mdl", overrides, COMMAND.sections)
         epochs = {"max_epochs": options.epochs, "patience_steps": _FOREVER, "min_epoch_steps": 1}
         self.settings = dataclasses.replace(config.settings(TrainSettings), **epochs)
         self.model_section = config["model"]

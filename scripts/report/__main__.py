@@ -1,4 +1,4 @@
-"""Read finished runs, of any verb and machine; write tables, figures and one page that opens from disk.
+"""Read finished runs, of any command and machine; write tables, figures and one page that opens from disk.
 
 python -m scripts.report runs/ --out report/
 python -m scripts.report cluster/runs laptop/runs --out report/

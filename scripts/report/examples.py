@@ -61,7 +61,9 @@ class Costs:
 
 def read_costs(comparisons: Sequence[Comparison], information: Information) -> dict[str, list[Costs]]:
     """By comparison, of runs that kept what labels cost."""
-    found = {comparison.name: _costs(comparison, information) for comparison in comparisons if comparison.verb == "mdl"}
+    found = {
+        comparison.name: _costs(comparison, information) for comparison in comparisons if comparison.command == "mdl"
+    }
     return {name: own for name, own in found.items() if own}
 
 

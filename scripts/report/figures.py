@@ -67,7 +67,9 @@ def draw_figures(
 def comparison_drawings(comparisons: Sequence[Comparison], colours: Colours, note: Note) -> list[Drawing]:
     """Return the figures that the runs allow; note what is left out."""
     coded = [
-        comparison for comparison in comparisons if comparison.verb == "mdl" and any(row.run for row in comparison.rows)
+        comparison
+        for comparison in comparisons
+        if comparison.command == "mdl" and any(row.run for row in comparison.rows)
     ]
     overviews = [_drawing(f"{b.name}-codelengths", b.rows, MAX_ROWS, overview, b.erasers, colours) for b in coded]
     curves = [
@@ -108,7 +110,7 @@ def _drawing(name: str, rows: Sequence[Row], most: int, draw: Callable[..., Figu
 def _note_gaps(comparison: Comparison, note: Note) -> None:
     """Note the points and curves that figures of a comparison have no numbers for."""
     entries = [entry for row in comparison.rows for entry in row.run]
-    coded = comparison.verb == "mdl"
+    coded = comparison.command == "mdl"
     alone = [f"{e.row}, {e.eraser}" for e in entries if coded and e.code_difference is None and not e.is_control]
     bare = [f"{e.row}, {e.eraser}" for e in entries if e.result and not set(e.result.seeds) <= set(e.curves)]
     for what, which in (("increase over control, no control with its seeds", alone), ("loss curve of all seeds", bare)):

@@ -63,7 +63,7 @@ class Information:
 
 def read_information(reading: Reading) -> Information:
     """Arrange the runs; adds to the reading's problems what cannot be shown."""
-    runs = {run.id: run for run in reading.finished if run.verb == INFORMATION}
+    runs = {run.id: run for run in reading.finished if run.command == INFORMATION}
     comparison = arrange([replace(run, config=comparable(run.config)) for run in runs.values()])
     stored = {run_id: read_scores(run.directory, reading.problems, run.seeds) for run_id, run in runs.items()}
     alike, left_out = few_enough(agreements(comparison, stored))

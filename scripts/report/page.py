@@ -133,9 +133,9 @@ def _opening(lines: Sequence[tuple[Comparison, Row, Entry]]) -> list[int]:
 def _cells(comparison: Comparison, row: Row, entry: Entry, columns: Sequence[Column[Entry]]) -> list[str]:
     """Return the cells of a line."""
     family, eraser = display_name(row.model["name"]), entry.eraser.display
-    names = (comparison.setting, comparison.dataset, family, row.label.display, eraser, comparison.verb)
+    names = (comparison.setting, comparison.dataset, family, row.label.display, eraser, comparison.command)
     # columns of which the command has no numbers
-    codes = () if comparison.verb == "mdl" else (*CODES.values(), PUBLISHED)
+    codes = () if comparison.command == "mdl" else (*CODES.values(), PUBLISHED)
     texts = ("" if column in codes else column.text(entry) for column in columns)
     return [*names, *texts, entry.missing, "incomplete" if entry.missing else "complete"]
 
@@ -147,7 +147,7 @@ def _sheet(table: Table, links: Mapping[str, str]) -> Json:
 
 
 def _details(comparison: Comparison, entry: Entry, pool: Pool) -> Json:
-    about: Json = {"command": comparison.verb, "lacks": entry.missing}
+    about: Json = {"command": comparison.command, "lacks": entry.missing}
     about |= {"dataset": comparison.dataset, "model": entry.row.display, "eraser": entry.eraser.display}
     if not entry.all_runs:
         return about

@@ -43,7 +43,7 @@ def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> It
     """
     also = (_MODEL, ERASER, RUNS)
     codes, finals = ([kind[name] for name in chosen or _USUAL if name in kind] for kind in (CODES, FINALS))
-    if comparison.verb == "mdl":
+    if comparison.command == "mdl":
         places = {(entry.row, entry.eraser): entry for entry in comparison.entries}
         if codes:
             about = f"Prequential codelength on {comparison.dataset} ({comparison.setting})."

@@ -23,18 +23,18 @@ import torch
 
 from conf import Options
 from conf.check import ConfigError
+from conf.commands import identifying
 from conf.compose import jobs_of, plain
 from conf.errors import exit_code
 from conf.groups import look_in
 from conf.schema import Config, validate
 from conf.target import Target
-from conf.verbs import identifying
 from harness.device import pick_device
 from harness.result import MdlResult
 from harness.results.labels import labels
 from harness.results.read import read_runs
 from harness.results.table import Table
-from mdl.__main__ import VERB
+from mdl.__main__ import COMMAND
 from mdl.chunks import ChunkSettings, chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
@@ -112,7 +112,7 @@ def kinds(chosen: argparse.Namespace) -> list[Kind]:
     """Return the kinds of the sweep's runs, each run counted once."""
     found: dict[str, tuple[Config, set[str]]] = {}
     for _, composed in jobs_of("mdl", chosen.overrides):
-        config = validate(plain(composed), VERB.sections)
+        config = validate(plain(composed), COMMAND.sections)
         key = json.dumps(identifying(config) | {"eraser": None}, sort_keys=True)
         found.setdefault(key, (config, set()))[1].add(json.dumps(config["eraser"], sort_keys=True))
     names = labels([*map(json.loads, found)], ["model"])
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = own.parse_intermixed_args(look_in(sys.argv[1:] if arguments is None else arguments))
     if chosen.epochs < 1 or (chosen.teraflops is None) != (chosen.terabytes is None):
         own.error("--epochs must be at least 1, and --teraflops and --terabytes go together")
-    return exit_code(functools.partial(show, chosen), VERB.name, chosen.overrides)
+    return exit_code(functools.partial(show, chosen), COMMAND.name, chosen.overrides)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ class Place:
         """`python -m mdl TASK`, its finished parts written into the diary."""
         from conf import cli
         from harness.run import Run
-        from mdl.__main__ import VERB
+        from mdl.__main__ import COMMAND
 
         keep, finish = Run.keep, Run.finish
 
@@ -131,7 +131,7 @@ class Place:
         for stream in (1, 2):
             os.dup2(log, stream)
         sys.argv = ["mdl", *task, *_ALL, f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
-        cli.main(replace(VERB, summarise=lambda *_: None))  # tables and figures are the driver's
+        cli.main(replace(COMMAND, summarise=lambda *_: None))  # tables and figures are the driver's
 
 
 class Entry(NamedTuple):

@@ -18,13 +18,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from conf.commands import command_named, commands
 from conf.errors import exit_code
 from conf.groups import look_in, own_folders
-from conf.verbs import verb_named, verbs
 from harness.device import pick_device
 from harness.run_files import printable
 from scripts.options import parser
-from scripts.sweep.relaunch import command, launch
+from scripts.sweep.relaunch import launch, launch_command
 from scripts.sweep.status import Found, discard, of_sweep, on_disk, print_status, unfinished
 
 
@@ -32,23 +32,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     words, overrides = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = _options(words)
-    verb, overrides = _of_command(look_in(overrides))
+    command, overrides = _of_command(look_in(overrides))
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    return exit_code(functools.partial(_status, options, verb, overrides), verb, overrides)
+    return exit_code(functools.partial(_status, options, command, overrides), command, overrides)
 
 
-def _status(options: argparse.Namespace, verb: str, overrides: Sequence[str]) -> int:
-    runs = of_sweep(verb_named(verb), overrides, options.runs) if overrides else on_disk(options.runs)
+def _status(options: argparse.Namespace, command: str, overrides: Sequence[str]) -> int:
+    runs = of_sweep(command_named(command), overrides, options.runs) if overrides else on_disk(options.runs)
     if options.action == "discard":
         discard(runs, delete=options.yes)
         return 0
     print_status(runs)
-    unsaid = "train" in verb_named(verb).sections and not any(o.startswith("device=") for o in overrides)
+    unsaid = "train" in command_named(command).sections and not any(o.startswith("device=") for o in overrides)
     if unsaid and any(run.state.name == "missing" for run in runs):
         here = pick_device("auto").type
         print(f"device=auto is {here} here; where it is not, train.precision=auto makes other runs: say device=…")
     if options.retry_failed:
-        return _retry(unfinished(runs), options.runs, verb, overrides, start=options.launch)
+        return _retry(unfinished(runs), options.runs, command, overrides, start=options.launch)
     return 0 if all(run.state.name == "finished" for run in runs) else 1
 
 
@@ -72,12 +72,12 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _of_command(words: list[str]) -> tuple[str, list[str]]:
-    """Verb and overrides of a command line, or of its end; mdl where no verb is named."""
+    """Verb and overrides of a command line, or of its end; mdl where no command is named."""
     words = [word for word in words if word not in ("uv", "run", "python", "-m", "--multirun")]
-    return (words[0], words[1:]) if words and words[0] in verbs() else ("mdl", words)
+    return (words[0], words[1:]) if words and words[0] in commands() else ("mdl", words)
 
 
-def _retry(left: Sequence[Found], runs_dir: Path, verb: str, overrides: Sequence[str], *, start: bool) -> int:
+def _retry(left: Sequence[Found], runs_dir: Path, command: str, overrides: Sequence[str], *, start: bool) -> int:
     """Print what is left as commands, or run it: through a launcher as one sweep, which leaves out the rest itself.
 
     A run that cannot be launched from what is on disk is named and left out.
@@ -86,13 +86,15 @@ def _retry(left: Sequence[Found], runs_dir: Path, verb: str, overrides: Sequence
         print("nothing is left to do")
         return 0
     if any(override.startswith("hydra/launcher=") for override in overrides):
-        commands = [["python", "-m", verb, "-m", *(f"--config-dir={folder}" for folder in own_folders()), *overrides]]
+        commands = [
+            ["python", "-m", command, "-m", *(f"--config-dir={folder}" for folder in own_folders()), *overrides]
+        ]
         print(f"{len(left)} jobs are left; the sweep's own command submits these and no others:")
     else:
         commands = []
         for run in left:
             try:
-                commands.append(command(run, runs_dir))
+                commands.append(launch_command(run, runs_dir))
             except ValueError as error:
                 print(printable(str(error)), file=sys.stderr)
         lost = len(left) - len(commands)

@@ -13,34 +13,41 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
-from conf.cli import Verb
+from conf.cli import Command
+from conf.commands import command_named
 from conf.compose import composed, unchecked
 from conf.errors import explain
 from conf.groups import choices, own_folders
 from conf.schema import TARGETS, ConfigError, validate
 from conf.target import require_listed
-from conf.verbs import verb_named
 from harness.run_files import read_config
 from scripts.sweep.status import Found
 
 
-def command(run: Found, runs_dir: Path) -> list[str]:
-    """Return the command of this run: python -m VERB OVERRIDES, with its result in `runs_dir`.
+def launch_command(run: Found, runs_dir: Path) -> list[str]:
+    """Return the command of this run: python -m COMMAND OVERRIDES, with its result in `runs_dir`.
 
     Raises:
         ValueError: its name is no run's, or no sweep says which overrides make it and its configuration is none.
     """
-    verb = run.directory.name.partition("-")[0]
+    command = run.directory.name.partition("-")[0]
     try:
-        known = verb_named(verb)
+        known = command_named(command)
         overrides = _overrides(known, run.directory) if run.overrides is None else run.overrides
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise ValueError(f"{run.directory}: not launched: {explain(error, verb, [])}") from error
+        raise ValueError(f"{run.directory}: not launched: {explain(error, command, [])}") from error
     overrides = [override for override in overrides if not override.startswith("runs_dir=")]
     if any(override.startswith("+experiment=") for override in overrides):
         overrides.append("hydra.sweeper.params=null")  # this one of its runs
     folders = [f"--config-dir={folder}" for folder in own_folders()]
-    return ["python", "-m", verb, *folders, *overrides, *([] if str(runs_dir) == "runs" else [f"runs_dir={runs_dir}"])]
+    return [
+        "python",
+        "-m",
+        command,
+        *folders,
+        *overrides,
+        *([] if str(runs_dir) == "runs" else [f"runs_dir={runs_dir}"]),
+    ]
 
 
 def launch(commands: Sequence[Sequence[str]]) -> int:
@@ -52,20 +59,20 @@ def launch(commands: Sequence[Sequence[str]]) -> int:
     return code
 
 
-def _overrides(verb: Verb, directory: Path) -> list[str]:
+def _overrides(command: Command, directory: Path) -> list[str]:
     """Return overrides that give exactly a run's configuration: its choices, and values in which it differs from them.
 
     Raises:
-        ValueError: its configuration cannot be read, or is none of this verb.
+        ValueError: its configuration cannot be read, or is none of this command.
     """
     try:
         read = read_config(directory)
         require_listed(read)
-        config = validate(read, verb.sections)
+        config = validate(read, command.sections)
         names = [f"{part}={_choice(part, config[part])}" for part in TARGETS]
-        defaults: Any = OmegaConf.to_container(unchecked(verb.name, names), resolve=True)
+        defaults: Any = OmegaConf.to_container(unchecked(command.name, names), resolve=True)
         overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(defaults, config))]
-        if composed(verb.name, overrides, verb.sections) != config:
+        if composed(command.name, overrides, command.sections) != config:
             raise ConfigError("no command line gives it")
     except (OSError, AttributeError, TypeError, RecursionError, ValueError) as error:
         raise ValueError(f"its config.yaml cannot be used ({' '.join(str(error).split())})") from error

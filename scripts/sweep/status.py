@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from conf.check import ConfigError
-from conf.cli import Verb, checked_job
+from conf.cli import Command, checked_job
 from conf.compose import jobs_of
 from conf.sweep import Sweep
 from erasure.progress import console, duration
@@ -48,9 +48,9 @@ def _may_be_run(path: Path) -> bool:
     return RUN_ID.fullmatch(path.name) is not None if path.is_symlink() else path.is_dir()
 
 
-def of_sweep(verb: Verb, overrides: Sequence[str], root: Path) -> list[Found]:
+def of_sweep(command: Command, overrides: Sequence[str], root: Path) -> list[Found]:
     """Return the runs that a sweep asks for, in `root`; a run that was refused when it was launched has failed."""
-    now, jobs = file_system_time(root), wanted(verb, overrides)
+    now, jobs = file_system_time(root), wanted(command, overrides)
     states = {name: state_of(root / name, now) for name in jobs}
     if missing := [name for name, state in states.items() if state.name == "missing"]:
         refused = _refused(root)
@@ -67,9 +67,9 @@ def _refused(root: Path) -> dict[str, str]:
     return refused
 
 
-def wanted(verb: Verb, overrides: Sequence[str]) -> dict[str, list[str]]:
+def wanted(command: Command, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Ids of the runs that a sweep asks for -> the overrides that make each; jobs that ask for the same count once."""
-    return {checked_job(verb, config).name: job for job, config in jobs_of(verb.name, overrides)}
+    return {checked_job(command, config).name: job for job, config in jobs_of(command.name, overrides)}
 
 
 def unfinished(runs: Sequence[Found]) -> list[Found]:
@@ -143,8 +143,8 @@ def cost(runs: Sequence[Found]) -> str:
 
 
 def _kind(run: Found) -> str:
-    verb, dataset, _, model, *_ = [*run.directory.name.split("-"), "", "", "", ""]
-    return f"{verb} {dataset} {model}"
+    command, dataset, _, model, *_ = [*run.directory.name.split("-"), "", "", "", ""]
+    return f"{command} {dataset} {model}"
 
 
 def _lines(runs: Sequence[Found]) -> Iterator[tuple[str, str, str]]:

@@ -20,7 +20,7 @@ from conf.check import ConfigError
 from conf.sweep import Sweep, read_json
 from harness.run import LOCK, Run
 from hydra_plugins.erasure_mdl.jobs import Job, in_turn
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]

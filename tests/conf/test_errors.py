@@ -13,8 +13,8 @@ from conf.errors import explain
 from conf.target import Target
 from erasure.datasets.digits import Digits
 from erasure.source import MissingDataError, Source
-from mdl.__main__ import VERB as MDL
-from train.__main__ import VERB as TRAIN
+from mdl.__main__ import COMMAND as MDL
+from train.__main__ import COMMAND as TRAIN
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -3,14 +3,14 @@
 import pytest
 
 from conf.check import ConfigError
+from conf.commands import commands
 from conf.groups import choices
 from conf.help import help_text
-from conf.verbs import verbs
 
 
-@pytest.mark.parametrize("verb", verbs())
-def test_the_page_fits_on_two_screens(verb: str) -> None:
-    lines = help_text(verb, "what it does").splitlines()
+@pytest.mark.parametrize("command", commands())
+def test_the_page_fits_on_two_screens(command: str) -> None:
+    lines = help_text(command, "what it does").splitlines()
     assert len(lines) <= 80
     assert max(map(len, lines)) <= 120
     assert "--help experiments" in "\n".join(lines)
@@ -18,8 +18,8 @@ def test_the_page_fits_on_two_screens(verb: str) -> None:
 
 
 def test_experiments_are_those_of_the_command() -> None:
-    listed = {verb: {line.split()[0] for line in help_text(verb, "", ["--help", "experiments"]).splitlines()[1:]}
-              for verb in verbs()}  # fmt: skip
+    listed = {command: {line.split()[0] for line in help_text(command, "", ["--help", "experiments"]).splitlines()[1:]}
+              for command in commands()}  # fmt: skip
     assert "table16" in listed["mdl"]
     assert "mlp_sizes" in listed["mdl"] & listed["train"]
     assert "two_sources" in listed["sample_info"]

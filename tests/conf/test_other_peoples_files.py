@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.run import Run
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from scripts.report.__main__ import main as report
 from scripts.sweep.__main__ import main as sweep
 
@@ -165,7 +165,7 @@ def test_a_renamed_run_is_not_taken_for_another(command, capsys) -> None:
     Path("runs/this/result.json").unlink()
     assert sweep(["status", "runs", "--retry-failed"]) == 1
     assert last_line(capsys.readouterr().err) == (
-        "runs/this: not launched: 'this' is no verb: choose from mdl, sample_info, train"
+        "runs/this: not launched: 'this' is no command: choose from mdl, sample_info, train"
     )
 
 

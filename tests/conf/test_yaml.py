@@ -16,20 +16,20 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from conf.check import keyword_only
-from conf.cli import Verb
+from conf.cli import Command
+from conf.commands import sections
 from conf.compose import Composer, plain
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
 from conf.schema import Config, validate
 from conf.target import TARGETS, Target
-from conf.verbs import sections
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from models.classifier import Model
-from sample_info.__main__ import VERB as SAMPLE_INFO
-from train.__main__ import VERB as TRAIN
+from sample_info.__main__ import COMMAND as SAMPLE_INFO
+from train.__main__ import COMMAND as TRAIN
 
 EVERY_CHOICE = [(group, choice) for group in groups() if group != "experiment" for choice in choices(group)]
 MANDATORY = {
@@ -39,23 +39,23 @@ MANDATORY = {
     "pretrained": ["experiment.trained=/nowhere"],
     "transfer": ["experiment.trained=/nowhere"],
 }
-VERBS = {verb.name: verb for verb in (MDL, TRAIN, SAMPLE_INFO)}
+COMMANDS = {command.name: command for command in (MDL, TRAIN, SAMPLE_INFO)}
 
 
-def composed(verb: Verb, *overrides: str) -> Config:
-    return copy.deepcopy(_composed(verb.name, overrides))
+def composed(command: Command, *overrides: str) -> Config:
+    return copy.deepcopy(_composed(command.name, overrides))
 
 
 @functools.cache
-def _composed(verb: str, overrides: tuple[str, ...]) -> Config:
-    return compose_checked(verb, overrides, VERBS[verb].sections)
+def _composed(command: str, overrides: tuple[str, ...]) -> Config:
+    return compose_checked(command, overrides, COMMANDS[command].sections)
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
 def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None:
-    verb = SAMPLE_INFO if group == "sample_info" else MDL
-    config = composed(verb, f"{group}={choice}", *MANDATORY.get(choice, []))
-    job = Job.from_config(verb.name, config)
+    command = SAMPLE_INFO if group == "sample_info" else MDL
+    config = composed(command, f"{group}={choice}", *MANDATORY.get(choice, []))
+    job = Job.from_config(command.name, config)
     assert job.source.name
     Target(config["model"]).build(Model, (1, 32, 32), 10)
     assert Target(config["eraser"]).resolve(Eraser)
@@ -81,11 +81,11 @@ def assert_lists_all(listed: Mapping[str, Any], settings: type) -> None:
             assert_lists_all(listed[key], kind)
 
 
-@pytest.mark.parametrize("verb", [MDL, TRAIN], ids=lambda verb: verb.name)
-def test_defaults_compose_for_the_verbs_that_train(verb) -> None:
-    config = composed(verb)
+@pytest.mark.parametrize("command", [MDL, TRAIN], ids=lambda command: command.name)
+def test_defaults_compose_for_the_commands_that_train(command) -> None:
+    config = composed(command)
     assert config["eraser"]["name"] == "leace"
-    assert Job.from_config(verb.name, config).identity().startswith(f"{verb.name}-digits-leace-mlp-")
+    assert Job.from_config(command.name, config).identity().startswith(f"{command.name}-digits-leace-mlp-")
 
 
 def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:
@@ -103,19 +103,19 @@ def test_an_experiment_says_how_it_is_launched(experiment: str) -> None:
     first, *header = (CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines()
     assert first == "# @package _global_"
     (runs,) = [int(line.split()[1]) for line in header if line.startswith("# ") and " runs" in line]
-    for verb in launched(header):
-        assert f"# python -m {verb.name} -m +experiment={experiment}" in header
-        assert runs == math.prod(len(values) for values in swept_values(verb.name, [f"+experiment={experiment}"]))
+    for command in launched(header):
+        assert f"# python -m {command.name} -m +experiment={experiment}" in header
+        assert runs == math.prod(len(values) for values in swept_values(command.name, [f"+experiment={experiment}"]))
 
 
-COMMANDS = re.findall(
+DOCUMENTED = re.findall(
     r"^\| [^|]* \| `((?:mdl|train|sample_info) [^`]*)` \| (\d+) \|",
     (CONF.parent / "docs/experiments.md").read_text(),
     re.MULTILINE,
 )
 
 
-@pytest.mark.parametrize(("command", "runs"), COMMANDS, ids=[command for command, _ in COMMANDS])
+@pytest.mark.parametrize(("command", "runs"), DOCUMENTED, ids=[command for command, _ in DOCUMENTED])
 def test_the_command_of_a_figure_or_table_composes_with_every_value_that_it_sweeps_over(
     command: str, runs: str
 ) -> None:
@@ -128,36 +128,36 @@ def test_the_command_of_a_figure_or_table_composes_with_every_value_that_it_swee
         composer = Composer(name, GlobalHydra.instance().config_loader())  # as a sweep does
         for i in range(max(map(len, swept))):
             one_of_each = [values[i % len(values)] for values in swept]
-            validate(plain(composer(one_of_each)), VERBS[name].sections)
+            validate(plain(composer(one_of_each)), COMMANDS[name].sections)
 
 
 def test_every_experiment_is_in_the_table_of_commands() -> None:
-    words = {word for command, _ in COMMANDS for word in shlex.split(command)}
+    words = {word for command, _ in DOCUMENTED for word in shlex.split(command)}
     assert [name for name in choices("experiment") if f"+experiment={name}" not in words] == []
     assert len(choices("experiment")) <= 20
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_what_an_experiment_chooses_is_what_runs(experiment: str) -> None:
-    """A verb's own choice of a model outranks one in an experiment's defaults."""
+    """A command's own choice of a model outranks one in an experiment's defaults."""
     text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    verb, *_ = launched(text.splitlines())
+    command, *_ = launched(text.splitlines())
     chosen = re.findall(r"^  - override /(\w+): (\w+)$", text, re.MULTILINE)
-    config = composed(verb, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
+    config = composed(command, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
     for group, choice in chosen:
-        fresh = composed(verb, f"{group}={choice}", *MANDATORY.get(choice, []))[group]
+        fresh = composed(command, f"{group}={choice}", *MANDATORY.get(choice, []))[group]
         assert config[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
 def test_every_experiment_can_be_had_small(experiment: str) -> None:
-    verb, *_ = launched((CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines())
-    if verb is SAMPLE_INFO:
+    command, *_ = launched((CONF / "experiment" / f"{experiment}.yaml").read_text().splitlines())
+    if command is SAMPLE_INFO:
         overrides = [*MANDATORY.get(experiment, []), "dataset=digits", "sample_info.examples=30"]
-        config = composed(verb, f"+experiment={experiment}", *overrides)
+        config = composed(command, f"+experiment={experiment}", *overrides)
         assert config["sample_info"]["examples"] == 30
         return
-    config = composed(verb, f"+experiment={experiment}", "dataset=digits", "train=quick")
+    config = composed(command, f"+experiment={experiment}", "dataset=digits", "train=quick")
     assert config["dataset"]["name"] == "digits"
     assert config["train"]["warmup_steps"] == keys("train", "quick")["warmup_steps"]
 
@@ -168,16 +168,16 @@ def test_a_swept_size_reaches_the_model_and_no_further() -> None:
     assert "experiment" not in config
 
 
-def launched(header: list[str]) -> list[Verb]:
+def launched(header: list[str]) -> list[Command]:
     """Return the commands that an experiment's header names."""
-    return [VERBS[line.split()[3]] for line in header if line.startswith("# python -m ")]
+    return [COMMANDS[line.split()[3]] for line in header if line.startswith("# python -m ")]
 
 
-def swept_values(verb: str, words: list[str]) -> list[list[str]]:
+def swept_values(command: str, words: list[str]) -> list[list[str]]:
     """Return the overrides of a sweep, a list of alternatives for each key; later ones replace an experiment's own."""
     experiment = [word for word in words if word.startswith("+experiment=")]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        params = compose(verb, experiment, return_hydra_config=True).hydra.sweeper.get("params") or {}
+        params = compose(command, experiment, return_hydra_config=True).hydra.sweeper.get("params") or {}
     last = {word.partition("=")[0]: word for word in [*(f"{key}={value}" for key, value in params.items()), *words]}
     overrides = OverridesParser.create().parse_overrides([*last.values()])
     return [
@@ -197,21 +197,21 @@ def test_the_control_is_known_by_its_yaml() -> None:
     assert keys("eraser", "control") == CONTROL
 
 
-@pytest.mark.parametrize("verb", [MDL, TRAIN], ids=lambda verb: verb.name)
-def test_help_names_every_group_choice_and_key(verb) -> None:
-    text = help_text(verb.name, verb.purpose)
+@pytest.mark.parametrize("command", [MDL, TRAIN], ids=lambda command: command.name)
+def test_help_names_every_group_choice_and_key(command) -> None:
+    text = help_text(command.name, command.purpose)
     for group, choice in EVERY_CHOICE:
-        if group == "sample_info" or (group == "mdl" and verb is TRAIN):
+        if group == "sample_info" or (group == "mdl" and command is TRAIN):
             assert f"  {group}=" not in text
             continue
         assert f"{group}=" in text
         assert choice in text
     for key in ("model.width: 128", "train.lr: 3.0e-3", "seeds: [0", "runs_dir: runs"):
         assert key in text
-    chosen = help_text(verb.name, verb.purpose, ["model=linear", "train=quick", "dataset=image_folder"])
+    chosen = help_text(command.name, command.purpose, ["model=linear", "train=quick", "dataset=image_folder"])
     assert "  model.width" not in chosen
     assert re.search(r"train.patience_steps: 500 +# optimiser steps without improvement", chosen)
     assert "dataset.root: ???" in chosen
-    mixed = help_text(verb.name, verb.purpose, ["dataset=mnist_svhn"])
+    mixed = help_text(command.name, command.purpose, ["dataset=mnist_svhn"])
     assert "dataset.parts.svhn.*: keys of dataset=svhn; another: dataset@dataset.parts.svhn=CHOICE" in mixed
     assert "  dataset.size: 32  " in mixed

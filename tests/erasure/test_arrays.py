@@ -18,9 +18,9 @@ from erasure.classes import ClassSubset
 from erasure.datasets.arrays import Arrays
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.store.cache import Cache
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 6)) * [1, 2, 3, 0, 100, 1] + [0, 0, 5, 7, -300, 0]  # one column is constant
@@ -144,7 +144,7 @@ def test_values_far_from_unit_range_are_not_squeezed_into_it(tmp_path: Path) -> 
     assert erased.certificate["train"].edit_size < 0.5
 
 
-def test_both_verbs_train_on_vectors(tmp_path: Path, command: Callable) -> None:
+def test_both_commands_train_on_vectors(tmp_path: Path, command: Callable) -> None:
     path = write(tmp_path / "a.npz", x=X, y=Y)
     chosen = ("dataset=arrays", f"dataset.path={path}", "train=quick", "model.width=8", *QUICK)
     outcome = command(MDL, *chosen, "mdl=quick")

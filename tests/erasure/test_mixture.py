@@ -24,13 +24,13 @@ from erasure.images import positions, raw_images, raw_key, whole_images
 from erasure.source import MissingDataError, Source, splits
 from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, save_tensors
-from mdl.__main__ import VERB as MDL
-from sample_info.__main__ import VERB as SAMPLE_INFO
+from mdl.__main__ import COMMAND as MDL
+from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.prepare import main as prepare
 from tests.erasure.published_files import CIFAR_NAMES, OPTIONS, write_cifar10, write_mnist, write_svhn
 from tests.erasure.server import serving
 from tests.erasure.test_image_folder import folder, write_images
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 
 
 def mixture(parts: dict[str, Any], **changes: Any) -> Mixture:
@@ -257,18 +257,18 @@ def test_what_is_missing_is_fetched_and_prepared(mnist_and_svhn, tmp_path: Path,
     assert len(source.load().train) == 110
 
 
-@pytest.mark.parametrize("verb", [MDL, TRAIN, SAMPLE_INFO], ids=lambda verb: verb.name)
-def test_every_verb_takes_it_as_any_dataset(verb, mnist_and_svhn, tmp_path: Path, command) -> None:
+@pytest.mark.parametrize("chosen", [MDL, TRAIN, SAMPLE_INFO], ids=lambda chosen: chosen.name)
+def test_every_command_takes_it_as_any_dataset(chosen, mnist_and_svhn, tmp_path: Path, command) -> None:
     roots = [
         f"dataset.parts.{part}.root={tmp_path / 'data' / place}" for part, place in (("mnist", "a"), ("svhn", "b"))
     ]
     options = ["dataset=mnist_svhn", "dataset.size=6", *roots, "logger.mode=disabled", "seeds=[0]", "eraser=leace"]
-    if verb is SAMPLE_INFO:
+    if chosen is SAMPLE_INFO:
         options += ["model.width=16", "sample_info.classes=all", "sample_info.examples=50"]
     else:
         options += ["model=linear", "train=quick", "train.max_epochs=2"]
-        options += ["mdl.num_chunks=2", "mdl.min_chunk=30"] if verb is MDL else []
-    outcome = command(verb, *options)
+        options += ["mdl.num_chunks=2", "mdl.min_chunk=30"] if chosen is MDL else []
+    outcome = command(chosen, *options)
     assert outcome.code == 0, outcome.err
     assert "MNIST + SVHN · " in outcome.out
     assert len(list(Path("cache").glob("mnist_svhn-raw-*"))) == 1

@@ -16,7 +16,7 @@ from erasure.datasets.shuffled_labels import ShuffledLabels
 from erasure.moments import ClassMoments
 from erasure.source import LabelledImages, Source
 from tests.erasure.published_files import OPTIONS, write_cifar10
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 
 
 def shuffled(images: Source, label_seed: int = 0) -> ShuffledLabels:

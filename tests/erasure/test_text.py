@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from erasure.datasets.text import MeanWordVectors
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from scripts.prepare import main
 
 FEATURES = {
@@ -110,7 +110,7 @@ def test_reviews_are_scored_under_their_words(tmp_path: Path, command) -> None:
     write_imdb(tmp_path / "imdb", reviews, reviews[:20])
     vectors = write_glove(tmp_path / "glove.txt")
     outcome = command(
-        VERB, "dataset=imdb", f"dataset.path={tmp_path / 'imdb'}", f"dataset.vectors={vectors}", "model.width=32",
+        COMMAND, "dataset=imdb", f"dataset.path={tmp_path / 'imdb'}", f"dataset.vectors={vectors}", "model.width=32",
         "sample_info.classes=[0,1]", "logger.mode=disabled",
     )  # fmt: skip
     assert outcome.code == 0, outcome.err

@@ -39,7 +39,7 @@ def result(finals, test_bits=None, seeds=(0, 1, 2)) -> MdlResult:
     ]
     code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), bits)
     config = {**made_up().config, "runs_dir": "nowhere"}
-    found = made_up(verb="mdl", config=config, seeds=list(seeds), mdl=code, curve=points,
+    found = made_up(command="mdl", config=config, seeds=list(seeds), mdl=code, curve=points,
                     power_law=[None for _ in seeds], final={"loss_bits": bits, "accuracy": bits})  # fmt: skip
     assert isinstance(found, MdlResult)
     return found
@@ -149,15 +149,15 @@ def test_loss_curves_are_read_back(tmp_path) -> None:
 
 
 def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
-    """A small sweep of both verbs: result.json, the terminal's table, table.csv."""
+    """A small sweep of both commands: result.json, the terminal's table, table.csv."""
     from conf.sweep import Sweep
     from erasure.store.storage import read_json
-    from mdl.__main__ import VERB as MDL
-    from train.__main__ import VERB as TRAIN
+    from mdl.__main__ import COMMAND as MDL
+    from train.__main__ import COMMAND as TRAIN
 
     quick = ["-m", "eraser=control,leace", "model=linear", "train=quick", "train.max_epochs=4", "seeds=[0,1]"]
-    for verb, extra in ((MDL, ["mdl=quick"]), (TRAIN, [])):
-        outcome = command(verb, *quick, *extra, "logger.mode=disabled")
+    for chosen, extra in ((MDL, ["mdl=quick"]), (TRAIN, [])):
+        outcome = command(chosen, *quick, *extra, "logger.mode=disabled")
         assert outcome.code == 0, outcome.err
         assert "test loss (bits)" in outcome.out
     for path in (tmp_path / "runs").glob("*/result.json"):

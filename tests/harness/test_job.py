@@ -10,7 +10,7 @@ from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.store.storage import read_json
 from harness.job import Job
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from tests.conftest import ERASER
 from train.bench import training_job
 

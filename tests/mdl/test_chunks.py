@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mdl.__main__ import VERB
+from mdl.__main__ import COMMAND
 from mdl.chunks import ChunkSettings, chunk_sizes
 
 
@@ -58,7 +58,7 @@ def test_sizes_that_do_not_fit_say_which_would() -> None:
 @pytest.mark.parametrize("option", ["num_chunks=1", "num_chunks=0", "num_chunks=-3", "min_chunk=0"])
 def test_no_code_of_one_chunk_is_begun(command, tmp_path, option: str) -> None:
     """One chunk trained, printed log2 k and crashed; none was refused only once the data was loaded."""
-    outcome = command(VERB, f"mdl.{option}")
+    outcome = command(COMMAND, f"mdl.{option}")
     assert outcome.code == 2
     assert f"mdl.{option}: must be at least" in outcome.err
     assert not (tmp_path / "runs").exists()

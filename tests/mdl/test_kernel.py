@@ -12,10 +12,10 @@ from harness.example_bits import read_coded_bits, read_test_bits
 from harness.job import Job
 from harness.run import leftover
 from mdl import kernel
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from mdl.kernel_code import KernelCode
-from sample_info.__main__ import VERB as SAMPLE_INFO
-from train.__main__ import VERB as TRAIN
+from sample_info.__main__ import COMMAND as SAMPLE_INFO
+from train.__main__ import COMMAND as TRAIN
 from train.randomness import permutation
 
 OWN = ["model=kernel", "eraser=control", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled", "cache_dir=cache"]
@@ -121,9 +121,9 @@ def test_what_memory_does_not_hold_is_refused_before_anything_is_coded(command, 
     assert command(MDL, *NTK).code == 2  # a Jacobian takes more than the kernel
 
 
-@pytest.mark.parametrize("verb", [TRAIN, SAMPLE_INFO], ids=lambda verb: verb.name)
-def test_verbs_that_train_weights_refuse_it_in_one_line(command, verb) -> None:
-    outcome = command(verb, "model=kernel", "eraser=control")
+@pytest.mark.parametrize("chosen", [TRAIN, SAMPLE_INFO], ids=lambda chosen: chosen.name)
+def test_commands_that_train_weights_refuse_it_in_one_line(command, chosen) -> None:
+    outcome = command(chosen, "model=kernel", "eraser=control")
     assert outcome.code == 2
     assert "model=kernel: has no weights" in outcome.err
     assert outcome.err.strip().count("\n") == 0

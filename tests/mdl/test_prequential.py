@@ -22,7 +22,7 @@ from harness.loss_curves import CurveRow
 from harness.run import Run, leftover
 from harness.trained import Final, Point
 from mdl import prequential
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from mdl.codelength import online_code_bits
 from mdl.prequential import SizeTrained, summarise
 from train.bench import Bench

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from conf.compose import composed
 from harness.result import MdlResult, read_result
-from mdl.__main__ import VERB
+from mdl.__main__ import COMMAND
 from mdl.published import Examples, PublishedTraining, initialise, mean_bits, published_order
 from models.convnextv2 import ConvNeXtV2
 from models.layers import Conv2d
@@ -24,7 +24,7 @@ from train.settings import TrainSettings
 def settings(**options: object) -> TrainSettings:
     changed = {"precision": "float32", "warmup_steps": 5, "lr": 5e-3, "published.patience_epochs": 3} | options
     words = [f"train.{key}={value}" for key, value in changed.items()]
-    return composed("mdl", ["train=published", "eraser=control", *words], VERB.sections).settings(TrainSettings)
+    return composed("mdl", ["train=published", "eraser=control", *words], COMMAND.sections).settings(TrainSettings)
 
 
 def examples(n: int, seed: int, dtype: torch.dtype = torch.float32) -> Examples:
@@ -167,14 +167,14 @@ def test_weights_optimizer_and_images_are_in_bfloat16() -> None:
     "option", ["mdl.share=true", "mdl.code=replay", "mdl.validation=prefix", "mdl.order=largest_first"]
 )
 def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> None:
-    config = composed("mdl", ["train=published", "eraser=control", option], VERB.sections)
+    config = composed("mdl", ["train=published", "eraser=control", option], COMMAND.sections)
     with pytest.raises(ValueError, match=r"train.protocol=published has only"):
-        VERB.work(config)
+        COMMAND.work(config)
 
 
 def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable) -> None:
     asked = ("train=published", "mdl.num_chunks=3", "mdl.min_chunk=100", "train.published.patience_epochs=2")
-    outcome = command(VERB, *asked, "model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled")
+    outcome = command(COMMAND, *asked, "model.width=8", "eraser=control", "seeds=[0]", "logger.mode=disabled")
     assert outcome.code == 0, outcome.err
     (path,) = (tmp_path / "runs").glob("*/result.json")
     result = read_result(path)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from erasure.source import LabelledImages
 from harness.example_bits import read_coded_bits
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from mdl.chunks import ReplaySettings
 from mdl.mixture import INVERSE_TEMPERATURES
 from mdl.replay import ReplayCode, ReplayLabels, batch_ends, stream_positions

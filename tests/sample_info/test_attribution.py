@@ -11,7 +11,7 @@ from torch import Tensor
 from erasure.store.storage import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from sample_info.attribution import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.leave_one_out import auroc, read_pairwise
 from sample_info.references.registry import cosine
@@ -94,7 +94,7 @@ def test_cosines_are_those_of_gradients(k: int) -> None:
 
 def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch: pytest.MonkeyPatch) -> None:
     methods = ["sample_info.references.methods=[subsets,influence,cosine,retraining]", "sample_info.pairwise=true"]
-    outcome = command(VERB, *SMALL, *methods, "sample_info.data.label_noise=0.1")
+    outcome = command(COMMAND, *SMALL, *methods, "sample_info.data.label_noise=0.1")
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
     found = {name: one for name, (one,) in read_json(path)["attribution"].items()}
@@ -126,12 +126,12 @@ def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch
         raise AssertionError("trained again")
 
     monkeypatch.setattr(GradientDescent, "train_on", fail)
-    assert command(VERB, *SMALL, *methods, "sample_info.data.label_noise=0.1").code == 0
+    assert command(COMMAND, *SMALL, *methods, "sample_info.data.label_noise=0.1").code == 0
 
 
 def test_halves_trained_on_their_own_mean_have_no_half_weight(command) -> None:
     mean = ["sample_info.training.left_out_loss=mean", "sample_info.references.methods=[subsets]"]
-    outcome = command(VERB, *SMALL, *mean, "sample_info.references.subsets=4")
+    outcome = command(COMMAND, *SMALL, *mean, "sample_info.references.subsets=4")
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
     assert [*read_json(path)["attribution"]] == [OURS, SETS]  # whose examples weigh as much as those of the whole

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from erasure.store.storage import load_tensors
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from sample_info.leave_one_out import read_pairwise
 from sample_info.linearized.dynamics import LinearizedDynamics
 
@@ -20,12 +20,12 @@ def the_run(runs: str) -> Path:
 
 
 def test_effects_are_kept_in_blocks_and_scores_are_what_they_were(command, monkeypatch) -> None:
-    assert command(VERB, *SMALL, "runs_dir=without").code == 0
+    assert command(COMMAND, *SMALL, "runs_dir=without").code == 0
     assert not list(the_run("without").glob("pairwise-*"))
     with pytest.raises(ValueError, match="sample_info.pairwise=true"):
         read_pairwise(the_run("without"), 0)
     wanted = [*SMALL, "sample_info.pairwise=true", "seeds=[0,1]"]
-    assert command(VERB, *wanted, "runs_dir=whole").code == 0
+    assert command(COMMAND, *wanted, "runs_dir=whole").code == 0
     scores, _ = load_tensors(the_run("whole") / "scores.safetensors")
     plain, _ = load_tensors(the_run("without") / "scores.safetensors")
     assert torch.equal(scores["prediction_change"][0], plain["prediction_change"][0])
@@ -45,10 +45,10 @@ def test_effects_are_kept_in_blocks_and_scores_are_what_they_were(command, monke
         return effects(self, *options)
 
     monkeypatch.setattr(LinearizedDynamics, "effects", interrupted)
-    assert command(VERB, *wanted, "sample_info.memory_gib=1.5e-4").code == 130
+    assert command(COMMAND, *wanted, "sample_info.memory_gib=1.5e-4").code == 130
     assert len(list(Path("runs").glob("*/pairwise-0-*"))) == 3
     monkeypatch.setattr(LinearizedDynamics, "effects", effects)
-    assert command(VERB, *wanted, "sample_info.memory_gib=1e-4").code == 0  # other blocks than before
+    assert command(COMMAND, *wanted, "sample_info.memory_gib=1e-4").code == 0  # other blocks than before
     assert len(list(the_run("runs").glob("pairwise-0-*"))) > 3
     for seed in (0, 1):
         found, expected = read_pairwise(the_run("runs"), seed), read_pairwise(the_run("whole"), seed)
@@ -62,7 +62,7 @@ def test_where_the_eraser_is_refitted_effects_are_of_what_each_of_its_networks_d
         "sample_info.examples=6",
         "sample_info.classes=[4,9]",
     ]
-    assert command(VERB, *SMALL, *options, "sample_info.pairwise=true").code == 0
+    assert command(COMMAND, *SMALL, *options, "sample_info.pairwise=true").code == 0
     scores, _ = load_tensors(the_run("runs") / "scores.safetensors")
     outputs, _ = read_pairwise(the_run("runs"), 0)
     torch.testing.assert_close(outputs.square().sum(-1).mean(0), scores["prediction_change"][0], rtol=1e-12, atol=0)

@@ -14,7 +14,7 @@ from harness.result import InformationResult, read_result
 from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.ntk import ntk
-from sample_info.__main__ import VERB, job_of
+from sample_info.__main__ import COMMAND, job_of
 from sample_info.examples import load
 from sample_info.refitting import resolved
 from sample_info.report.summaries import accuracy_of, summaries_tables
@@ -27,7 +27,7 @@ LABELS = torch.tensor([0] * 12 + [1] * 12)
 
 
 def outcome_of(command, directory: str, *options: str) -> dict:
-    outcome = command(VERB, *QUICK, *options, f"runs_dir={directory}")
+    outcome = command(COMMAND, *QUICK, *options, f"runs_dir={directory}")
     assert outcome.code == 0, outcome.err
     (path,) = Path(directory).glob("*/result.json")
     return read_json(path) | {"err": outcome.err, "table": (path.parent / "table.md").read_text()}
@@ -48,7 +48,11 @@ def test_all_digits_are_left_out_of_the_eraser_too_and_not_taken_for_the_other_c
 
 def test_a_score_is_what_leaving_one_out_of_eraser_and_training_changes(command) -> None:
     outcome = command(
-        VERB, *QUICK, "sample_info.examples=24", "sample_info.data.eraser_fit=refit", "sample_info.data.label_noise=0.1"
+        COMMAND,
+        *QUICK,
+        "sample_info.examples=24",
+        "sample_info.data.eraser_fit=refit",
+        "sample_info.data.label_noise=0.1",
     )
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/scores.safetensors")
@@ -85,9 +89,9 @@ def test_an_interrupted_refit_continues(command, monkeypatch: pytest.MonkeyPatch
         return fit(*arguments, **options)
 
     monkeypatch.setattr(QleaceEraser, "fit", counted)
-    assert command(VERB, *options).code == 130
+    assert command(COMMAND, *options).code == 130
     monkeypatch.setattr(QleaceEraser, "fit", lambda *a, **o: calls.append(0) or fit(*a, **o))
-    assert command(VERB, *options).code == 0
+    assert command(COMMAND, *options).code == 0
     assert len(calls) == 20 + 24  # of the second block of 16, four were lost
     assert not list(Path("runs").glob("*/part-*"))
 
@@ -153,6 +157,6 @@ def test_auto_takes_the_first_that_can_be() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_erased(command, options: list[str], said: str) -> None:
-    outcome = command(VERB, *QUICK, *options)
+    outcome = command(COMMAND, *QUICK, *options)
     assert outcome.code == 2
     assert said in outcome.err

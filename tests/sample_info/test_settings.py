@@ -4,7 +4,7 @@ import pytest
 
 from conf.compose import composed
 from models.tangent.jacobian import Kind
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from sample_info.settings import SampleInfoSettings
 
 TRAINED = ["summaries.orders=[bottom]", "summaries.network=trained"]
@@ -12,7 +12,7 @@ TRAINED = ["summaries.orders=[bottom]", "summaries.network=trained"]
 
 def settings(*overrides: str) -> SampleInfoSettings:
     chosen = [f"sample_info.{override}" for override in overrides]
-    return composed("sample_info", chosen, VERB.sections).settings(SampleInfoSettings)
+    return composed("sample_info", chosen, COMMAND.sections).settings(SampleInfoSettings)
 
 
 def test_memory_is_in_gibibytes() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from erasure.store.storage import read_json
 from sample_info import summaries
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from sample_info.summaries import bottom, bottom_iterative, kept
 from tests.wandb_file import only_run
 
@@ -67,8 +67,8 @@ def the_run(runs: str = "runs") -> tuple[Path, dict]:
     return path.parent, read_json(path)
 
 
-def test_the_verb_says_what_is_lost(command) -> None:
-    outcome = command(VERB, *TRY, "seeds=[0,1]")
+def test_the_command_says_what_is_lost(command) -> None:
+    outcome = command(COMMAND, *TRY, "seeds=[0,1]")
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
     found = result["summaries"]
@@ -96,7 +96,7 @@ def test_all_ten_classes_and_another_architecture(command) -> None:
         "sample_info.summaries.removed=[0.0,0.8]",
         "sample_info.summaries.model={depth: 2}",
     ]
-    outcome = command(VERB, *TRY, *TRAINED, *options, QUIET)
+    outcome = command(COMMAND, *TRY, *TRAINED, *options, QUIET)
     assert outcome.code == 0, outcome.err
     _, result = the_run()
     found = result["summaries"]
@@ -109,7 +109,7 @@ def test_all_ten_classes_and_another_architecture(command) -> None:
 
 def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None:
     options = [*TRY, *TRAINED, QUIET, "seeds=[0,1]"]
-    assert command(VERB, *options, "runs_dir=whole").code == 0
+    assert command(COMMAND, *options, "runs_dir=whole").code == 0
     train, sizes = summaries.train_on_each, []
 
     def interrupted(problem, left, progress):
@@ -119,7 +119,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
         return train(problem, left, progress)
 
     monkeypatch.setattr(summaries, "train_on_each", interrupted)
-    assert command(VERB, *options).code == 130
+    assert command(COMMAND, *options).code == 130
     assert sizes == [60, 30, 6, 60]
 
     def counted(problem, left, progress):
@@ -128,7 +128,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
 
     monkeypatch.setattr(summaries, "train_on_each", counted)
     monkeypatch.delattr(summaries, "bottom_iterative")  # both seeds' orders are on disk
-    assert command(VERB, *options).code == 0
+    assert command(COMMAND, *options).code == 0
     assert sizes == [60, 30, 6, 60, 30, 6]
     directory, result = the_run()
     assert result["summaries"] == the_run("whole")[1]["summaries"]
@@ -166,7 +166,7 @@ def test_an_interrupted_run_does_no_training_again(command, monkeypatch) -> None
     ],
 )
 def test_bad_input_is_one_line_before_anything_is_loaded(command, overrides, said) -> None:
-    outcome = command(VERB, *TRY, QUIET, *overrides)
+    outcome = command(COMMAND, *TRY, QUIET, *overrides)
     assert outcome.code == 2
     assert said in outcome.err
     assert len(outcome.err.strip().splitlines()) == 1
@@ -190,7 +190,7 @@ def test_bad_input_is_one_line_before_anything_is_loaded(command, overrides, sai
     ],
 )
 def test_what_the_data_refuse_names_the_fraction(command, overrides, said) -> None:
-    outcome = command(VERB, *TRY, QUIET, *overrides)
+    outcome = command(COMMAND, *TRY, QUIET, *overrides)
     assert outcome.code == 2
     assert said in outcome.err
     assert not list(Path("runs").glob("*/result.json"))

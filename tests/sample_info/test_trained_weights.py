@@ -11,11 +11,11 @@ from erasure.store.storage import load_tensors, read_json, save_tensors
 from models.mlp import MLP
 from models.tangent.jacobian import network_outputs
 from sample_info import training_problem
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from sample_info.examples import Examples
 from sample_info.training_problem import TrainedWeights, initial_weights
 from tests.conftest import Outcome
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 
 MODEL = ["model=mlp", "model.width=16", "model.depth=1", "logger.mode=disabled"]
 SCORE = [
@@ -48,7 +48,7 @@ def trained(command: Command, kept: Path) -> Path:
 
 def scored(command: Command, *overrides: str) -> Path:
     """The directory of a run."""
-    outcome = command(VERB, *SCORE, *overrides)
+    outcome = command(COMMAND, *SCORE, *overrides)
     assert outcome.code == 0, outcome.err
     (line,) = [line for line in outcome.out.splitlines() if line.startswith("figure: ")]
     return Path(line.removeprefix("figure: ")).parent
@@ -91,7 +91,7 @@ def test_scores_differ_and_a_run_knows_its_weights_wherever_they_lie(command, tr
     stacked, metadata = load_tensors(moved)
     stacked["hidden.0.bias"][1, 0] += 1e-6
     save_tensors(moved, stacked, metadata)
-    changed = command(VERB, *SCORE, "seeds=[4]", f"sample_info.initial_weights={moved}")
+    changed = command(COMMAND, *SCORE, "seeds=[4]", f"sample_info.initial_weights={moved}")
     assert changed.code == 1  # another run, which would have to be computed
     assert len(list(Path("runs").glob("sample_info-*"))) == 3
 
@@ -135,7 +135,7 @@ def test_copied_weights_give_the_trained_networks_outputs(trained) -> None:
 )
 def test_weights_that_do_not_fit_are_one_line(command, trained, overrides, said) -> None:
     given = f"sample_info.initial_weights={trained}"
-    outcome = command(VERB, *SCORE, given, "seeds=[1]", *overrides)
+    outcome = command(COMMAND, *SCORE, given, "seeds=[1]", *overrides)
     assert outcome.code == 2
     assert "sample_info.initial_weights=" in outcome.err
     assert said in outcome.err
@@ -150,7 +150,7 @@ def test_damaged_and_foreign_files_are_one_line(command, trained) -> None:
     Path("truncated.safetensors").write_bytes(content[:-100])
     save_tensors(Path("scores.safetensors"), {"f_si_nats": torch.ones(3)}, {"classes": [4, 9]})
     for name in ("damaged", "truncated", "scores"):
-        outcome = command(VERB, *SCORE, "seeds=[1]", f"sample_info.initial_weights={name}.safetensors")
+        outcome = command(COMMAND, *SCORE, "seeds=[1]", f"sample_info.initial_weights={name}.safetensors")
         assert outcome.code == 2
         assert f"{name}.safetensors: not a whole weights.safetensors as a run keeps it" in outcome.err
         assert len(outcome.err.strip().splitlines()) == 1

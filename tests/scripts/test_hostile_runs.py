@@ -19,13 +19,13 @@ from hydra.core.override_parser.types import OverrideType
 from conf.compose import composed
 from erasure.store.storage import write_json
 from harness.job import Job
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from scripts.sweep import relaunch
 from scripts.sweep.__main__ import main as sweep
 
 CASES = 200
 UNTOUCHED = ("this", "antigravity", "idlelib", "turtledemo", "lib2to3")  # installed, and imported by nobody else
-VERBS = [
+COMMANDS = [
     *UNTOUCHED,
     "os",
     "scripts.studies.kill_sweep",
@@ -100,8 +100,8 @@ MUTATIONS: list[Hostile] = [another_target, another_key, another_value, another_
 def write_hostile(root: Path, draw: random.Random) -> None:
     """One unfinished run: of a strange name or text, or of a configuration changed in one to three places."""
     kind = draw.choice(["name", "text", "config", "config", "config"])
-    verb = draw.choice(VERBS) if kind == "name" else draw.choice(["mdl", "train", "sample_info"])
-    directory = root / f"{verb}-digits-control-linear-0123456789".replace("/", "_")
+    command = draw.choice(COMMANDS) if kind == "name" else draw.choice(["mdl", "train", "sample_info"])
+    directory = root / f"{command}-digits-control-linear-0123456789".replace("/", "_")
     directory.mkdir(parents=True, exist_ok=True)
     config = copy.deepcopy(good())
     for _ in range(draw.randint(1, 3)):
@@ -123,14 +123,14 @@ def _plain(value: Any) -> Any:
 
 
 def require_harmless(words: list[str]) -> None:
-    """A command that names a verb and sets keys that its schema has, to values that its schema allows."""
+    """A command that names a command and sets keys that its schema has, to values that its schema allows."""
     assert words[1] == "-m"
-    verb, overrides = words[2], words[3:]
-    assert verb in ("mdl", "train", "sample_info")
+    command, overrides = words[2], words[3:]
+    assert command in ("mdl", "train", "sample_info")
     for override in OverridesParser.create().parse_overrides(overrides):
         assert override.type is OverrideType.CHANGE
         assert not override.key_or_group.startswith("hydra")
-    relaunch.composed(verb, overrides, relaunch.verb_named(verb).sections)
+    relaunch.composed(command, overrides, relaunch.command_named(command).sections)
 
 
 @pytest.fixture

@@ -58,11 +58,11 @@ def table(root: Path, ending: str) -> list[dict[str, str]]:
     return list(csv.DictReader(path.open()))
 
 
-def test_a_report_of_both_verbs(runs, tmp_path, capsys) -> None:
-    for verb in ("mdl", "train"):
+def test_a_report_of_both_commands(runs, tmp_path, capsys) -> None:
+    for command in ("mdl", "train"):
         for eraser in ("control", "leace"):
             for width in (64, 128):
-                small(runs, eraser, verb=verb, options={"width": width}, seeds=range(5))
+                small(runs, eraser, command=command, options={"width": width}, seeds=range(5))
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
     assert re.search(r"8 finished runs.*, \d+:\d\d of a device", capsys.readouterr().out)
@@ -131,7 +131,7 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
 def test_a_setting_of_which_every_run_failed_has_tables_and_no_figure(runs, tmp_path, capsys) -> None:
     """It was a division by zero, and no page at all."""
     small(runs, "control")
-    failed = [small(runs, "leace", preset="quick", verb=verb) for verb in ("mdl", "train")]
+    failed = [small(runs, "leace", preset="quick", command=command) for command in ("mdl", "train")]
     for run in failed:
         (run.directory / "result.json").unlink()
         write_json(run.directory / "state.json", {"run": run.id, "state": "failed", "error": "no such dataset"})
@@ -224,9 +224,9 @@ def _coded(run: Run) -> MdlResult:
 
 def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(runs) -> None:
     """A control of 2,880 images once was the baseline of one of 9,976, which was said to backfire."""
-    small(runs, "control", verb="train")
-    small(runs, "leace", verb="train")
-    more = small(runs, "control", verb="train", seeds=(2, 3))
+    small(runs, "control", command="train")
+    small(runs, "leace", command="train")
+    more = small(runs, "control", command="train", seeds=(2, 3))
     config = read_json(more.directory / "result.json")["config"]
     config["dataset"]["root"] = "elsewhere"
     edit(more, train_size=9976, config=config)
@@ -234,7 +234,7 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     assert sorted((block.name, len(block.entries)) for block in blocks) == [
         ("train-digits-train_size-48976", 2), ("train-digits-train_size-9976", 1),
     ]  # fmt: skip
-    smaller = small(runs, "control", verb="train", seeds=(4, 5))
+    smaller = small(runs, "control", command="train", seeds=(4, 5))
     edit(smaller, train_size=9976, config=config | {"dataset": config["dataset"] | {"size": 16}})
     edit(more, config=config | {"dataset": config["dataset"] | {"size": None}})
     assert sorted(block.dataset for block in by_dataset(read_runs([runs]))) == [
@@ -354,10 +354,10 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, capsys) -
 def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn) -> None:
     """Axes sizes collapsed to zero."""
     name = "a_network_of_mine_whose_name_says_all_that_there_is_to_say_about_it_and_then_some" * 2
-    for verb in ("mdl", "train"):
+    for command in ("mdl", "train"):
         for eraser in ("control", "leace"):
             for width in (64, 128):
-                small(runs, eraser, model=name, verb=verb, options={"width": width, "depth": width // 64})
+                small(runs, eraser, model=name, command=command, options={"width": width, "depth": width // 64})
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     assert [str(warning.message) for warning in recwarn if "constrained_layout" in str(warning.message)] == []
 
@@ -452,7 +452,7 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
     for point, left in zip(result["curve"], ([True, False], [True, True], [False, False], [True, False]), strict=True):
         point["left_plateau"] = left
     edit(run, curve=result["curve"])
-    trained = small(runs, "qleace", verb="train")
+    trained = small(runs, "qleace", command="train")
     edit(trained, left_plateau=[True, False])
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     bits = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits-bits")}
@@ -462,9 +462,9 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
     text = (tmp_path / "out" / "tables.md").read_text()
     assert "‡3 of 6" in text
     assert "‡4 of 8" in text  # in the paper's unit
-    assert text.count("‡1 of 2") == 2  # final losses of both verbs
+    assert text.count("‡1 of 2") == 2  # final losses of both commands
     assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits-bits.tex").read_text()
-    hollow = next(block for block in by_dataset(read_runs([runs])) if block.verb == "mdl").rows[0]
+    hollow = next(block for block in by_dataset(read_runs([runs])) if block.command == "mdl").rows[0]
     assert hollow.entries[CONTROL].sound
     assert not hollow.entries[QLEACE].sound
 

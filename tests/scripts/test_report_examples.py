@@ -9,8 +9,8 @@ from PIL import Image
 from torch import Tensor
 
 from harness.example_bits import CodedBits
-from mdl.__main__ import VERB as MDL
-from sample_info.__main__ import VERB as SAMPLE_INFO
+from mdl.__main__ import COMMAND as MDL
+from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.report.__main__ import main
 
 CODED = ["train=quick", "train.max_epochs=8", "mdl=quick", "model=linear", "seeds=[0,1]", "logger.mode=disabled"]

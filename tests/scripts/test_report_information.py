@@ -10,7 +10,7 @@ from PIL import Image
 
 from erasure.store.storage import read_json, write_json
 from harness.results.read import read_runs
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from sample_info.report.table import RUNS, WHO
 from scripts.report import information
 from scripts.report.__main__ import main
@@ -41,9 +41,9 @@ def records(out: Path, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader((out / "tables" / f"sample-info-{name}.csv").open()))
 
 
-def test_real_runs_of_the_verb_are_shown_as_the_verb_shows_them(command, tmp_path: Path) -> None:
+def test_real_runs_of_the_command_are_shown_as_the_command_shows_them(command, tmp_path: Path) -> None:
     options = ["model.width=32", "sample_info.examples=60", "sample_info.training.steps=200", "logger.mode=disabled"]
-    outcome = command(VERB, "-m", "eraser=control,leace", *options)
+    outcome = command(COMMAND, "-m", "eraser=control,leace", *options)
     assert outcome.code == 0, outcome.err
     out, problems = report(tmp_path / "runs")
     assert problems == []
@@ -63,7 +63,7 @@ def test_real_runs_of_the_verb_are_shown_as_the_verb_shows_them(command, tmp_pat
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_runs_of_all_verbs_stand_in_one_report_each_in_its_tables(runs) -> None:
+def test_runs_of_all_commands_stand_in_one_report_each_in_its_tables(runs) -> None:
     write_run(runs, dataset="digits", eraser="control", seeds=(0, 1))
     control, leace = (write_information_run(runs, eraser) for eraser in ("control", "leace"))
     out, problems = report(runs)

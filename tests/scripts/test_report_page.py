@@ -40,8 +40,8 @@ pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=REASON)
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """120 runs, two rows of them incomplete, repeated in the page to 2,000 lines; 120 of sample_info."""
     root = tmp_path_factory.mktemp("report")
-    for verb, width, depth, eraser in itertools.product(("mdl", "train"), (32, 64, 128), (1, 2, 4, 8), ERASERS):
-        write_run(root / "runs", verb, eraser=eraser, options={"width": width, "depth": depth}, lr=5e-3)
+    for command, width, depth, eraser in itertools.product(("mdl", "train"), (32, 64, 128), (1, 2, 4, 8), ERASERS):
+        write_run(root / "runs", command, eraser=eraser, options={"width": width, "depth": depth}, lr=5e-3)
     for subset_seed, width, eraser in itertools.product(range(8), (256, 512, 1024), ERASERS):
         write_information_run(root / "runs", eraser, width=width, subset_seed=subset_seed)
     half = write_run(root / "runs", eraser="random", seeds=(0, 1), lr=5e-3)

@@ -14,7 +14,7 @@ from conf.groups import CONF
 from erasure.store.storage import sealed
 from harness.run import Run
 from harness.state import state_of
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from scripts.sweep.__main__ import main as sweep
 from scripts.sweep.status import wanted
 from tests.results import made_up

@@ -9,7 +9,7 @@ from typing import NoReturn
 import erasure.store.storage
 import train.checkpoint
 from conf import cli
-from mdl.__main__ import VERB
+from mdl.__main__ import COMMAND
 from train.optimizer import ScheduleFree
 
 CHECKPOINTS = 3  # the one that is hit: there are others to fall back to
@@ -62,4 +62,4 @@ def arm(point: str) -> None:
 
 if __name__ == "__main__":
     arm(sys.argv.pop(1))
-    cli.main(VERB)
+    cli.main(COMMAND)

@@ -8,9 +8,9 @@ import pytest
 
 from conf.groups import keys
 from erasure.certificate import Certificate
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from train import early_stopping
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 from train.early_stopping import EarlyStopping, endings, warn_of_unlike_validation
 from train.settings import TrainSettings
 
@@ -164,7 +164,7 @@ def test_only_those_that_stop_trainings_are(command, caplog, monkeypatch: pytest
     monkeypatch.setattr(early_stopping, "_FURTHER", 0.0)
     tiny = ["eraser=leace", "model=linear", "train=quick", "train.max_epochs=1", "seeds=[0]", "logger.mode=disabled"]
     remedy = "mdl.validation=prefix stops them by training images"
-    for verb, choice, warned in ((TRAIN, [], True), (MDL, [], True), (MDL, ["mdl.validation=prefix"], False)):
+    for chosen, choice, warned in ((TRAIN, [], True), (MDL, [], True), (MDL, ["mdl.validation=prefix"], False)):
         caplog.clear()
-        assert command(verb, *tiny, *choice).code == 0
+        assert command(chosen, *tiny, *choice).code == 0
         assert (remedy in caplog.text) == warned

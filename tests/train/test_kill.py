@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from erasure.store.storage import read_json
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
 
 ARGUMENTS = [

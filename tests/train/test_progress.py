@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from train import whole
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 from train.engine import EpochReport
 from train.progress import Work
 from train.settings import TrainSettings

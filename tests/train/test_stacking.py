@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from erasure.source import LabelledImages
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from models.lenet import LeNet
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier

@@ -8,8 +8,8 @@ import torch
 
 from erasure.store.storage import load_tensors, read_json
 from harness.run import LOCK
-from mdl.__main__ import VERB as MDL
-from train.__main__ import VERB as TRAIN
+from mdl.__main__ import COMMAND as MDL
+from train.__main__ import COMMAND as TRAIN
 from train.engine import Engine
 from train.whole import WEIGHTS
 
@@ -49,8 +49,8 @@ def test_a_seed_that_runs_out_of_epochs_on_the_plateau_is_marked(command) -> Non
 
 def test_a_prequential_run_ends_with_the_same_weights_and_keeps_them(command) -> None:
     tiny = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2"]
-    for verb in (TRAIN, MDL):
-        assert command(verb, *tiny, "seeds=[0,1]", "logger.mode=disabled").code == 0
+    for chosen in (TRAIN, MDL):
+        assert command(chosen, *tiny, "seeds=[0,1]", "logger.mode=disabled").code == 0
     (alone, about), (last, about_last) = (load_tensors(path) for path in Path("runs").glob(f"*/{WEIGHTS}"))
     assert about == about_last
     assert alone

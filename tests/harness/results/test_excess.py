@@ -9,7 +9,7 @@ import pytest
 
 from harness.result import MdlResult, read_result
 from harness.results.excess import area_bits, blocks_of, excess_bits, sample_complexity, surplus_bits
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from tests.runs import write_run
 
 

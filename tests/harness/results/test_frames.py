@@ -50,7 +50,7 @@ def test_a_learning_curve_has_a_row_per_size_and_seed(tmp_path: Path) -> None:
 
 
 def test_loss_curves_are_those_on_disk(tmp_path: Path) -> None:
-    run = write_run(tmp_path, verb="train", seeds=[0, 1])
+    run = write_run(tmp_path, command="train", seeds=[0, 1])
     losses = load(tmp_path).losses
     stored = pd.read_csv(run.directory / "curves.csv")
     stored = stored[stored["n"] == stored["n"].max()]
@@ -60,8 +60,8 @@ def test_loss_curves_are_those_on_disk(tmp_path: Path) -> None:
 
 
 def test_every_command_is_read(tmp_path: Path) -> None:
-    write_run(tmp_path, verb="mdl")
-    write_run(tmp_path, verb="train")
+    write_run(tmp_path, command="mdl")
+    write_run(tmp_path, command="train")
     write_information_run(tmp_path)
     results = load(tmp_path)
     assert set(results.runs["command"]) == {"mdl", "train", "sample_info"}
@@ -177,7 +177,7 @@ def test_a_column_that_is_no_number_is_refused_with_the_choice() -> None:
 def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
     bits = {"control": torch.tensor([[1.0, 2.0, 3.0, 4.0]]), "leace": torch.tensor([[2.0, 2.0, 4.0, 4.0]])}
     for eraser, own in bits.items():
-        run = write_run(tmp_path, verb="train", eraser=eraser, seeds=[0])
+        run = write_run(tmp_path, command="train", eraser=eraser, seeds=[0])
         save_tensors(run.directory / "test_bits.safetensors", {"test_bits": own}, {"seeds": [0]})
     row = row_of(compare(load(tmp_path).runs, "test_loss_bits"))
     assert row["error_over_examples"] == pytest.approx(0.25)  # differences 1, 0, 1, 0: deviation 0.5, over sqrt(4)
@@ -188,7 +188,7 @@ def test_comparisons_are_the_reports() -> None:
     runs = load(ROOT / "docs/study").runs
     compared = 0
     for comparison in by_dataset(read_runs([ROOT / "docs/study"])):
-        if comparison.verb != "mdl":
+        if comparison.command != "mdl":
             continue
         ids = {run for entry in comparison.entries for run in entry.run_ids}
         together = compare(runs[runs["run_id"].isin(ids)]).set_index("runs")

@@ -38,7 +38,7 @@ def test_without_sets_it_predicts_what_training_on_the_others_does(k: int, steps
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_a_part_of_the_kernel_is_the_kernel_of_the_part(k: int) -> None:
-    """Predictions and scores against the verb's own steps from scratch on the examples that are left."""
+    """Predictions and scores against the command's own steps from scratch on the examples that are left."""
     net = small_mlp(k)
     whole = LinearizedNetwork(net.problem(DESCENT), ntk(net.model, net.weights, net.x, net.held_out))
     alone = ntk(net.model, net.weights, net.x[LEFT], net.held_out)

@@ -86,7 +86,7 @@ def test_one_factorisation_is_conjugate_gradients_for_every_example(k: int, damp
     torch.testing.assert_close(found.prediction, expected, rtol=1e-6, atol=0)
 
 
-def test_the_verbs_damping_is_of_the_mean_loss_and_its_weights_those_where_training_ends(
+def test_the_commands_damping_is_of_the_mean_loss_and_its_weights_those_where_training_ends(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A damping of the summed loss is next to none; one factorisation for every example, whatever it is."""

@@ -1,4 +1,4 @@
-"""What the verb compares scores with: a miniature of table 1 of Harutyunyan et al. 2021."""
+"""What the command compares scores with: a miniature of table 1 of Harutyunyan et al. 2021."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import load_tensors, read_json
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from sample_info.references.retraining import GradientDescent
 
 SMALL = ["model.width=256", "sample_info.examples=40", "sample_info.held_out=50", "sample_info.training.steps=300"]
@@ -17,7 +17,7 @@ TINY = ["model.width=16", "sample_info.examples=20", "sample_info.held_out=20", 
 
 
 def test_scores_agree_with_retraining_and_better_than_influence_functions(command) -> None:
-    outcome = command(VERB, *SMALL, "sample_info.references.methods=[retraining,influence]", "logger.mode=disabled")
+    outcome = command(COMMAND, *SMALL, "sample_info.references.methods=[retraining,influence]", "logger.mode=disabled")
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
     found = read_json(path)["references"]
@@ -44,7 +44,7 @@ def test_a_sample_of_examples_may_be_left_out(command) -> None:
         "sample_info.references.examples=5",
         "logger.mode=disabled",
     ]
-    outcome = command(VERB, *SMALL, *options)
+    outcome = command(COMMAND, *SMALL, *options)
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
     assert read_json(path)["references"]["retraining"][0]["examples"] == 5
@@ -64,7 +64,7 @@ def test_both_conventions_agree_with_a_retraining_of_their_own(command) -> None:
         "logger.mode=disabled",
     ]
     for name in ("sum", "mean"):
-        assert command(VERB, *options, f"sample_info.training.left_out_loss={name}", f"runs_dir={name}").code == 0
+        assert command(COMMAND, *options, f"sample_info.training.left_out_loss={name}", f"runs_dir={name}").code == 0
         (path,) = Path(name).glob("*/result.json")
         found = read_json(path)["references"]["retraining"][0]
         for kind in ("weight", "prediction"):
@@ -77,7 +77,7 @@ def test_both_conventions_agree_with_a_retraining_of_their_own(command) -> None:
 
 @pytest.mark.parametrize("override", ["sample_info.training.steps=converged", "sample_info.training.time=continuous"])
 def test_training_that_is_no_number_of_steps_has_no_reference(command, override: str) -> None:
-    outcome = command(VERB, *SMALL, override, "sample_info.references.methods=[influence]")
+    outcome = command(COMMAND, *SMALL, override, "sample_info.references.methods=[influence]")
     assert outcome.code == 2
     assert "trained for it step by step" in outcome.err
     assert not Path("runs").exists()
@@ -100,7 +100,7 @@ def test_an_interrupted_reference_loses_one_stack_at_most(command, monkeypatch: 
             "logger.mode=disabled",
             f"runs_dir={directory}",
         ]
-        return command(VERB, *options, *more).code, stacks.copy()
+        return command(COMMAND, *options, *more).code, stacks.copy()
 
     monkeypatch.setattr(GradientDescent, "train", counted)
     small, smaller = "sample_info.memory_gib=1.72e-4", "sample_info.memory_gib=1.03e-4"

@@ -36,7 +36,7 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
     }
     return made_up(
         f"run-{depth}-{eraser}",
-        verb="sample_info",
+        command="sample_info",
         seeds=seeds,
         config=parts,
         held_out_size=3,

@@ -11,7 +11,7 @@ from erasure.store.storage import read_json
 from models.cnn import CNN
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
-from sample_info.__main__ import VERB
+from sample_info.__main__ import COMMAND
 from sample_info.attribution import OURS, SETS, THINNED
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.registry import influence
@@ -106,7 +106,7 @@ def test_flips_are_those_of_trainings_one_by_one() -> None:
 def test_a_finished_run_beside_the_other_packages(command, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dattri", reason=REASON)
     pytest.importorskip("kronfluence", reason=REASON)
-    assert command(VERB, *SMALL).code == 0
+    assert command(COMMAND, *SMALL).code == 0
     (path,) = Path("runs").glob("*/result.json")
     arguments = [str(path.parent), "--dampings", "1", "10", "--projections", "8", "--brittle", "3", "--out", "found.md"]
     assert baselines.main(arguments) == 0
@@ -143,7 +143,7 @@ def test_a_finished_run_beside_the_other_packages(command, capsys: pytest.Captur
 
 def test_a_run_without_halves_is_refused(command, capsys: pytest.CaptureFixture[str]) -> None:
     options = [option for option in SMALL if "references" not in option]
-    assert command(VERB, *options).code == 0
+    assert command(COMMAND, *options).code == 0
     (path,) = Path("runs").glob("*/result.json")
     with pytest.raises(SystemExit):
         baselines.main([str(path.parent)])

@@ -1,8 +1,8 @@
 """Plateaus and waits of finished runs, in optimiser steps."""
 
-from mdl.__main__ import VERB as MDL
+from mdl.__main__ import COMMAND as MDL
 from scripts.studies.plateaus import longest_wait, main
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 
 TINY = ["train=quick", "train.max_epochs=3", "train.stack=all", "seeds=[0,1]", "logger.mode=disabled", "model=linear"]
 
@@ -15,7 +15,7 @@ def test_the_longest_wait_is_that_between_two_improvements() -> None:
     assert longest_wait([(0, 3.0), (1, 3.1)], worth_bits=0.01) == 0
 
 
-def test_finished_runs_of_both_verbs_are_shown_in_steps(command, capsys) -> None:
+def test_finished_runs_of_both_commands_are_shown_in_steps(command, capsys) -> None:
     assert command(MDL, "eraser=leace", "mdl.num_chunks=2", *TINY).code == 0
     assert command(TRAIN, "eraser=control", *TINY).code == 0
     assert main(["runs"]) == 0

@@ -11,7 +11,7 @@ from erasure.source import LabelledImages
 from erasure.store.storage import read_json
 from scripts.studies import readers
 from scripts.studies.readers import heard, main
-from train.__main__ import VERB as TRAIN
+from train.__main__ import COMMAND as TRAIN
 
 TINY = ["model=mlp", "model.width=16", "train=quick", "train.max_epochs=8", "seeds=[0,1]", "logger.mode=disabled"]
 

@@ -12,23 +12,23 @@ from conf.schema import Common, Section, hashed
 from conf.target import TARGETS
 
 if TYPE_CHECKING:
-    from conf.cli import Verb
+    from conf.cli import Command
 
 
-def verbs() -> list[str]:
+def commands() -> list[str]:
     """Return the names of all commands."""
     return sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")
 
 
-def verb_named(name: str) -> "Verb":
+def command_named(name: str) -> "Command":
     """Import the command `python -m NAME`.
 
     Raises:
         ConfigError: there is none; nothing is imported.
     """
-    if name not in verbs():
-        raise ConfigError(f"{name!r} is no verb: choose from {', '.join(verbs())}")
-    return importlib.import_module(f"{name}.__main__").VERB
+    if name not in commands():
+        raise ConfigError(f"{name!r} is no command: choose from {', '.join(commands())}")
+    return importlib.import_module(f"{name}.__main__").COMMAND
 
 
 def identifying(config: Options) -> Options:
@@ -43,4 +43,4 @@ def identifying(config: Options) -> Options:
 @functools.cache
 def sections() -> Mapping[str, Section]:
     """Return the sections of all commands, by name."""
-    return {name: section for verb in verbs() for name, section in verb_named(verb).sections.items()}
+    return {name: section for command in commands() for name, section in command_named(command).sections.items()}

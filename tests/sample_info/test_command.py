@@ -16,7 +16,7 @@ from erasure.store.storage import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info import training_problem
-from sample_info.__main__ import VERB, job_of
+from sample_info.__main__ import COMMAND, job_of
 from sample_info.error_estimates import EstimatedErrors
 from sample_info.examples import load
 from sample_info.leave_one_out import Effects
@@ -35,7 +35,7 @@ def the_run() -> tuple[Path, dict]:
 
 
 def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch, caplog) -> None:
-    outcome = command(VERB, *SMALL, "seeds=[0,1]")
+    outcome = command(COMMAND, *SMALL, "seeds=[0,1]")
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
     assert "digits · MLP" in outcome.out
@@ -68,7 +68,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
         raise AssertionError("computed again")
 
     monkeypatch.setattr(training_problem, "ntk", fail)
-    again = command(VERB, *SMALL, "seeds=[0,1]")
+    again = command(COMMAND, *SMALL, "seeds=[0,1]")
     assert again.code == 0, again.err
     assert "notes" in again.out
 
@@ -90,16 +90,16 @@ def left_out_correct(config: Options, seed: int) -> list[int]:
 def test_fewer_examples_than_asked_for_are_remarked_on(tmp_path: Path, caplog) -> None:
     overrides = ["sample_info.examples=100000", f"cache_dir={tmp_path}", "logger.mode=disabled", "model.width=8"]
     with caplog.at_level("INFO"):
-        examples = load(job_of(composed("sample_info", overrides, VERB.sections)))
+        examples = load(job_of(composed("sample_info", overrides, COMMAND.sections)))
     assert f"sample_info.examples=100000: there are {len(examples.x)}, and all are scored" in caplog.text
 
 
 def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_path) -> None:
     options = [*SMALL, "logger.mode=disabled", "model=lenet", "model.width=16"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert command(VERB, *options, f"runs_dir={whole}").code == 0
+    assert command(COMMAND, *options, f"runs_dir={whole}").code == 0
     assert (
-        command(VERB, *options, f"runs_dir={parts}", "sample_info.batch_size=7", "sample_info.memory_gib=1e-4").code
+        command(COMMAND, *options, f"runs_dir={parts}", "sample_info.batch_size=7", "sample_info.memory_gib=1e-4").code
         == 0
     )
     (a,), (b,) = whole.glob("*/scores.safetensors"), parts.glob("*/scores.safetensors")
@@ -110,7 +110,7 @@ def test_scores_depend_on_no_block_size_and_neither_does_the_run(command, tmp_pa
 
 def test_an_interrupted_run_continues_with_the_next_block(command, monkeypatch) -> None:
     options = [*SMALL, "logger.mode=disabled", "sample_info.memory_gib=1e-4"]
-    assert command(VERB, *options, "runs_dir=whole").code == 0
+    assert command(COMMAND, *options, "runs_dir=whole").code == 0
     effects, calls = LinearizedDynamics.effects, []
 
     def counted(self, examples, held_out):
@@ -120,10 +120,10 @@ def test_an_interrupted_run_continues_with_the_next_block(command, monkeypatch) 
         return effects(self, examples, held_out)
 
     monkeypatch.setattr(LinearizedDynamics, "effects", counted)
-    assert command(VERB, *options).code == 130
+    assert command(COMMAND, *options).code == 130
     assert len(calls) == 3
     monkeypatch.setattr(LinearizedDynamics, "effects", lambda *a: calls.append(0) or effects(*a))
-    assert command(VERB, *options).code == 0
+    assert command(COMMAND, *options).code == 0
     (blocks,) = Path("whole").glob("*/scores.safetensors")
     (resumed,) = Path("runs").glob("sample*/scores.safetensors")
     for name, values in load_tensors(blocks)[0].items():
@@ -134,7 +134,7 @@ def test_an_interrupted_run_continues_with_the_next_block(command, monkeypatch) 
 
 def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
     options = [*SMALL, "logger.mode=disabled", "sample_info.classes=[0,1,7]"]
-    outcome = command(VERB, "-m", "eraser=control,leace,qleace", *options)
+    outcome = command(COMMAND, "-m", "eraser=control,leace,qleace", *options)
     assert outcome.code == 0, outcome.err
     assert "rank correlation" in outcome.out
     assert "0, 1, 7" in outcome.out
@@ -155,7 +155,7 @@ def test_vectors_have_names_where_images_are_shown(command, tmp_path: Path, monk
     shown: list[str] = []
     monkeypatch.setattr(Axes, "imshow", lambda *_, **__: pytest.fail("drawn as an image"))
     monkeypatch.setattr(Axes, "text", lambda *a, **_: shown.append(a[3]))
-    assert command(VERB, *SMALL, *options, "sample_info.classes=[0,1]", "logger.mode=disabled").code == 0
+    assert command(COMMAND, *SMALL, *options, "sample_info.classes=[0,1]", "logger.mode=disabled").code == 0
     directory, result = the_run()
     best, *_ = result["information"]["f_si_nats"]
     assert shown == [f"word {i}" for i in [*best["most_informative"], *best["least_informative"]]]
@@ -170,7 +170,7 @@ def test_wrong_labels_are_more_informative(command) -> None:
         "sample_info.examples=200",
         "logger.mode=disabled",
     ]
-    outcome = command(VERB, *options)
+    outcome = command(COMMAND, *options)
     assert outcome.code == 0, outcome.err
     _, result = the_run()
     assert result["groups"]["wrong label"]["examples"] == 20
@@ -181,7 +181,7 @@ def test_wrong_labels_are_more_informative(command) -> None:
 
 def test_a_rare_subclass_is_more_informative(command) -> None:
     options = ["model.width=256", "sample_info.examples=200", "logger.mode=disabled", "seeds=[0,1]"]
-    outcome = command(VERB, *options, "sample_info.classes=[[3,5],4]", "sample_info.data.at_most=[3:10]")
+    outcome = command(COMMAND, *options, "sample_info.classes=[[3,5],4]", "sample_info.data.at_most=[3:10]")
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
     groups = result["groups"]
@@ -207,7 +207,7 @@ def test_adversarial_examples_are_a_group(command) -> None:
         "sample_info.data.epsilon=0.3",
         "logger.mode=disabled",
     ]
-    outcome = command(VERB, *options, "sample_info.data.adversarial=0.1")
+    outcome = command(COMMAND, *options, "sample_info.data.adversarial=0.1")
     assert outcome.code == 0, outcome.err
     _, result = the_run()
     assert {name: group["examples"] for name, group in result["groups"].items()} == {"original": 54, "adversarial": 6}
@@ -228,7 +228,7 @@ def test_adversarial_examples_are_a_group(command) -> None:
 
 def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
     options = [*SMALL, "logger.mode=disabled", "seeds=[0,1]"]
-    outcome = command(VERB, "-m", "model.depth=1,2", "eraser=control,leace", *options)
+    outcome = command(COMMAND, "-m", "model.depth=1,2", "eraser=control,leace", *options)
     assert outcome.code == 0, outcome.err
     figure = Path(next(line for line in outcome.out.splitlines() if line.endswith("agreement.png"))[len("figure: ") :])
     assert Image.open(figure).size[0] > 300
@@ -258,7 +258,7 @@ def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> Non
     monkeypatch.setitem(registry.REFERENCES, "descent", by_descent)
     options = ["model.width=16", "sample_info.examples=20", "sample_info.training.steps=50", "logger.mode=disabled"]
     options += ["sample_info.training.weight_decay=1.0", "sample_info.sgd_batch_size=5"]
-    outcome = command(VERB, *options, "sample_info.references.methods=[descent]")
+    outcome = command(COMMAND, *options, "sample_info.references.methods=[descent]")
     assert outcome.code == 0, outcome.err
     _, result = the_run()
     for kind in ("weight", "prediction"):
@@ -273,7 +273,7 @@ ESTIMATED = [*SMALL, "logger.mode=disabled", "sample_info.error_estimate=true"]
 
 def test_errors_of_scores_are_estimated_and_judged_by_retraining(command) -> None:
     options = ["model.width=16", "sample_info.references.methods=[retraining]", "sample_info.references.examples=8"]
-    outcome = command(VERB, *ESTIMATED, *options)
+    outcome = command(COMMAND, *ESTIMATED, *options)
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
     tensors, _ = load_tensors(directory / "scores.safetensors")
@@ -294,7 +294,7 @@ def test_errors_of_scores_are_estimated_and_judged_by_retraining(command) -> Non
 
 def test_every_score_of_a_linear_network_is_believable(command) -> None:
     rate = "sample_info.training.learning_rate=1e-4"
-    outcome = command(VERB, "model=linear", *ESTIMATED[1:], rate)
+    outcome = command(COMMAND, "model=linear", *ESTIMATED[1:], rate)
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
     tensors, _ = load_tensors(directory / "scores.safetensors")
@@ -327,7 +327,7 @@ def test_every_score_of_a_linear_network_is_believable(command) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_finished(command, override, said) -> None:
-    outcome = command(VERB, *SMALL, "logger.mode=disabled", override)
+    outcome = command(COMMAND, *SMALL, "logger.mode=disabled", override)
     assert outcome.code == 2
     assert said in outcome.err
     assert len(outcome.err.strip().splitlines()) <= 2  # what is being fitted, then what is wrong
