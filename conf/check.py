@@ -15,7 +15,7 @@ from conf import Options
 
 AtLeast1 = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for keys that there are not
 _LIMITS = {  # what these types ask for, by pydantic's names

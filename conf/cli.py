@@ -40,7 +40,7 @@ from conf.target import imported
 log = logging.getLogger(__name__)
 
 
-class Work(Protocol):
+class Executable(Protocol):
     """The run of a configuration, with nothing loaded yet."""
 
     @property
@@ -69,7 +69,7 @@ class Command:
     name: str
     purpose: str
     sections: Mapping[str, Section]
-    work: Callable[[Config], Work]
+    work: Callable[[Config], Executable]
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
 
@@ -133,7 +133,7 @@ def checked_job(command: Command, config: DictConfig) -> Path:
     return _work(command, validate(plain(config), command.sections)).directory
 
 
-def _work(command: Command, config: Config) -> Work:
+def _work(command: Command, config: Config) -> Executable:
     try:
         return command.work(config)
     finally:

@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
-def work(config: Config) -> cli.Work:
-    from harness.work import Work, deferred
+def work(config: Config) -> cli.Executable:
+    from harness.execution import Execution, deferred
     from mdl.chunks import ChunkSettings
     from models.kernel import KernelModel
-    from train.bench import load, training_job
+    from train.prepare import load, training_job
     from train.settings import TrainSettings
 
     job, settings = training_job("mdl", config), config.settings(ChunkSettings)
     if issubclass(job.model, KernelModel):
         if settings.code != "blocks":
             raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
-        return Work(job, deferred("mdl.kernel.load"), deferred("mdl.kernel.code"), AXES)
+        return Execution(job, deferred("mdl.kernel.load"), deferred("mdl.kernel.code"), AXES)
     if job.settings(TrainSettings).protocol == "published":
         require_published(settings)
-        return Work(job, deferred("mdl.published.load"), deferred("mdl.published.published"), AXES)
+        return Execution(job, deferred("mdl.published.load"), deferred("mdl.published.published"), AXES)
     if settings.code == "replay":
-        return Work(job, load, deferred("mdl.replay.replay"), AXES)
+        return Execution(job, load, deferred("mdl.replay.replay"), AXES)
     shared = deferred("mdl.prequential.share") if settings.share else None
-    return Work(job, load, deferred("mdl.prequential.prequential"), AXES, shared)
+    return Execution(job, load, deferred("mdl.prequential.prequential"), AXES, shared)
 
 
 def require_published(settings: "ChunkSettings") -> None:

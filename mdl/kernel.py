@@ -22,16 +22,16 @@ from mdl.codelength import as_result
 from mdl.kernel_code import KernelCode
 from mdl.prequential import placed
 from models.kernel import KernelModel, Similarity
-from train.bench import Loaded
 from train.data import to_device
+from train.prepare import PreparedData
 from train.randomness import generator, permutation
 
 _BIT_NATS = math.log(2)
 
 
 @dataclass(frozen=True)
-class KernelBench(Loaded):
-    """A bench with the kernel to predict by."""
+class PreparedKernel(PreparedData):
+    """Prepared data with the kernel to predict by."""
 
     kernel: KernelModel
 
@@ -55,7 +55,7 @@ class SeedCoded(Part):
     test_bits: list[float]
 
 
-def load(job: Job) -> KernelBench:
+def load(job: Job) -> PreparedKernel:
     """Erase (or fetch) the dataset, and bring it to the device.
 
     Raises:
@@ -68,7 +68,7 @@ def load(job: Job) -> KernelBench:
     kernel = Target(job.config["model"]).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
     beside = kernel.beside_bytes(sizes["train"] + sizes["test"])
     require_memory(job.config["model"]["name"], sizes["train"], sizes["test"], beside, job.device)
-    return KernelBench(job, dataset, data, kernel)
+    return PreparedKernel(job, dataset, data, kernel)
 
 
 def require_memory(name: str, n: int, m: int, beside: float, device: torch.device) -> None:
@@ -95,13 +95,13 @@ def require_memory(name: str, n: int, m: int, beside: float, device: torch.devic
         )
 
 
-def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
+def code(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
     """Code the training labels in each seed's order, the same as a network's; the command's share of the result.
 
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
-    seeds, n = bench.seeds, len(bench.data["train"])
-    sizes = chunk_sizes(n, bench.job.settings(ChunkSettings))
+    seeds, n = prepared.seeds, len(prepared.data["train"])
+    sizes = chunk_sizes(n, prepared.job.settings(ChunkSettings))
     found = {seed: parsed(SeedCoded, kept) for seed in seeds if (kept := run.kept(f"seed-{seed}")) is not None}
 
     def show(what: str) -> None:
@@ -110,25 +110,25 @@ def code(bench: KernelBench, run: Run, logger: Logger) -> Coded:
     with Display(run.id) as display:
         kernel = given = None
         for seed in (seed for seed in seeds if seed not in found):
-            if (drawn := bench.kernel.drawn(generator(seed, "init"), bench.data["train"].images)) is not kernel:
+            if (drawn := prepared.kernel.drawn(generator(seed, "init"), prepared.data["train"].images)) is not kernel:
                 given = None  # frees the previous seed's: memory need not hold both
-                kernel, given = drawn, matrices(bench, drawn, show)
+                kernel, given = drawn, matrices(prepared, drawn, show)
             assert given is not None
-            (coder, tested), order = given, permutation(seed, n).to(bench.job.device)
-            coded = of_seed(*coder.code(order, *tested, sizes), bench.data["test"].labels)
+            (coder, tested), order = given, permutation(seed, n).to(prepared.job.device)
+            coded = of_seed(*coder.code(order, *tested, sizes), prepared.data["test"].labels)
             run.keep(f"seed-{seed}", as_json(coded))
             found[seed] = coded
             show(f"order {len(found)} of {len(seeds)}: {sum(coded.bits) / n:.3f} bits per label")
-    return _finish(bench, run, logger, sizes, [found[seed] for seed in seeds])
+    return _finish(prepared, run, logger, sizes, [found[seed] for seed in seeds])
 
 
 def matrices(
-    bench: KernelBench, kernel: Similarity, show: Callable[[str], None]
+    prepared: PreparedKernel, kernel: Similarity, show: Callable[[str], None]
 ) -> tuple[KernelCode, tuple[Tensor, Tensor]]:
     """Return the training labels' kernel code, the kernel of test with training images [m, n], and K(x, x) [m]."""
-    train, test = bench.data["train"], bench.data["test"]
+    train, test = prepared.data["train"], prepared.data["test"]
     show(f"the kernel of {len(train):,} training images")
-    coder = KernelCode(kernel(train.images, train.images), train.labels, bench.num_classes)
+    coder = KernelCode(kernel(train.images, train.images), train.labels, prepared.num_classes)
     show(f"the kernel of {len(test):,} test images")
     return coder, (kernel(test.images, train.images), kernel.diagonal(test.images))
 
@@ -158,11 +158,13 @@ def curve_of(sizes: Sequence[int], coded: Sequence[SeedCoded]) -> list[Point]:
     ]
 
 
-def _finish(bench: KernelBench, run: Run, logger: Logger, sizes: Sequence[int], coded: Sequence[SeedCoded]) -> Coded:
-    seeds, n = bench.seeds, sizes[-1]
+def _finish(
+    prepared: PreparedKernel, run: Run, logger: Logger, sizes: Sequence[int], coded: Sequence[SeedCoded]
+) -> Coded:
+    seeds, n = prepared.seeds, sizes[-1]
     bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
     orders = torch.stack([permutation(seed, n) for seed in seeds])
     known = torch.arange(n, dtype=torch.int32).expand_as(orders)
-    save_coded_bits(run, placed(bench.job, orders, bits, known))
+    save_coded_bits(run, placed(prepared.job, orders, bits, known))
     save_test_bits(run, seeds, torch.tensor([one.test_bits for one in coded]))
     return as_result(logger, curve_of(sizes, coded), bits.sum(1).tolist())

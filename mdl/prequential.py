@@ -20,14 +20,14 @@ from harness.run import Run
 from harness.trained import Coded, Point, Timing
 from mdl.chunks import ChunkSettings, chunk_sizes
 from mdl.codelength import log_point, log_summary, of_curve, online_code_bits
-from train.bench import Bench
 from train.early_stopping import endings, warn_of_unlike_validation
 from train.engine import Engine, EpochReport
-from train.progress import Work
+from train.prepare import PreparedTraining
+from train.progress import TrainingProgress
 from train.whole import save_weights
 
 
-def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
+def prequential(prepared: PreparedTraining, run: Run, logger: Logger) -> Coded:
     """Train on every chunk size and score each model on the next chunk and on the test split.
 
     Finished chunk sizes of an earlier, interrupted attempt, or of another process, are taken from the run's directory.
@@ -36,23 +36,23 @@ def prequential(bench: Bench, run: Run, logger: Logger) -> Coded:
         The command's share of the result.
     """
     with Display(run.id) as display:
-        sizes = _Sizes(bench, run, display)
+        sizes = _Sizes(prepared, run, display)
         for i in sizes.turns:
             with run.claim(sizes.name(i), wait=True):
                 log_point(logger, (sizes.trained(i) or sizes.train(i)).point)
     parts = [part for i in range(len(sizes.sizes)) if (part := sizes.trained(i)) is not None]
     run.save_curves(row for part in parts for row in part.losses)
-    save_coded_bits(run, coded(bench, sizes.sizes, sizes.engine.orders.cpu(), parts))
-    result = summarise(bench, sizes.sizes, parts)
+    save_coded_bits(run, coded(prepared, sizes.sizes, sizes.engine.orders.cpu(), parts))
+    result = summarise(prepared, sizes.sizes, parts)
     log_loss_curves(logger, parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
     log_summary(logger, result)
     return replace(result, timing=Timing(stacking=asdict(sizes.engine.stacking)))
 
 
-def share(bench: Bench, run: Run) -> bool:
+def share(prepared: PreparedTraining, run: Run) -> bool:
     """Train the chunk sizes that no other process trains; whether all are trained then."""
     with Display(run.id) as display:
-        sizes = _Sizes(bench, run, display)
+        sizes = _Sizes(prepared, run, display)
         for i in sizes.turns:
             with run.claim(sizes.name(i), wait=False) as ours:
                 # in this order: who has written the result deletes the parts
@@ -69,18 +69,18 @@ class _Sizes:
         turns: their indices, in the order in which they are trained.
     """
 
-    def __init__(self, bench: Bench, run: Run, display: Display) -> None:
-        total = len(bench.data["train"])
-        settings = bench.job.settings(ChunkSettings)
+    def __init__(self, prepared: PreparedTraining, run: Run, display: Display) -> None:
+        total = len(prepared.data["train"])
+        settings = prepared.job.settings(ChunkSettings)
         if settings.validation == "given":
             instead = "mdl.validation=prefix stops them by training images"
-            warn_of_unlike_validation(bench.dataset.certificate, instead)
+            warn_of_unlike_validation(prepared.dataset.certificate, instead)
         self.sizes = chunk_sizes(total, settings)
         indices = range(len(self.sizes))
         self.turns = indices if settings.order == "smallest_first" else indices[::-1]
         self._following = [*self.sizes[1:], total]
-        self._bench, self._run, self._display = bench, run, display
-        self._work = Work(self.sizes, bench.settings)
+        self._bench, self._run, self._display = prepared, run, display
+        self._work = TrainingProgress(self.sizes, prepared.settings)
         self._trained: dict[int, SizeTrained] = {}
 
     @functools.cached_property
@@ -130,21 +130,26 @@ class SizeTrained:
 
 
 def train_size(
-    bench: Bench, run: Run, engine: Engine, known: Tensor, following: Tensor, show: Callable[[EpochReport], None]
+    prepared: PreparedTraining,
+    run: Run,
+    engine: Engine,
+    known: Tensor,
+    following: Tensor,
+    show: Callable[[EpochReport], None],
 ) -> SizeTrained:
     """Train every seed on its `known` examples [S, n] and score it on those that follow [S, m], m >= 0."""
-    train, own = bench.data["train"], bench.job.settings(ChunkSettings).own_validation(known.shape[1])
+    train, own = prepared.data["train"], prepared.job.settings(ChunkSettings).own_validation(known.shape[1])
     held = known[:, -own:] if own else None
     fitted = engine.fit(known[:, : known.shape[1] - own], show, held)
-    test = fitted.score(bench.data["test"])
+    test = fitted.score(prepared.data["test"])
     coded = calibrated = temperatures = None
     if following.numel():
-        temperatures = fitted.temperatures(train, held) if own else fitted.temperatures(bench.data["validation"])
+        temperatures = fitted.temperatures(train, held) if own else fitted.temperatures(prepared.data["validation"])
         coded = fitted.score(train, following)
         calibrated = fitted.score(train, following, temperatures=temperatures)
     else:  # the last size, which has nothing left to predict
-        save_test_bits(run, bench.seeds, test.example_bits)
-        save_weights(bench, run, fitted)
+        save_test_bits(run, prepared.seeds, test.example_bits)
+        save_weights(prepared, run, fitted)
     point = Point(
         n=known.shape[1],
         ce_next_bits=coded and coded.bits.tolist(),
@@ -160,14 +165,14 @@ def train_size(
     return SizeTrained(point, rows, coded and [[round(one, 6) for one in own] for own in coded.example_bits.tolist()])
 
 
-def coded(bench: Bench, sizes: Sequence[int], orders: Tensor, parts: Sequence[SizeTrained]) -> CodedBits:
+def coded(prepared: PreparedTraining, sizes: Sequence[int], orders: Tensor, parts: Sequence[SizeTrained]) -> CodedBits:
     """Return the cost of each training label, the first size's by the uniform code; `orders` is [S, N]."""
-    uniform = torch.full((len(orders), sizes[0]), math.log2(bench.num_classes))
+    uniform = torch.full((len(orders), sizes[0]), math.log2(prepared.num_classes))
     bits = torch.cat([uniform, *(torch.tensor(part.coded_bits) for part in parts[:-1])], 1)
     trained_on = torch.zeros(orders.shape[1], dtype=torch.int32)
     for n in sizes[:-1]:
         trained_on[n:] = n
-    return placed(bench.job, orders, bits, trained_on.expand_as(orders))
+    return placed(prepared.job, orders, bits, trained_on.expand_as(orders))
 
 
 def placed(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
@@ -177,14 +182,14 @@ def placed(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedB
     return CodedBits.in_order(job.config["seeds"], train.images, train.labels, orders, bits, trained_on)
 
 
-def summarise(bench: Bench, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:
+def summarise(prepared: PreparedTraining, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:
     """Compute codelengths per seed, the learning curve, the final loss and the sharpest fall on the way there."""
     curve = [part.point for part in parts]
-    k, total = bench.num_classes, sizes[-1]
+    k, total = prepared.num_classes, sizes[-1]
     following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
     calibrated = [*zip(*(point.ce_next_calibrated_bits or () for point in curve[:-1]), strict=True)]
     result = of_curve(curve, [online_code_bits(sizes, ce_next, k) for ce_next in following])
     per_label = [online_code_bits(sizes, own, k) / total for own in calibrated] or None
-    whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in bench.seeds]
+    whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in prepared.seeds]
     drop = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in whole)
     return replace(result, mdl=replace(result.mdl, calibrated_bits_per_sample=per_label), sharp_drop=drop)

@@ -21,12 +21,12 @@ from mdl.chunks import ChunkSettings, ReplaySettings, chunk_sizes
 from mdl.codelength import as_result
 from mdl.mixture import TemperatureMixture
 from mdl.prequential import placed
-from train.bench import Bench
 from train.data import DeviceImages
 from train.engine import Engine
 from train.ensemble import Ensemble, Scores
 from train.learner import Learner
 from train.order import Draws, drawn, stacked
+from train.prepare import PreparedTraining
 from train.randomness import generator
 from train.settings import TrainSettings
 from train.training import NonFiniteLossError
@@ -35,28 +35,28 @@ _AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with
 _FORMAT = 1  # of a code's state; what an earlier version saved does not go on
 
 
-def replay(bench: Bench, run: Run, logger: Logger) -> Coded:
+def replay(prepared: PreparedTraining, run: Run, logger: Logger) -> Coded:
     """Code every seed's labels in its order, each batch before it is learnt; the command's share of the result."""
-    settings, splits = bench.job.settings(ChunkSettings), bench.data
+    settings, splits = prepared.job.settings(ChunkSettings), prepared.data
     sizes = chunk_sizes(len(splits["train"]), settings)
-    engine, finished = Engine(bench, run), 0
+    engine, finished = Engine(prepared, run), 0
     with Display(run.id) as display:
 
         def begin(here: slice) -> ReplayCode:
-            labels = ReplayLabels(bench.seeds[here], engine.orders[here], splits["train"], splits["test"], sizes)
-            return ReplayCode(bench.ensemble, labels, bench.settings, settings.replay)
+            labels = ReplayLabels(prepared.seeds[here], engine.orders[here], splits["train"], splits["test"], sizes)
+            return ReplayCode(prepared.ensemble, labels, prepared.settings, settings.replay)
 
         def finish(code: ReplayCode) -> None:
             nonlocal finished
             for known in code.run():
-                done = (finished + len(code.seeds) * known / sizes[-1]) / len(bench.seeds)
+                done = (finished + len(code.seeds) * known / sizes[-1]) / len(prepared.seeds)
                 bits = float(code.bits[:, :known].mean())
                 display.update(done, f"label {known:,} of {sizes[-1]:,}: {bits:.3f} bits per label so far")
             finished += len(code.seeds)
 
         codes = engine.in_stacks(begin, finish, "replay")
-    _save_bits(bench, run, engine.orders.cpu(), codes)
-    save_test_bits(run, bench.seeds, torch.cat([code.tested().example_bits for code in codes]))
+    _save_bits(prepared, run, engine.orders.cpu(), codes)
+    save_test_bits(run, prepared.seeds, torch.cat([code.tested().example_bits for code in codes]))
     total_bits = [float(bits) for code in codes for bits in code.bits.sum(1)]
     result = as_result(logger, _curve(codes, sizes, settings.replay), total_bits)
     return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
@@ -221,11 +221,11 @@ def stream_positions(batches: int, streams: int, seed: int) -> Tensor:
     return t - torch.where(again, t, 0).cummax(0).values
 
 
-def _save_bits(bench: Bench, run: Run, orders: Tensor, codes: Sequence[ReplayCode]) -> None:
+def _save_bits(prepared: PreparedTraining, run: Run, orders: Tensor, codes: Sequence[ReplayCode]) -> None:
     """Keep what every label cost; `orders` is [S, N]."""
     starts = torch.tensor([0, *codes[0].ends], dtype=torch.int32)
     trained_on = starts[:-1].repeat_interleave(starts.diff()).expand_as(orders)
-    save_coded_bits(run, placed(bench.job, orders, torch.cat([code.bits for code in codes]).cpu(), trained_on))
+    save_coded_bits(run, placed(prepared.job, orders, torch.cat([code.bits for code in codes]).cpu(), trained_on))
 
 
 def _curve(codes: Sequence[ReplayCode], sizes: Sequence[int], options: ReplaySettings) -> list[Point]:

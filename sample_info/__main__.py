@@ -18,10 +18,10 @@ AXES = {"information/*": "seed"}
 _FIGURES = ("scores.png", "summaries.png")  # of every run
 
 
-def work(config: Config) -> cli.Work:
-    from harness.work import Work, deferred
+def work(config: Config) -> cli.Executable:
+    from harness.execution import Execution, deferred
 
-    return Work(job_of(config), deferred("sample_info.examples.load"), deferred("sample_info.scoring.score"), AXES)
+    return Execution(job_of(config), deferred("sample_info.examples.load"), deferred("sample_info.scoring.score"), AXES)
 
 
 def job_of(config: "Options") -> "Job":
@@ -32,7 +32,7 @@ def job_of(config: "Options") -> "Job":
     from sample_info.settings import SampleInfoSettings
     from sample_info.summaries import summary_model
     from sample_info.training_problem import checksum_of
-    from train.bench import require_network
+    from train.prepare import require_network
 
     config = config if isinstance(config, Config) else validate(config, COMMAND.sections)  # a finished run's
     settings = config.settings(SampleInfoSettings)

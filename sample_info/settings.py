@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from conf import Options
-from conf.check import AtLeast1, Positive, Share
+from conf.check import AtLeast1, Fraction, Positive
 from conf.schema import later, unhashed
 from models.tangent.jacobian import Kind
 from sample_info.linearized.training import LinearizedDescent
@@ -22,8 +22,8 @@ class DataSettings:
     """Options of the data, `sample_info.data`: label noise, adversarial examples, subgroups."""
 
     at_most: list[str]
-    label_noise: Share
-    adversarial: Share
+    label_noise: Fraction
+    adversarial: Fraction
     epsilon: Positive
     eraser_fit: Literal["auto"] | EraserFit
     seed: int
@@ -67,7 +67,7 @@ class SummarySettings:
     """Orders in which examples are dropped, and whose accuracy is measured on what is left, `sample_info.summaries`."""
 
     orders: list[Order]
-    removed: Annotated[list[Share], Field(min_length=1)]
+    removed: Annotated[list[Fraction], Field(min_length=1)]
     network: Literal["linearized", "trained"]
     model: Options | None
     draws: AtLeast1

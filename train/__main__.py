@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
 
 
-def work(config: Config) -> cli.Work:
-    from harness.work import Work, deferred
-    from train.bench import load, require_network, training_job
+def work(config: Config) -> cli.Executable:
+    from harness.execution import Execution, deferred
+    from train.prepare import load, require_network, training_job
     from train.settings import TrainSettings
 
     job = require_network(training_job("train", config))
     if job.settings(TrainSettings).protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
-    return Work(job, load, deferred("train.whole.train_on_everything"), AXES)
+    return Execution(job, load, deferred("train.whole.train_on_everything"), AXES)
 
 
 def headline(result: "TrainResult") -> str:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from harness.run import Run
-from train.bench import Bench
 from train.calibration import tempered
 from train.checkpoint import Checkpoints, R, in_stacks
 from train.data import DeviceImages
 from train.early_stopping import MemberCurve
 from train.ensemble import Ensemble, Scores, Weights
 from train.memory import keep_freed_memory
+from train.prepare import PreparedTraining
 from train.randomness import permutation
 from train.settings import TrainSettings
 from train.stacking import choose
@@ -164,7 +164,7 @@ class Engine:
     """The training of a run's seeds; an interrupted run continues from its checkpoints.
 
     Args:
-        bench: data and architecture.
+        prepared: data and architecture.
         run: where checkpoints are kept.
 
     Attributes:
@@ -175,14 +175,14 @@ class Engine:
         ValueError: train.stack=all with an architecture that cannot be stacked.
     """
 
-    def __init__(self, bench: Bench, run: Run) -> None:
+    def __init__(self, prepared: PreparedTraining, run: Run) -> None:
         keep_freed_memory()
-        self._bench = bench
-        total = len(bench.data["train"])
-        self.orders = torch.stack([permutation(seed, total) for seed in bench.seeds]).to(bench.job.device)
-        self._checkpoints = Checkpoints(run.directory, bench.settings.checkpoint_every_s, run.require_lease)
-        self.stacking = choose(bench.ensemble, len(bench.seeds), bench.data["train"], bench.settings)
-        if len(bench.seeds) > 1:
+        self._bench = prepared
+        total = len(prepared.data["train"])
+        self.orders = torch.stack([permutation(seed, total) for seed in prepared.seeds]).to(prepared.job.device)
+        self._checkpoints = Checkpoints(run.directory, prepared.settings.checkpoint_every_s, run.require_lease)
+        self.stacking = choose(prepared.ensemble, len(prepared.seeds), prepared.data["train"], prepared.settings)
+        if len(prepared.seeds) > 1:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 
     def fit(self, subsets: Tensor, report: Report, held: Tensor | None = None) -> Fit:
@@ -190,10 +190,10 @@ class Engine:
 
         Stopped by the validation split, or by others of the training split [S, m].
         """
-        bench, stack = self._bench, self.stacking.stack
-        splits = bench.data["train"], bench.data["validation" if held is None else "train"]
-        sets = TrainingSets(bench.seeds, subsets, *splits, held)
-        return fit(bench.ensemble, sets, bench.settings, report, stack=stack, checkpoints=self._checkpoints)
+        prepared, stack = self._bench, self.stacking.stack
+        splits = prepared.data["train"], prepared.data["validation" if held is None else "train"]
+        sets = TrainingSets(prepared.seeds, subsets, *splits, held)
+        return fit(prepared.ensemble, sets, prepared.settings, report, stack=stack, checkpoints=self._checkpoints)
 
     def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:
         """Compute something else of every seed; see `in_stacks`."""

@@ -8,7 +8,7 @@ from train.settings import TrainSettings
 _EPOCHS = 100  # of CIFAR-10's 48,976 images networks trained 87 to 600; of a fifth of them 75 to 380
 
 
-class Work:
+class TrainingProgress:
     """The share of a run's trainings that is done, in optimiser steps; it never falls.
 
     Early stopping makes the length of a training unknown. The first is expected to take 100 epochs, where that is from

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from conf.check import AtLeast1, Positive, Share
+from conf.check import AtLeast1, Fraction, Positive
 from conf.schema import later, only_with, unhashed
 
 
@@ -57,7 +57,7 @@ class TrainSettings:
     """
 
     lr: Positive
-    betas: tuple[Annotated[float, Field(gt=0, lt=1)], Share]
+    betas: tuple[Annotated[float, Field(gt=0, lt=1)], Fraction]
     weight_decay: Annotated[float, Field(ge=0)]
     warmup_steps: Annotated[int, Field(ge=0)]
     batch_size: AtLeast1

@@ -10,27 +10,27 @@ from harness.loss_curves import sharp_drops
 from harness.result import per_seed
 from harness.run import Run
 from harness.trained import Final, Timing, TrainedOnce
-from train.bench import Bench
 from train.data import label_entropy_bits
 from train.early_stopping import endings, warn_of_unlike_validation
 from train.engine import Engine, EpochReport, Fit
-from train.progress import Work
+from train.prepare import PreparedTraining
+from train.progress import TrainingProgress
 
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 
 
-def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
+def train_on_everything(prepared: PreparedTraining, run: Run, logger: Logger) -> TrainedOnce:
     """Train every seed on the whole training split; the command's share of the result.
 
     The same trainings as the last ones of a prequential run with the same options, whose weights are the same.
     """
     warn_of_unlike_validation(
-        bench.dataset.certificate, "python -m mdl mdl.validation=prefix stops them by training images"
+        prepared.dataset.certificate, "python -m mdl mdl.validation=prefix stops them by training images"
     )
-    train = bench.data["train"]
-    engine = Engine(bench, run)
+    train = prepared.data["train"]
+    engine = Engine(prepared, run)
     with Display(run.id) as display:
-        work = Work([len(train)], bench.settings)
+        work = TrainingProgress([len(train)], prepared.settings)
 
         def show(report: EpochReport) -> None:
             validation = sum(report.validation_bits) / len(report.validation_bits)
@@ -38,9 +38,9 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
             display.update(work.share(0, *report.mean_epochs), str(report))
 
         fitted = engine.fit(engine.orders, show)
-    save_weights(bench, run, fitted)
-    test = fitted.score(bench.data["test"])
-    save_test_bits(run, bench.seeds, test.example_bits)
+    save_weights(prepared, run, fitted)
+    test = fitted.score(prepared.data["test"])
+    save_test_bits(run, prepared.seeds, test.example_bits)
     losses = [row for curve in fitted.curves for row in curve.rows(len(train))]
     run.save_curves(losses)
     log_loss_curves(logger, losses)
@@ -61,7 +61,9 @@ def train_on_everything(bench: Bench, run: Run, logger: Logger) -> TrainedOnce:
     )
 
 
-def save_weights(bench: Bench, run: Run, fitted: Fit) -> None:
+def save_weights(prepared: PreparedTraining, run: Run, fitted: Fit) -> None:
     """Keep every seed's best weights after training on everything in the run's directory, as `WEIGHTS`."""
     run.require_lease()
-    save_tensors(run.directory / WEIGHTS, fitted.best, {"seeds": list(bench.seeds), "model": bench.job.model_identity})
+    save_tensors(
+        run.directory / WEIGHTS, fitted.best, {"seeds": list(prepared.seeds), "model": prepared.job.model_identity}
+    )

@@ -29,8 +29,8 @@ from scripts.options import parser
 from scripts.show_erasers import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.__main__ import COMMAND
-from train.bench import Bench, load, training_job
 from train.ensemble import Weights
+from train.prepare import PreparedTraining, load, training_job
 from train.whole import WEIGHTS
 
 _CAPTION = (
@@ -68,37 +68,39 @@ def heard(said: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
-def hear(title: str, bench: Bench, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps) -> Tensor:
+def hear(
+    title: str, prepared: PreparedTraining, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps
+) -> Tensor:
     """Return the answers of S networks for images [n, C, H, W] under each class's mean and slope: [S, k, k, n].
 
     `maps` are those of `before`'s classes, whose means are taken from it; `title` is shown beside the time left.
     """
     training, flat = before.images.double().flatten(1), images.double().flatten(1)
     means = torch.stack([training[before.labels == label].mean(0) for label in range(len(maps))])
-    centre, scale = bench.dataset.channel_mean[:, None, None], bench.dataset.channel_std[:, None, None]
-    said = torch.zeros(len(bench.seeds), len(maps), len(maps), len(images), dtype=torch.int64)
+    centre, scale = prepared.dataset.channel_mean[:, None, None], prepared.dataset.channel_std[:, None, None]
+    said = torch.zeros(len(prepared.seeds), len(maps), len(maps), len(images), dtype=torch.int64)
     with Display(title) as display:
         for own, (slope, shift) in enumerate(maps):
             moved = flat @ slope + shift
             for other, by in enumerate((means[own] - means) @ slope):
-                said[:, other, own] = answers(bench, weights, ((moved + by).view_as(images) - centre) / scale)
+                said[:, other, own] = answers(prepared, weights, ((moved + by).view_as(images) - centre) / scale)
                 done = (own * len(maps) + other + 1) / len(maps) ** 2
                 display.update(done, f"slope of class {own}, mean of class {other}")
     return said
 
 
 @torch.no_grad()
-def answers(bench: Bench, weights: Weights, x: Tensor) -> Tensor:
+def answers(prepared: PreparedTraining, weights: Weights, x: Tensor) -> Tensor:
     """Return the likeliest class of standardised images [n, C, H, W] by each of S networks: [S, n]."""
-    device, said = bench.job.device, []
-    for member in range(len(bench.seeds)):
+    device, said = prepared.job.device, []
+    for member in range(len(prepared.seeds)):
         alone = {name: weight[[member]].to(device) for name, weight in weights.items()}
-        parts = x.to(device, torch.float32).split(bench.settings.eval_batch_size)
-        said.append(torch.cat([bench.ensemble.logits(alone, part)[0].argmax(-1) for part in parts]).cpu())
+        parts = x.to(device, torch.float32).split(prepared.settings.eval_batch_size)
+        said.append(torch.cat([prepared.ensemble.logits(alone, part)[0].argmax(-1) for part in parts]).cpu())
     return torch.stack(said)
 
 
-def trained(overrides: Sequence[str]) -> tuple[Bench, Weights]:
+def trained(overrides: Sequence[str]) -> tuple[PreparedTraining, Weights]:
     """Return the networks of a finished run.
 
     Raises:
@@ -120,8 +122,8 @@ def show(chosen: argparse.Namespace) -> int:
     train, test = before["train"], before["test"]
     maps = affine_maps(train.images, after["train"].images, train.labels)
     rows = []
-    for name, (bench, weights) in networks.items():
-        found = [heard(said, test.labels) for said in hear(name, bench, weights, train, test.images, maps)]
+    for name, (prepared, weights) in networks.items():
+        found = [heard(said, test.labels) for said in hear(name, prepared, weights, train, test.images, maps)]
         shares = {key: f"{Spread.of([100 * one[key] for one in found]):.1f}" for key in found[0]}
         rows.append({"trained on": display_name(name)} | shares)
     Table("readers", _CAPTION, [*rows[0]], [[*row.values()] for row in rows]).show()

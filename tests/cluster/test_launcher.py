@@ -15,7 +15,7 @@ import torch
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-import harness.work
+import harness.execution
 from conf.check import ConfigError
 from conf.sweep import Sweep, read_json
 from harness.run import LOCK, Run
@@ -184,14 +184,14 @@ def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> No
 
 
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
-    own = harness.work.Work.carry_out
+    own = harness.execution.Execution.carry_out
 
     def carry_out(*arguments, **options):
         monkeypatch.setenv("DIGITS", "other")
         return own(*arguments, **options)
 
     monkeypatch.setenv("DIGITS", "some")
-    monkeypatch.setattr("harness.work.Work.carry_out", carry_out)
+    monkeypatch.setattr("harness.execution.Execution.carry_out", carry_out)
     outcome = command(MDL, "-m", "eraser=control,leace", *TINY, "dataset.name=${oc.env:DIGITS}")
     assert outcome.code == 2
     assert "1 of 2 runs finished, 1 failed" in outcome.out

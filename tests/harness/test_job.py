@@ -12,7 +12,7 @@ from erasure.store.storage import read_json
 from harness.job import Job
 from mdl.__main__ import COMMAND as MDL
 from tests.conftest import ERASER
-from train.bench import training_job
+from train.prepare import training_job
 
 TINY = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
 MODEL = """

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from erasure.store.storage import DamagedFileError, sealed
+from harness.execution import logged
 from harness.job import run_id
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
@@ -17,7 +18,6 @@ from harness.results.entry import Entry, StoredRun
 from harness.results.labels import Label
 from harness.run import Run, whole_curves
 from harness.state import state_of
-from harness.work import logged
 from tests.results import made_up
 
 DESCRIBED = {

@@ -25,7 +25,7 @@ from mdl import prequential
 from mdl.__main__ import COMMAND as MDL
 from mdl.codelength import online_code_bits
 from mdl.prequential import SizeTrained, summarise
-from train.bench import Bench
+from train.prepare import PreparedTraining
 from train.randomness import permutation
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]
@@ -84,11 +84,11 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
     assert command(MDL, *paid, "runs_dir=whole").code == 0
     code, wrong = prequential.prequential, []
 
-    def poisoned(bench: Bench, *rest):
-        held = bench.data["validation"]
+    def poisoned(prepared: PreparedTraining, *rest):
+        held = prepared.data["validation"]
         held.labels.copy_(held.labels.flip(0))
         wrong.append(len(held))
-        return code(bench, *rest)
+        return code(prepared, *rest)
 
     monkeypatch.setattr(prequential, "prequential", poisoned)
     assert command(MDL, *paid, "runs_dir=poisoned").code == 0
@@ -114,11 +114,11 @@ def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of
     assert command(MDL, *SMALL, "runs_dir=alone").code == 0
     train_size, trained, first = prequential.train_size, [], threading.Barrier(3, timeout=60)
 
-    def note(bench: Bench, run: Run, engine, known, *rest) -> SizeTrained:
+    def note(prepared: PreparedTraining, run: Run, engine, known, *rest) -> SizeTrained:
         trained.append(known.shape[1])
         if len(trained) <= 3:
             first.wait()  # three of them train at the same time
-        return train_size(bench, run, engine, known, *rest)
+        return train_size(prepared, run, engine, known, *rest)
 
     monkeypatch.setattr(prequential, "train_size", note)
     shared = composed("mdl", [*SMALL, "runs_dir=shared", "mdl.share=true"], MDL.sections)
@@ -172,7 +172,7 @@ def test_a_summary_is_that_of_its_parts() -> None:
         rows = [CurveRow(n, seed, epoch, None if epoch == 0 else 2.0 - epoch, bits + (seed == 7) * epoch)
                 for seed in seeds for epoch, bits in enumerate(validation)]  # fmt: skip
         parts.append(SizeTrained(point, rows))
-    summary = summarise(cast(Bench, SimpleNamespace(num_classes=k, seeds=seeds)), sizes, parts)
+    summary = summarise(cast(PreparedTraining, SimpleNamespace(num_classes=k, seeds=seeds)), sizes, parts)
     for s, (a, b) in enumerate(laws.values()):
         code = sizes[0] * 3 + sum((m - n) * a * n**-b for n, m in itertools.pairwise(sizes))
         assert summary.mdl.total_bits[s] == pytest.approx(code)
@@ -191,9 +191,9 @@ def test_a_summary_is_that_of_its_parts() -> None:
 def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
     real, before, after, said = prequential.train_size, [], [], {}
 
-    def watched(bench: Bench, run: Run, *rest) -> SizeTrained:
+    def watched(prepared: PreparedTraining, run: Run, *rest) -> SizeTrained:
         before.append(list(run.directory.glob("checkpoint-*")))
-        trained = real(bench, run, *rest)
+        trained = real(prepared, run, *rest)
         after.append(list(run.directory.glob("checkpoint-*")))
         return trained
 

@@ -8,14 +8,14 @@ import pytest
 from train import whole
 from train.__main__ import COMMAND as TRAIN
 from train.engine import EpochReport
-from train.progress import Work
+from train.progress import TrainingProgress
 from train.settings import TrainSettings
 
 
 def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: TrainSettings) -> None:
     settings, sizes = replace(settings, max_epochs=1000), [20, 60, 150, 400, 1000]
     for lengths in ([5, 5, 5, 5, 5], [30, 20, 10, 5, 2], [2, 5, 10, 20, 30]):
-        work, shares = Work(sizes, settings), []
+        work, shares = TrainingProgress(sizes, settings), []
         for i, epochs in enumerate(lengths):
             shares.append([work.share(i, epoch, min(2, epochs - epoch)) for epoch in range(epochs + 1)])
             work.finish(i, epochs)
@@ -28,9 +28,11 @@ def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: Trai
 
 def test_the_time_left_rests_on_patience_not_on_the_last_epoch_allowed(settings: TrainSettings) -> None:
     settings = replace(settings, batch_size=128, patience_steps=4000, min_epoch_steps=20, max_epochs=1000)
-    work = Work([9976], settings)  # 78 steps an epoch; control on CIFAR-10 at this size ended after 93 to 119 epochs
+    work = TrainingProgress(
+        [9976], settings
+    )  # 78 steps an epoch; control on CIFAR-10 at this size ended after 93 to 119 epochs
     assert [round(work.share(0, epoch, 52), 2) for epoch in (15, 40, 100, 200, 900)] == [0.15, 0.39, 0.66, 0.79, 0.95]
-    work = Work([9976], settings)
+    work = TrainingProgress([9976], settings)
     assert [round(work.share(0, 200 + waited, 52 - waited), 2) for waited in (1, 26, 51)] == [0.80, 0.90, 1.0]
     assert work.share(0, 1000, 0) == 1
 
@@ -38,7 +40,7 @@ def test_the_time_left_rests_on_patience_not_on_the_last_epoch_allowed(settings:
 def test_the_largest_size_first_foresees_the_others(settings: TrainSettings) -> None:
     """LeNet's control of Table 16: 87 epochs of all photographs, 28 % of all steps. It had been taken for 7 %."""
     settings = replace(settings, batch_size=128, patience_steps=4000, min_epoch_steps=20, max_epochs=1000)
-    work = Work([1024, 2379, 4172, 6544, 9683, 13837, 19334, 26608, 36234, 48976], settings)
+    work = TrainingProgress([1024, 2379, 4172, 6544, 9683, 13837, 19334, 26608, 36234, 48976], settings)
     shares = [work.share(9, epoch, left) for epoch, left in ((10, 10), (40, 11), (87, 0))]
     work.finish(9, 87)
     assert [round(share, 2) for share in (*shares, work.share(8, 0, 11))] == [0.03, 0.11, 0.24, 0.27]
@@ -47,7 +49,7 @@ def test_the_largest_size_first_foresees_the_others(settings: TrainSettings) -> 
 def test_progress_never_goes_backwards(settings: TrainSettings) -> None:
     """A training that outlasts all before it makes the work left longer: the main job fell from 78 % to 64 %."""
     settings = replace(settings, batch_size=64, patience_steps=1000, min_epoch_steps=20, max_epochs=1000)
-    work, shares = Work([27, 120, 500, 1295], settings), []
+    work, shares = TrainingProgress([27, 120, 500, 1295], settings), []
     for i, epochs in enumerate((60, 150, 90, 400)):
         shares += [work.share(i, epoch, min(50, epochs - epoch)) for epoch in range(epochs + 1)]
         work.finish(i, epochs)

@@ -28,14 +28,14 @@ def test_who_goes_by_the_image_and_who_by_the_map() -> None:
 
 
 def test_means_are_the_second_axis_and_slopes_the_third(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "answers", lambda bench, weights, x: x.flatten(1).round().long().T)
+    monkeypatch.setattr(readers, "answers", lambda prepared, weights, x: x.flatten(1).round().long().T)
     dataset = SimpleNamespace(channel_mean=torch.zeros(1), channel_std=torch.ones(1))
     before = LabelledImages(torch.tensor([1.0, 3.0, 10.0, 20.0]).view(4, 1, 1, 1), torch.tensor([0, 0, 1, 1]))
     maps = [
         (torch.tensor([[slope]]).double(), torch.tensor([shift]).double()) for slope, shift in ((2.0, 1.0), (3.0, 5.0))
     ]
-    bench: Any = SimpleNamespace(seeds=[0], dataset=dataset)
-    said = readers.hear("", bench, {}, before, torch.full((1, 1, 1, 1), 4.0), maps)[0, :, :, 0]
+    prepared: Any = SimpleNamespace(seeds=[0], dataset=dataset)
+    said = readers.hear("", prepared, {}, before, torch.full((1, 1, 1, 1), 4.0), maps)[0, :, :, 0]
     # (x - mean) slope + the slope's own mean and shift: (4 - 2) 2 + 5; (4 - 2) 3 + 50; (4 - 15) 2 + 5; (4 - 15) 3 + 50
     assert said.tolist() == [[9, 56], [-17, 17]]
 

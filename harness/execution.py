@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 
 
-class Loaded(Protocol):
+class Prepared(Protocol):
     """A job's data and whatever else its command needs, loaded."""
 
     @property
@@ -41,8 +41,8 @@ class Loaded(Protocol):
         ...
 
 
-L = TypeVar("L", bound=Loaded)
-Share = Trained | Information  # what a command computes of its result
+L = TypeVar("L", bound=Prepared)
+Computed = Trained | Information  # what a command computes of its result
 
 
 def deferred(name: str) -> Callable[..., Any]:
@@ -51,7 +51,7 @@ def deferred(name: str) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class Work(Generic[L]):
+class Execution(Generic[L]):
     """A job, and the functions that carry it out.
 
     Attributes:
@@ -65,7 +65,7 @@ class Work(Generic[L]):
 
     job: Job
     load: Callable[[Job], L]
-    compute: Callable[[L, Run, Logger], Share]
+    compute: Callable[[L, Run, Logger], Computed]
     axes: Mapping[str, str]
     share: Callable[[L, Run], bool] | None = None
 
@@ -88,11 +88,11 @@ class Work(Generic[L]):
             return result
         _ = self.job.device  # one that is not there is noticed before anything is written
         with interruptible(at_once=True):
-            bench = None
+            prepared = None
             if self.share is not None:
                 with _under_way(self.job, run):
-                    bench = self.load(self.job)
-                    if not self.share(bench, run) and not wait:
+                    prepared = self.load(self.job)
+                    if not self.share(prepared, run) and not wait:
                         return None
             with run.claim(wait=wait) as ours:
                 if not ours:
@@ -101,7 +101,7 @@ class Work(Generic[L]):
                     log.info("%s was finished by another process: nothing to train", run.id)
                     return result
                 with _under_way(self.job, run):
-                    return _carry_out(self, run, group, bench)
+                    return _carry_out(self, run, group, prepared)
 
 
 @contextlib.contextmanager
@@ -139,23 +139,23 @@ def logged(directory: Path) -> Iterator[None]:
         handler.close()
 
 
-def _carry_out(work: Work[L], run: Run, group: str | None, bench: L | None) -> Result:
+def _carry_out(work: Execution[L], run: Run, group: str | None, prepared: L | None) -> Result:
     job = work.job
     started = time.time()
-    bench = bench or work.load(job)
+    prepared = prepared or work.load(job)
     names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
     described = RunDescription(run_id=run.id, command=job.command, group=group, tags=names, config=job.config)
     with Logger(job.settings(LoggerSettings), described, run.directory, work.axes) as logger:
-        for split, certificate in bench.dataset.certificate.items():
+        for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
-        logger.image("examples/test", lambda: example_row(bench.dataset), ", ".join(bench.dataset.class_names))
-        share = work.compute(bench, run, logger)
+        logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
+        share = work.compute(prepared, run, logger)
         own = dict(vars(share))
         seconds = run.seconds()
         timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
         about = {"run_id": run.id, "verb": job.command, "config": dict(job.config), "code": job.code()}
-        about |= {"certificate": dict(bench.dataset.certificate), "versions": versions(job.device)}
-        result = result_of({**about, **bench.described, **own, "timing": timing})
+        about |= {"certificate": dict(prepared.dataset.certificate), "versions": versions(job.device)}
+        result = result_of({**about, **prepared.described, **own, "timing": timing})
         logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
         logger.result(result)
         run.finish(result)

@@ -44,7 +44,7 @@ def require_network(job: Job) -> Job:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class PreparedData:
     """A job's data, on the device."""
 
     job: Job
@@ -76,7 +76,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Bench(Loaded):
+class PreparedTraining(PreparedData):
     """A job's data on the device, and the architecture to train."""
 
     ensemble: Ensemble
@@ -90,7 +90,7 @@ class Bench(Loaded):
         return count_parameters(self.ensemble.model)
 
 
-def load(job: Job) -> Bench:
+def load(job: Job) -> PreparedTraining:
     """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
     dataset, settings = erased(job), job.settings(TrainSettings)
     data = to_device(dataset, crop_padding=settings.crop_padding, flip=job.source.flip, device=job.device)
@@ -98,4 +98,4 @@ def load(job: Job) -> Bench:
     model = Target(job.config["model"]).build(Classifier, shape, k)
     precision = getattr(torch, settings.precision)
     ensemble = Ensemble(model.to(job.device), precision, eval_batch_size=settings.eval_batch_size)
-    return Bench(job, dataset, data, ensemble)
+    return PreparedTraining(job, dataset, data, ensemble)
