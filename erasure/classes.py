@@ -46,7 +46,7 @@ class ClassSubset(Source):
 
     @property
     def _written(self) -> list[int | list[int]]:
-        """As one would write it down."""
+        """Return the classes as one would write them down."""
         return [merged[0] if len(merged) == 1 else list(merged) for merged in self.classes]
 
     def load(self) -> RawImages:

@@ -39,7 +39,7 @@ def free_bytes(device: torch.device) -> float:
 
 
 def _available(meminfo: Path) -> float:
-    """As Linux estimates it."""
+    """Return Linux's estimate."""
     try:
         (line,) = [line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable:")]
     except (OSError, ValueError):

@@ -33,7 +33,7 @@ def polar_factor(matrix: Tensor) -> Tensor:
 
 
 def rough_polar_factor(matrix: Tensor) -> Tensor:
-    """As `polar_factor`, all but the first steps in single precision, in two thirds of the time; float32.
+    """Return `polar_factor`, all but the first steps in single precision, in two thirds of the time; float32.
 
     As good where only tr(Uᵀ M) matters (to 1e-7 of it). Orthonormal to single precision where no singular value is
     below 1e-7 of the largest; a direction of less may come out a fifth too short. `orthonormalise` makes it exact.

@@ -164,7 +164,7 @@ def of_common_seeds(erased: T, control: T) -> tuple[T, T] | None:
 
 
 def as_json(part: Any) -> Any:
-    """As it is written; keys that a run does not have are left out."""
+    """Return a part as it is written; keys that a run does not have are left out."""
     if is_dataclass(part):
         lacking = {f.name for f in fields(part) if f.default is None and isinstance(part, Part) and not f.metadata}
         written = {name: value for name, value in vars(part).items() if value is not None or name not in lacking}

@@ -115,7 +115,7 @@ class Trained(Part):
 
     @property
     def trainings(self) -> Sequence[Endings]:
-        """By training size, the largest last."""
+        """Trainings by size, the largest last."""
         raise NotImplementedError
 
     @property

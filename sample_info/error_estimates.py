@@ -95,7 +95,7 @@ class EstimatedErrors:
 
     @cached_property
     def factor(self) -> Tensor:
-        """By what factor a score may be wrong, either way, [n] from 1 on.
+        """Factor by which a score may be wrong, either way, [n] from 1 on.
 
         The larger method over the smaller, which may agree by chance; so the smaller change is also given the error
         that is usual, half the median difference between the methods' changes √score, as real networks differ from

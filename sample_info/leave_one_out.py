@@ -29,7 +29,7 @@ class Changes:
         return cls(*(torch.cat([getattr(one, f.name) for one in every]) for f in fields(cls)))
 
     def among(self, n: int, which: Tensor) -> Self:
-        """As those of n examples, which are `which` of them; NaN for the others."""
+        """Return changes of n examples, of which these are `which`; NaN for the others."""
         parts = [getattr(self, f.name) for f in fields(self)]
         return type(self)(*(part.new_full((n, *part.shape[1:]), math.nan).index_put((which,), part) for part in parts))
 

@@ -25,7 +25,7 @@ _REMEDY = "score with the model.* options of that python -m train run, on images
 
 @dataclass(frozen=True)
 class TrainingProblem:
-    """All that scores, and the references they are compared with, depend on."""
+    """Inputs of scores and of the references that they are compared with."""
 
     model: Classifier  # in evaluation mode; its own parameters are w_0
     weights: Weights  # w_0, by parameter name

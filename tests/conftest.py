@@ -1,4 +1,4 @@
-"""What all tests share: the digits, small settings, the command line in-process."""
+"""Fixtures that all tests share: the digits, small settings, the command line in-process."""
 
 import dataclasses
 import importlib

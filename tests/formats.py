@@ -224,7 +224,7 @@ def _images(suffix: str, kind: str, **options: Any) -> Callable[[Path], None]:
 
 
 def _source(kind: type[Source], file: str = "", **options: Any) -> Callable[[Path], tuple[str, Any]]:
-    """How a dataset whose `root`, or `path` of a `file`, is in the folder is read."""
+    """Read a dataset whose `root`, or `path` of a `file`, is in the folder."""
 
     def read(place: Path) -> tuple[str, Any]:
         where = {"path": f"{place}/{file}"} if file else {"root": str(place)}

@@ -1,4 +1,4 @@
-"""What only a GPU can show: numbers agree with the CPU's, bfloat16 trains, a killed training goes on."""
+"""Tests that need a GPU: numbers agree with the CPU's, bfloat16 trains, a killed training goes on."""
 
 import json
 from pathlib import Path

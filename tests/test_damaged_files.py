@@ -89,7 +89,7 @@ def damaged(content: bytes, how: str, chance: random.Random) -> bytes:
 
 
 def judged(kind: Format, place: Path, whole: tuple[str, Any]) -> tuple[str, str]:
-    """What reading damaged files comes to, and a word on it."""
+    """Outcome of reading damaged files, and a word on it."""
     outcome, detail = read_and_judged(kind, place, whole)
     if CANARY.exists():
         CANARY.unlink()
@@ -137,7 +137,7 @@ def limited() -> Iterator[None]:
 
 
 def run(content: bytes) -> object:
-    """As opening a pickle does what is in it, of which tests/formats.py makes some."""
+    """Opening a pickle does what is in it; tests/formats.py makes some."""
     CANARY.touch()
     raise ValueError("a.txt is damaged")
 

@@ -1,4 +1,4 @@
-"""What a command imports before it computes: nothing heavy where nothing is computed, so that it answers at once."""
+"""Imports of a command before it computes: nothing heavy where nothing is computed, so that it answers at once."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ QUICK = [
 
 
 def heavy(command: str, *arguments: str) -> tuple[str, set[str]]:
-    """What a command prints in a fresh process, and what of the above it has imported by its end."""
+    """Run a command in a fresh process; return what it prints and which of the above it has imported by its end."""
     code = TELL.replace("sys.argv[0]", repr(command))
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],

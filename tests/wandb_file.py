@@ -36,7 +36,7 @@ def records(path: Path) -> Iterator[Record]:
 
 
 class WandbRun:
-    """What one offline run holds."""
+    """Records of one offline run."""
 
     def __init__(self, path: Path) -> None:
         self.history: list[dict[str, Any]] = []

@@ -91,7 +91,7 @@ def sealed(values: Mapping[str, object]) -> str:
 
 
 def read_json(path: Path) -> Values:
-    """All that `write_json` wrote, however its text is laid out.
+    """Read what `write_json` wrote, however its text is laid out.
 
     Raises:
         DamagedFileError: it is no regular file, no JSON, without a checksum, or not what was written.

@@ -27,7 +27,7 @@ class UnusableError(ValueError):
 
 @dataclass
 class Reading:
-    """All that was found: runs, each once, and what a reader has to know about the rest, a line each."""
+    """Runs, each once, and a line on each problem that a reader has to know."""
 
     runs: list[StoredRun] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

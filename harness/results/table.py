@@ -191,7 +191,7 @@ class Table:
         return csv_of(self.records)
 
     def sheet(self) -> dict[str, Any]:
-        """As the page sorts and filters it."""
+        """Return the table as the page sorts and filters it."""
         keys = [*zip(*self.keys, strict=True)] or [()] * len(self.headings)
         columns = [
             {

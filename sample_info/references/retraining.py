@@ -72,7 +72,7 @@ class GradientDescent:
         return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
 
     def train_on(self, parts: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
-        """As `train`, each of S members on its own part of the examples alone, at positions [S, b].
+        """Train as `train`, each of S members on its own part of the examples alone, at positions [S, b].
 
         What is left out is not computed, as it is where its weight is 0; and a member's products are of its own
         inputs, which on a CPU are faster than of shared ones.

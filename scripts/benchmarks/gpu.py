@@ -1,4 +1,4 @@
-"""All that is worth doing on a machine with a GPU, in one command of less than nine minutes, and a page of it.
+"""Benchmarks for a machine with a GPU, in one command of less than nine minutes, and a page of them.
 
     python -m scripts.benchmarks.gpu --page docs/gpu.md
     python -m scripts.benchmarks.gpu --device cpu --small    # tries the command itself

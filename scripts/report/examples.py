@@ -60,7 +60,7 @@ class Costs:
 
 
 def read_costs(comparisons: Sequence[Comparison], information: Information) -> dict[str, list[Costs]]:
-    """By comparison, of runs that kept what labels cost."""
+    """Return, by comparison, the codelengths of runs that kept them."""
     found = {
         comparison.name: _costs(comparison, information) for comparison in comparisons if comparison.command == "mdl"
     }

@@ -129,7 +129,7 @@ def _with_curves(comparison: Comparison) -> dict[str, list[Row]]:
 
 
 def _learning_curves(rows: Sequence[Row], colours: Colours) -> Figure:
-    """As a sweep draws them, of what has finished."""
+    """Draw what has finished as a sweep draws it."""
     figure = Figure(figsize=panel_size(len(rows) + 1), layout="constrained")
     draw_in(figure, rows, list(colours))
     return figure

@@ -93,7 +93,7 @@ def information_drawings(information: Information, colours: Colours, note: Note)
 
 
 def _summary_figure(row: Label, eraser: Label, result: InformationResult) -> Figure:
-    """As the run's own, under its name in the report."""
+    """Draw the run's own figure, under its name in the report."""
     assert result.summaries is not None
     return summaries_figure(
         [Panel(f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)]

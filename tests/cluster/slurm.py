@@ -94,7 +94,7 @@ def checkpointed(run: Path) -> bool:
 
 
 def numbers(runs: Path) -> Mapping[str, Any]:
-    """What must be equal to the bit, of every finished run: its result's numbers and its curves."""
+    """Return what must be equal to the bit, of every finished run: its result's numbers and its curves."""
     found = {}
     for path in runs.glob("*/result.json"):
         result = read_json(path)

@@ -1,4 +1,4 @@
-"""Which signal requeues a task, and which ends it."""
+"""Signals that requeue a task, and signals that end it."""
 
 import signal
 import subprocess

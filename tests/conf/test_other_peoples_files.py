@@ -145,7 +145,7 @@ def test_a_disk_that_fills_up_while_a_figure_is_drawn_is_one_line(command) -> No
 
 @pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
 def test_a_terminal_without_a_character_shows_another(command, monkeypatch, sweeps: list[str]) -> None:
-    """As with PYTHONIOENCODING=ascii, where "±" ended the command after the training, without a table."""
+    """With PYTHONIOENCODING=ascii, "±" ended the command after the training, without a table."""
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", terminal)
     outcome = command(MDL, *sweeps, *TINY[:-2], "seeds=[0,1]", TINY[-1])

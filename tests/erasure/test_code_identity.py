@@ -1,4 +1,4 @@
-"""What stands for the code of a class: what it computes counts, how it is written down does not."""
+"""Identity of the code of a class: what it computes counts, how it is written down does not."""
 
 import sys
 from pathlib import Path

@@ -26,7 +26,7 @@ from erasure.store.storage import digest, fingerprint, load_tensors, save_tensor
 
 @dataclass
 class Whole(Eraser):
-    """As docs/guide/extending.md says."""
+    """The eraser of docs/guide/extending.md."""
 
     mean: Tensor
     num_classes: int

@@ -114,7 +114,7 @@ def test_the_largest_byte_sums_do_not_overflow() -> None:
 
 
 def test_off_the_cpu_the_first_operand_is_plain_and_the_second_transposed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What CUDA's 8-bit product takes; a transposed first operand is CUBLAS_STATUS_NOT_SUPPORTED."""
+    """Check what CUDA's 8-bit product takes; a transposed first operand is CUBLAS_STATUS_NOT_SUPPORTED."""
     layouts = []
 
     def multiply(a: Tensor, b: Tensor) -> Tensor:

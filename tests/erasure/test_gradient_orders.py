@@ -36,7 +36,7 @@ def eraser_of(**options: Any) -> GradientOrdersEraser:
 
 
 def gaps(x: Tensor, z: Tensor, orders: int, directions: int = 4) -> list[float]:
-    """Of each order, of data whitened by itself."""
+    """Return the spectrum of data whitened by itself."""
     (found,) = order_spectrum(x, z, directions=[directions], orders=orders, permutations=0)
     return found.gaps.tolist()
 
@@ -126,7 +126,7 @@ def test_orders_one_and_two_are_promised_too(order: int, shift: float, scale: fl
 
 
 def test_orders_one_to_three_of_the_digits_go(digits_source: Source) -> None:
-    """By four tenths of the default's iterations."""
+    """Four tenths of the default's iterations do."""
     train = splits(digits_source, digits_source.load())["train"]
     x, z = train.images.float() / 16, train.labels
     eraser = GradientOrdersEraser(weights=(1e4, 1e4, 1.0), max_iterations=400, low=0.0, high=1.0)

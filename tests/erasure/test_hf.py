@@ -42,7 +42,7 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def write_parquet(path: Path, images: list[Any], labels: list[Any], *, described: bool = True) -> None:
-    """As `datasets` writes it: images as {bytes, path}, the types of the columns in the schema's metadata."""
+    """Write images as `datasets` does: {bytes, path}, the types of the columns in the schema's metadata."""
     path.parent.mkdir(parents=True, exist_ok=True)
     cells = [None if i is None else {"bytes": i if isinstance(i, bytes) else png(i), "path": None} for i in images]
     table = pa.table({"img": pa.array(cells, pa.struct({"bytes": pa.binary(), "path": pa.string()})), "label": labels})

@@ -13,7 +13,7 @@ BLOCKS = [f"blocks.{i}" for i in range(12)]
 
 
 def states_of(model: nn.Module, batches: list[tuple[Tensor, Tensor]], names: list[str]) -> dict[str, Tensor]:
-    """What the named modules give for all batches."""
+    """Return the outputs of the named modules for all batches."""
     found: dict[str, list[Tensor]] = {name: [] for name in names}
 
     def kept(name: str) -> RemovableHandle:

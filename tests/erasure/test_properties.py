@@ -1,4 +1,4 @@
-"""What closed-form erasers promise, whatever the spectra, class sizes, duplicates, constant pixels and classes."""
+"""Promises of closed-form erasers, whatever the spectra, class sizes, duplicates, constant pixels and classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -183,7 +183,7 @@ def test_erasing_does_not_depend_on_the_unit_or_the_origin_of_the_data(case: Cas
 
 
 def tree_accuracy(x: Tensor, z: Tensor) -> float:
-    """Of a decision tree on columns that are scaled to one, whatever they vary by; on held-out examples."""
+    """Return the accuracy of a decision tree on scaled columns, on held-out examples."""
     model_selection, tree = pytest.importorskip("sklearn.model_selection"), pytest.importorskip("sklearn.tree")
     centred = x.double() - x.double().mean(0)
     scaled = (centred / centred.abs().amax(0).clamp(min=torch.finfo(torch.float64).tiny)).numpy()

@@ -26,7 +26,7 @@ D = 3
 
 
 def write_imdb(folder: Path, train: list[tuple[str, int]], test: list[tuple[str, int]]) -> None:
-    """As stanfordnlp/imdb lies on the hub."""
+    """Write reviews as stanfordnlp/imdb has them on the hub."""
     (folder / "plain_text").mkdir(parents=True)
     for split, rows in (("train", train), ("test", test)):
         table = pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]})

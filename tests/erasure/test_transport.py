@@ -256,7 +256,7 @@ def spread(smallest: float) -> Tensor:
 def test_a_rough_polar_factor_is_orthonormal_but_for_tiny_singular_values(
     smallest: float, least: float, most: float
 ) -> None:
-    """As its docstring says; its trace is as good all the same, and orthonormalising makes it exact."""
+    """The docstring's case; its trace is as good all the same, and orthonormalising makes it exact."""
     matrix, identity = spread(smallest), torch.eye(40, dtype=torch.float64)
     found = rough_polar_factor(matrix).double()
     assert least <= float((found.T @ found - identity).abs().max()) <= most

@@ -1,4 +1,4 @@
-"""Where an erased run falls below its control, by how much, and how suddenly."""
+"""Crossing of an erased run below its control: from where, by how much, and how suddenly."""
 
 import csv
 import random

@@ -1,4 +1,4 @@
-"""What identifies a run: everything that determines its numbers, the code included."""
+"""Identity of a run: everything that determines its numbers, the code included."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What reaches W&B, read back from its offline file; and that it never stands in the way."""
+"""Records at W&B, read back from its offline file; logging never stands in the way."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What result.json may hold, what is refused and how that is said, and what seeds' results are together."""
+"""Contents of result.json: what is refused and how that is said, and results of several seeds together."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which folders are runs, and what is believed of their files."""
+"""Folders that are runs, and what is believed of their files."""
 
 import copy
 from collections.abc import Callable

@@ -47,7 +47,7 @@ def test_the_axis_of_epochs_has_no_kink(last: int) -> None:
 
 
 def test_a_legend_of_nothing_is_none() -> None:
-    """Where no run of a group had finished, this was a division by zero, and no report."""
+    """A group without a finished run was a division by zero, and no report."""
     figure = Figure()
     shared_legend(figure, [figure.add_subplot()])
     assert figure.legends == []

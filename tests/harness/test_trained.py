@@ -1,4 +1,4 @@
-"""Which trainings are said to be stuck, and how the sharpest fall is told."""
+"""Trainings that are said to be stuck, and the sharpest fall in words."""
 
 from harness.trained import Endings, SharpDrops, stuck, untrained
 

@@ -1,4 +1,4 @@
-"""What every architecture must do, whatever the images: learn from zero logits, alone and under functional_call."""
+"""Duties of every architecture, whatever the images: learn from zero logits, alone and under functional_call."""
 
 import copy
 

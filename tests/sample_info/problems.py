@@ -45,7 +45,7 @@ def mlp_problem(
 def retrained(
     descent: GradientDescent, x_test: Tensor, examples: Tensor | None = None, memory_bytes: int = 2**31
 ) -> Changes:
-    """What leaving out each of `examples`, by default of all, changes."""
+    """Return leave-one-out changes of `examples`, by default of all."""
     n = len(descent.x)
     examples = torch.arange(n) if examples is None else examples
     stacks = retrained_stacks(descent, x_test, examples[:, None], effective_n=n, memory_bytes=memory_bytes)

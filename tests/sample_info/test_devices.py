@@ -37,7 +37,7 @@ def test_kernels(name: str) -> None:
 
 
 def scores(device: torch.device) -> Mapping[str, Tensor]:
-    """Of all methods, by a kernel that was computed before."""
+    """Compute all methods by a kernel that was computed before."""
     whole = KERNELS.train.to(device), KERNELS.held_out.to(device)
     residual = torch.linspace(-1, 1, 40, dtype=torch.float64).view(4, 10).to(device)
     found = {}

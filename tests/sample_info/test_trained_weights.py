@@ -30,7 +30,7 @@ Command = Callable[..., Outcome]
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first test's training is left for those that follow."""
+    """Folder where the first test's training is left for those that follow."""
     return tmp_path_factory.mktemp("trained")
 
 

@@ -33,7 +33,7 @@ MERGES = "\n".join(
 
 @dataclass
 class Odd:
-    """Where a case plants its runs, seeds that are no other case's, and a folder that is none of the report's."""
+    """Folder where a case plants its runs, with seeds that are no other case's, and one not of the report."""
 
     root: Path
     outside: Path
@@ -115,7 +115,7 @@ def renamed(odd: Odd, name: str | bytes, run_id: str = "") -> None:
 
 
 def deep(odd: Odd) -> None:
-    """So many folders within each other that their path is longer than the system allows."""
+    """Make folders within each other until their path is longer than the system allows."""
     before = Path.cwd()
     odd.root.mkdir(exist_ok=True)
     os.chdir(odd.root)
@@ -268,7 +268,7 @@ def limited() -> Iterator[None]:
 
 
 def files(folder: Path) -> list[str]:
-    """All that is in a folder, but for the report."""
+    """List a folder, but for the report."""
     return sorted(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names if "/report" not in at)  # noqa: PTH118
 
 

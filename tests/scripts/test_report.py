@@ -178,7 +178,7 @@ def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> 
 
 
 def _blocks(result: dict) -> list[list[float]]:
-    """What every block after the first costs each seed."""
+    """Return what every block after the first costs each seed."""
     points = result["curve"]
     return [
         [(after["n"] - before["n"]) * bits for bits in before["ce_next_bits"]] for before, after in pairwise(points)
@@ -324,7 +324,7 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
 
 
 def test_numbers_of_different_settings_share_no_column(runs, tmp_path, capsys) -> None:
-    """Of 3 and of 10 chunks, say; the labels once listed every option, 180 characters of them."""
+    """Runs of 3 and of 10 chunks, say; labels once listed every option, 180 characters of them."""
     for preset in ("paper", "quick"):
         for eraser in ("control", "leace"):
             for width in (64, 128):

@@ -1,4 +1,4 @@
-"""What single labels cost, in a report: of real runs, beside sample information's scores of the same examples."""
+"""Codelengths of single labels in a report: real runs, and sample information's scores of the same examples."""
 
 import csv
 from pathlib import Path

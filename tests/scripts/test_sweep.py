@@ -28,7 +28,7 @@ def runs_in(root: Path) -> list[Run]:
 
 @pytest.fixture
 def half_done(tmp_path: Path) -> Path:
-    """Of six runs two have finished, one failed, one was interrupted; one of the two others runs."""
+    """Six runs: two have finished, one failed, one was interrupted; one of the two others runs."""
     root = tmp_path / "runs"
     first, second, third, fourth, fifth, _ = runs_in(root)
     for run in (first, second, third, fourth, fifth):

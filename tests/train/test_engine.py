@@ -193,7 +193,7 @@ def test_out_of_memory_when_scoring_offers_what_is_not_done_yet(data, settings: 
 
 
 def test_members_are_stopped_by_examples_of_their_own(data, settings: TrainSettings) -> None:
-    """As by a validation split that holds just these."""
+    """A validation split that holds just these does the same."""
     orders = torch.stack([permutation(seed, len(data["train"])) for seed in (0, 1)])
     subsets, held = orders[:, :300], orders[:, 300:340]
     sets = TrainingSets([0, 1], subsets, data["train"], data["train"], held)

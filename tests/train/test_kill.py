@@ -24,7 +24,7 @@ REPLAY = ["mdl.code=replay", "mdl.replay.batch=64", "mdl.replay.streams=15"]
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where undisturbed runs are left for the tests that follow."""
+    """Folder where undisturbed runs are left for the tests that follow."""
     return tmp_path_factory.mktemp("undisturbed")
 
 

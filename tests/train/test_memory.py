@@ -1,4 +1,4 @@
-"""What a training asks of the allocator."""
+"""Settings of the allocator during a training."""
 
 import ctypes
 import resource

@@ -1,4 +1,4 @@
-"""What `python -m train` shows of trainings: which never left the plateau, and curves without a kink."""
+"""Output of `python -m train`: trainings that never left the plateau, and curves without a kink."""
 
 from dataclasses import replace
 from pathlib import Path

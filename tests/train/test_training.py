@@ -1,4 +1,4 @@
-"""What a training keeps of its past: everything that chance decided, stochastic depth's draws included."""
+"""State that a training keeps of its past: all random draws, stochastic depth's included."""
 
 import contextlib
 import dataclasses

@@ -111,7 +111,7 @@ def race(cache: Path, notes: Path, start: Barrier) -> None:
 
 
 def test_four_processes_that_want_the_same_build_it_once(tmp_path: Path) -> None:
-    """Of entries that are missing, left behind half-built by a process now dead, or damaged."""
+    """Entries that are missing, left behind half-built by a process now dead, or damaged."""
     cache, notes = tmp_path / "cache", tmp_path / "notes"
     notes.mkdir()
     cache.mkdir()

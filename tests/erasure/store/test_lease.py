@@ -328,7 +328,7 @@ def test_a_lock_file_that_says_nothing_is_waited_for_and_then_taken(tmp_path: Pa
 
 
 def test_a_lock_file_that_may_not_be_read_still_has_a_heartbeat(tmp_path: Path, monkeypatch) -> None:
-    """As that of another person of the group, with a strict umask."""
+    """A file of another person of the group, with a strict umask."""
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError

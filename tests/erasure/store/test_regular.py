@@ -1,4 +1,4 @@
-"""What is read of folders that anybody may have written."""
+"""Reading of folders that anybody may have written."""
 
 import os
 import socket

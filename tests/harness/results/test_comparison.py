@@ -1,4 +1,4 @@
-"""Which runs are held against which control, and which differences are corrected together."""
+"""Pairing of runs with their control, and families of differences that are corrected together."""
 
 from harness.result import TrainResult
 from harness.results.arrange import arrange

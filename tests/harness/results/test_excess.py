@@ -1,4 +1,4 @@
-"""What the curve yields beside the codelength: against the published sums, label by label, and nothing of nothing."""
+"""Quantities of a learning curve against the published sums, label by label."""
 
 import math
 from pathlib import Path

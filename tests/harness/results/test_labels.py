@@ -1,4 +1,4 @@
-"""What runs are called: enough to tell them apart, and no more."""
+"""Labels of runs: enough to tell them apart, and no more."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What figures average."""
+"""Averages in figures."""
 
 import numpy as np
 from matplotlib.figure import Figure

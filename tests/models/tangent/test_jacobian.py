@@ -114,7 +114,7 @@ def test_weights_of_another_network_are_refused() -> None:
 
 
 def test_values_in_double_are_copies() -> None:
-    """What is computed with them must not train the network, whatever precision it has."""
+    """Computing with them must not train the network, whatever precision it has."""
     net = some_network("mlp-relu", n=3)
     for dtype in (torch.float32, torch.float64):
         weights = {name: weight.detach().to(dtype) for name, weight in net.weights.items()}

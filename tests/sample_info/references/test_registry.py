@@ -1,4 +1,4 @@
-"""What the command compares scores with: a miniature of table 1 of Harutyunyan et al. 2021."""
+"""References of scores: a miniature of table 1 of Harutyunyan et al. 2021."""
 
 import re
 from pathlib import Path

@@ -15,7 +15,7 @@ EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}  # float64, a few dozen s
 
 
 def one_after_another(descent: GradientDescent, x_test: Tensor) -> tuple[Tensor, Tensor]:
-    """What a researcher would write: one training at a time on the examples that are left, with torch.optim."""
+    """Train as a researcher would write it: one training at a time on the examples that are left, with torch.optim."""
 
     def train(kept: list[int]) -> tuple[Tensor, Tensor]:
         weights = {name: weight.clone().requires_grad_() for name, weight in descent.initial.items()}

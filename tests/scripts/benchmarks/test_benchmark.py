@@ -1,4 +1,4 @@
-"""What the benchmarks' frame measures, and how it compares."""
+"""Measurements and comparisons of the benchmarks' frame."""
 
 import subprocess
 import sys

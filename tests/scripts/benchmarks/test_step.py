@@ -1,4 +1,4 @@
-"""What an optimiser step asks for, beside formulas written by hand."""
+"""Costs of an optimiser step, against formulas written by hand."""
 
 import pytest
 import torch
