@@ -36,7 +36,7 @@ def escaped(_app: object, _kind: str, _name: str, _object: object, _options: obj
 
 
 class CommandHelp(SphinxDirective):
-    """What `python -m NAME --help [TOPIC]` prints, from the YAML files and the schema of the command."""
+    """The output of `python -m NAME --help [TOPIC]`, from the YAML files and the schema of the command."""
 
     required_arguments = 1
     optional_arguments = 1
