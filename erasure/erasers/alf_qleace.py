@@ -25,6 +25,16 @@ class AlfQleaceEraser(ProjectionEraser):
 
     Attributes:
         norms: max_j ‖D_j‖₂ after LEACE and after each direction removed; never increasing.
+
+    Example:
+        >>> import torch
+        >>> from erasure import AlfQleaceEraser
+        >>> z = torch.arange(300) % 3
+        >>> x = torch.randn(300, 6, dtype=torch.float64) * (1 + z[:, None]) + z[:, None]
+        >>> erased = AlfQleaceEraser.fit(x, z, num_directions=2)(x)
+        >>> means = torch.stack([erased[z == j].mean(0) for j in range(3)])
+        >>> bool((means - means[0]).abs().max() < 1e-9)
+        True
     """
 
     norms: tuple[float, ...]

@@ -11,7 +11,15 @@ from erasure.moments import ClassMoments
 
 @dataclass(frozen=True, repr=False)
 class IdentityEraser(Eraser):
-    """x' = x. The control that every other eraser is compared with (docs/methods/index.md)."""
+    """x' = x. The control that every other eraser is compared with (docs/methods/index.md).
+
+    Example:
+        >>> import torch
+        >>> from erasure import IdentityEraser
+        >>> x, z = torch.randn(20, 3), torch.arange(20) % 2
+        >>> bool(torch.equal(IdentityEraser.fit(x, z)(x), x))
+        True
+    """
 
     version = 1
 

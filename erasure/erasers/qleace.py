@@ -46,6 +46,15 @@ class QleaceEraser(ClassMapsEraser):
         means: class means m_j, [k, d].
         maps: A_jᵀ, [k, d, d].
         excess: estimated excess of the edit over the smallest possible one, relative to the data's variance.
+
+    Example:
+        >>> import torch
+        >>> from erasure import QleaceEraser
+        >>> z = torch.arange(300) % 3
+        >>> x = torch.randn(300, 4, dtype=torch.float64) * (1 + z[:, None])
+        >>> erased = QleaceEraser.fit(x, z)(x, z)
+        >>> bool(torch.allclose(erased[z == 0].T.cov(), erased[z == 2].T.cov()))
+        True
     """
 
     mean: Tensor

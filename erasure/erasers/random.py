@@ -13,7 +13,15 @@ from erasure.projection import ProjectionEraser, removed_columns
 
 @dataclass(frozen=True, repr=False)
 class RandomEraser(ProjectionEraser):
-    """Orthogonal projection about the mean onto a random subspace (Quirke & Belrose 2025, Figure 1)."""
+    """Orthogonal projection about the mean onto a random subspace (Quirke & Belrose 2025, Figure 1).
+
+    Example:
+        >>> import torch
+        >>> from erasure import RandomEraser
+        >>> x, z = torch.randn(50, 5, dtype=torch.float64), torch.arange(50) % 3
+        >>> int(torch.linalg.matrix_rank(RandomEraser.fit(x, z, num_directions=2)(x).T.cov()))
+        3
+    """
 
     version = 1
 
