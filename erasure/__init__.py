@@ -18,6 +18,7 @@ from erasure.erasers.splince import SplinceEraser
 from erasure.folding import fold, fold_layers
 from erasure.hidden import erase, fit_layers
 from erasure.moments import ClassMoments
+from erasure.progress import on_progress
 from erasure.spectrum import OrderSpectrum, order_spectrum
 
 __version__ = "0.3.0"
@@ -44,5 +45,6 @@ __all__ = [
     "fit_layers",
     "fold",
     "fold_layers",
+    "on_progress",
     "order_spectrum",
 ]

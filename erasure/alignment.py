@@ -9,7 +9,7 @@ from torch import Tensor
 
 from erasure.linalg import CovarianceFactor
 from erasure.polar import orthonormalise, rough_polar_factor
-from erasure.progress import Display
+from erasure.progress import report_progress
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,21 @@ def align(
     excess: list[float] = []
     rotations: list[Tensor] = []
     geometric = math.log(min(max(tolerance, 1e-16), 0.1))  # as the excess shrinks, towards it or towards rounding
-    with Display("barycenter of class covariances") as display:
-        for _ in range(max_rounds):
-            rotations = [search.polar(factor.multiply_transposed(root)) for factor in factors]
-            mean = torch.zeros_like(root)
-            for weight, factor, rotation in zip(weights, factors, rotations, strict=True):
-                mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would show in the edit
-            step = float((mean - root).square().sum())  # what moving the mean gains
-            root = mean
-            excess.append(_rest(step, last_step) / variance)
-            last_step = max(step, 1e-300)
-            if excess[-1] <= tolerance:
-                break
-            done = math.log(min(1.0, excess[-1])) / geometric  # 0 after the first round, which tells no excess
-            display.update(min(1.0, done), f"round {len(excess)}: excess {excess[-1]:.1e}")
+    for _ in range(max_rounds):
+        rotations = [search.polar(factor.multiply_transposed(root)) for factor in factors]
+        mean = torch.zeros_like(root)
+        for weight, factor, rotation in zip(weights, factors, rotations, strict=True):
+            mean.add_(factor.multiply(rotation.double()), alpha=weight)  # single precision would show in the edit
+        step = float((mean - root).square().sum())  # what moving the mean gains
+        root = mean
+        excess.append(_rest(step, last_step) / variance)
+        last_step = max(step, 1e-300)
+        if excess[-1] <= tolerance:
+            break
+        done = math.log(min(1.0, excess[-1])) / geometric  # 0 after the first round, which tells no excess
+        report_progress(
+            "barycenter of class covariances", min(1.0, done), f"round {len(excess)}: excess {excess[-1]:.1e}"
+        )
     return Alignment(root, rotations, tuple(excess))
 
 

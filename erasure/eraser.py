@@ -44,6 +44,25 @@ class Eraser(ABC):
         concepts: names and numbers of columns of a concept that is given as z; empty for classes.
         mean: global mean m̄ of the data it was fitted on, [d] float64.
         num_classes: k; None after fitting to a concept without classes.
+
+    Example:
+        An eraser of one's own that removes nothing but the overall mean:
+
+        >>> import torch
+        >>> from dataclasses import dataclass
+        >>> from erasure import Eraser
+        >>> @dataclass(frozen=True, repr=False)
+        ... class Centred(Eraser):
+        ...     mean: torch.Tensor
+        ...     num_classes: int
+        ...     @classmethod
+        ...     def from_moments(cls, moments):
+        ...         return cls(moments.mean, moments.num_classes)
+        ...     def transform(self, x, z):
+        ...         return x - self.mean
+        >>> x, z = torch.randn(20, 3), torch.arange(20) % 2
+        >>> float(Centred.fit(x, z)(x).mean()).__abs__() < 1e-6
+        True
     """
 
     uses_labels: ClassVar[bool] = False

@@ -69,6 +69,14 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any) -> nn.M
     Raises:
         ValueError: as `fold` and `erase`, or an output that something other than a linear layer reads, which keeps
             its hook.
+
+    Example:
+        >>> import torch
+        >>> from erasure import fit_layers, fold_layers
+        >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> x, z = torch.randn(50, 6), torch.arange(50) % 2
+        >>> erasers = fit_layers(model, [(x, z)], ["1"], num_classes=2)
+        >>> erased = fold_layers(model, erasers, x)(x)
     """
     folded = copy.deepcopy(model)
     for name, eraser in erasers.items():

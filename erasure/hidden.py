@@ -16,9 +16,6 @@ from erasure.moments import ClassMoments
 def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module]:
     """Within it, what the named modules give is erased before the next ones see it (Belrose et al. 2023, section 6).
 
-        with erase(model, {"layer4": eraser}):
-            logits = model(images)
-
     Gradients pass through. An eraser computes in its own precision: `eraser.to(device, torch.float32)` keeps pace with
     the network.
 
@@ -29,6 +26,15 @@ def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module
 
     Raises:
         ValueError: a name that no module has, or an eraser that asks for labels.
+
+    Example:
+        >>> import torch
+        >>> from erasure import LeaceEraser, erase
+        >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> x, z = torch.randn(50, 6), torch.arange(50) % 2
+        >>> eraser = LeaceEraser.fit(model[0](x).detach(), z)
+        >>> with erase(model, {"0": eraser}):
+        ...     logits = model(x)
     """
     for name, eraser in erasers.items():
         _require_unlabelled(name, type(eraser))
@@ -64,6 +70,15 @@ def fit_layers(
 
     Raises:
         ValueError: as `erase`, batches that can be gone over only once, or a module that does not run once in a pass.
+
+    Example:
+        >>> import torch
+        >>> from erasure import erase, fit_layers
+        >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        >>> batches = [(torch.randn(50, 6), torch.arange(50) % 2) for _ in range(3)]
+        >>> erasers = fit_layers(model, batches, ["0", "1"], num_classes=2)
+        >>> with erase(model, erasers):
+        ...     logits = model(batches[0][0])
     """
     if iter(batches) is batches:
         raise ValueError("batches end after the first module: pass a list or a DataLoader, not an iterator")

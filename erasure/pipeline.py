@@ -17,6 +17,7 @@ from erasure.images import file_name, packed, raw_images, unpacked
 from erasure.moments import ClassMoments
 from erasure.normalize import Numbers, Scaling, require_precision
 from erasure.placement import placed
+from erasure.progress import shown_progress
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.storage import digest, fingerprint
@@ -88,7 +89,8 @@ def erased_dataset(
         BrokenGuaranteeError: the erased training split is not what the eraser promises.
     """
     wanted = _Wanted(source, eraser, options, dtype, apart)
-    tensors, metadata = cache.fetch(wanted.key, lambda: _build(wanted, cache, torch.device(device)))
+    with shown_progress():
+        tensors, metadata = cache.fetch(wanted.key, lambda: _build(wanted, cache, torch.device(device)))
     return ErasedDataset(
         splits=unpacked(tensors, metadata["certificate"]),
         class_names=tuple(metadata["class_names"]),

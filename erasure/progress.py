@@ -1,7 +1,10 @@
-"""Progress of long computations: a bar with the time left, or plain lines without a terminal."""
+"""Progress of long computations: numerical code reports it, a bar or plain lines show it to whoever asks."""
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Self
 
 from rich.console import Console
@@ -10,6 +13,59 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 _BAR_AFTER_S = 1.0  # what is done before needs none
 _PLAIN_EVERY_S = 10.0
 _PLAIN_WIDTH = 120  # columns for tables where there is no terminal to ask
+
+_callback: ContextVar[Callable[[str, float, str], None] | None] = ContextVar("progress callback", default=None)
+
+
+@contextmanager
+def on_progress(callback: Callable[[str, float, str], None]) -> Iterator[None]:
+    """Call `callback(title, done, detail)` as fits and erasures proceed; without it they print nothing.
+
+    The share `done` of the computation called `title` runs from 0 to 1.
+
+    Example:
+        >>> import torch
+        >>> from erasure import QleaceEraser, on_progress
+        >>> x, z = torch.randn(60, 4), torch.arange(60) % 3
+        >>> titles = set()
+        >>> with on_progress(lambda title, done, detail: titles.add(title)):
+        ...     eraser = QleaceEraser.fit(x, z)
+        >>> titles
+        {'barycenter of class covariances'}
+    """
+    token = _callback.set(callback)
+    try:
+        yield
+    finally:
+        _callback.reset(token)
+
+
+def report_progress(title: str, done: float, detail: str) -> None:
+    """Tell the callback of `on_progress`, if there is one, that the share `done` of a computation is finished."""
+    callback = _callback.get()
+    if callback is not None:
+        callback(title, done, detail)
+
+
+@contextmanager
+def shown_progress() -> Iterator[None]:
+    """Show what numerical code reports on stderr, one computation at a time."""
+    display: Display | None = None
+
+    def show(title: str, done: float, detail: str) -> None:
+        nonlocal display
+        if display is None or display.title != title:
+            if display is not None:
+                display.__exit__()
+            display = Display(title).__enter__()
+        display.update(done, detail)
+
+    with on_progress(show):
+        try:
+            yield
+        finally:
+            if display is not None:
+                display.__exit__()
 
 
 def console(min_width: int = 0) -> Console:

@@ -127,6 +127,18 @@ def order_spectrum(
 
     Raises:
         ValueError: a class of fewer than 3 examples, or nothing that varies.
+
+    Example:
+        Classes that differ in their variances only:
+
+        >>> import torch
+        >>> from erasure import order_spectrum
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> z = torch.arange(400) % 2
+        >>> x = torch.randn(400, 2, generator=generator) * (1 + z[:, None])
+        >>> (spectrum,) = order_spectrum(x, z, directions=[2], orders=2)
+        >>> (spectrum.z_scores.abs() > 5).tolist()
+        [False, True]
     """
     if orders < 1 or permutations < 0 or min(directions, default=0) < 1:
         raise ValueError(

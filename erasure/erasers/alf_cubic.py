@@ -9,7 +9,7 @@ from torch import Tensor
 
 from erasure.erasers.alf_qleace import AlfQleaceEraser, require_limits
 from erasure.moments import ClassMoments
-from erasure.progress import Display
+from erasure.progress import report_progress
 from erasure.projection import ProjectionEraser, removed_columns
 from erasure.third_moments import ThirdMoments, climb
 
@@ -29,6 +29,14 @@ class AlfCubicEraser(ProjectionEraser):
     Attributes:
         norms3: max_j ‖D_j‖ after ALF-QLEACE and after each direction removed, as far as it was found; never increasing,
             as what is found late was there before.
+
+    Example:
+        >>> import torch
+        >>> from erasure import AlfCubicEraser
+        >>> x, z = torch.randn(90, 10, generator=torch.Generator().manual_seed(0)), torch.arange(90) % 3
+        >>> eraser = AlfCubicEraser.fit(x, z, num_directions=1, target=None)
+        >>> len(eraser.norms3)  # before and after the direction
+        2
     """
 
     norms3: tuple[float, ...]
@@ -94,14 +102,13 @@ class AlfCubicEraser(ProjectionEraser):
         total = moments.total
         rounding = _ROUNDING * float(total.trace()) ** 1.5
         end = max(rounding, 0.0 if target is None else (1 - target) * norms[0])
-        with Display("ALF-cubic") as display:
-            while len(norms) <= limit and norms[-1] > end:
-                search.remove_worst()
-                found = search.worst()
-                norms = [*(max(norm, found) for norm in norms), found]
-                fallen = math.log(max(end, norms[-1]) / norms[0]) / math.log(end / norms[0])
-                left_of_it = f"{norms[-1] / norms[0]:.2g} of the worst norm"
-                display.update(max(fallen, len(norms) / (limit + 1)), f"{len(norms) - 1} directions: {left_of_it}")
+        while len(norms) <= limit and norms[-1] > end:
+            search.remove_worst()
+            found = search.worst()
+            norms = [*(max(norm, found) for norm in norms), found]
+            fallen = math.log(max(end, norms[-1]) / norms[0]) / math.log(end / norms[0])
+            detail = f"{len(norms) - 1} directions: {norms[-1] / norms[0]:.2g} of the worst norm"
+            report_progress("ALF-cubic", max(fallen, len(norms) / (limit + 1)), detail)
         left, right = second.without(search.removed)
         constant = removed_columns(total, left, right)
         return cls(second.mean, second.num_classes, left, right, norms3=tuple(norms), constant=constant)

@@ -15,7 +15,7 @@ from erasure.interval import contains, free, pull_back, values
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.polar import gram
-from erasure.progress import Display
+from erasure.progress import report_progress
 from erasure.relaxed_transport import relaxed_transport
 
 _ROUNDS = 10  # of the start's, which L-BFGS goes on from
@@ -50,6 +50,15 @@ class GradientEraser(Eraser):
 
     Raises:
         ValueError: a negative or infinite weight, all zero, an empty or infinite range, or one end without the other.
+
+    Example:
+        >>> import torch
+        >>> from erasure import GradientEraser
+        >>> x, z = torch.rand(40, 5, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
+        >>> eraser = GradientEraser(weights=(150.0, 24.0, 1.0), low=0.0, high=1.0)
+        >>> erased = eraser.fit_transform(x, z)
+        >>> bool((erased[z == 0].mean(0) - erased[z == 1].mean(0)).abs().max() < 0.01), bool(erased.min() >= 0)
+        (True, True)
     """
 
     weights: tuple[float, float, float]
@@ -119,18 +128,18 @@ class GradientEraser(Eraser):
         self._require_in_range(flat)
         erased = torch.empty_like(flat)
         classes = z.unique().tolist()
-        with Display(f"gradient erasure of {len(flat):,} examples") as display:
-            for i, j in enumerate(classes):
-                rows = (z == j).nonzero().squeeze(1).to(flat.device)
-                images = flat[rows].to(self.mean.device, torch.promote_types(flat.dtype, torch.float32))
+        for i, j in enumerate(classes):
+            rows = (z == j).nonzero().squeeze(1).to(flat.device)
+            images = flat[rows].to(self.mean.device, torch.promote_types(flat.dtype, torch.float32))
 
-                def show(iteration: int, loss: float, i: int = i, j: int = j) -> None:
-                    done = (i + iteration / self.max_iterations) / len(classes)
-                    display.update(min(1.0, done), f"class {j}, iteration {iteration}: loss {loss:.3g}")
+            def show(iteration: int, loss: float, i: int = i, j: int = j) -> None:
+                done = min(1.0, (i + iteration / self.max_iterations) / len(classes))
+                detail = f"class {j}, iteration {iteration}: loss {loss:.3g}"
+                report_progress(f"gradient erasure of {len(flat):,} examples", done, detail)
 
-                mean, covariance = self.mean.to(images), self.covariance.to(images)
-                loss = partial(self._loss, original=images, mean=mean, covariance=covariance)
-                erased[rows] = self._minimise(loss, self._start(images), show).to(erased)
+            mean, covariance = self.mean.to(images), self.covariance.to(images)
+            loss = partial(self._loss, original=images, mean=mean, covariance=covariance)
+            erased[rows] = self._minimise(loss, self._start(images), show).to(erased)
         return erased
 
     def _start(self, x: Tensor) -> Tensor:

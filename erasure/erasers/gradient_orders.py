@@ -13,7 +13,7 @@ from erasure.erasers.gradient import GradientEraser, moment_gaps
 from erasure.erasers.qleace import QleaceEraser
 from erasure.hermite import kernel_sum, third_mean, third_slope
 from erasure.moments import ClassMoments
-from erasure.progress import Display
+from erasure.progress import report_progress
 from erasure.spectrum import order_spectrum
 
 # of tr Σ_xx, added to variances before y is divided by their roots: what hardly varies is not all that counts
@@ -48,6 +48,14 @@ class GradientOrdersEraser(GradientEraser):
 
     Raises:
         ValueError: an order below 3, no direction, a weight of the orders that is not positive, or as GradientEraser.
+
+    Example:
+        >>> import torch
+        >>> from erasure import GradientOrdersEraser
+        >>> x, z = torch.rand(200, 3, generator=torch.Generator().manual_seed(0)), torch.arange(200) % 2
+        >>> eraser = GradientOrdersEraser(weights=(150.0, 24.0, 1e-4), order=3, directions=3)
+        >>> erased = eraser.fit_transform(x, z)
+        >>> eraser.require_orders(erased, z)  # raises if class moments differ
     """
 
     max_iterations: int = 1000
@@ -105,12 +113,12 @@ class GradientOrdersEraser(GradientEraser):
         if self.range is not None:
             start = start.clamp(*self.range.to(original))
         loss = _Loss(self, original, [(z == j).nonzero().squeeze(1) for j in z.unique().tolist()])
-        with Display(f"gradient erasure of {len(flat):,} examples to order {self.order}") as display:
+        title = f"gradient erasure of {len(flat):,} examples to order {self.order}"
 
-            def show(iteration: int, loss: float) -> None:
-                display.update(iteration / self.max_iterations, f"iteration {iteration}: loss {loss:.3g}")
+        def show(iteration: int, loss: float) -> None:
+            report_progress(title, iteration / self.max_iterations, f"iteration {iteration}: loss {loss:.3g}")
 
-            return self._minimise(loss, start, show).to(flat)
+        return self._minimise(loss, start, show).to(flat)
 
 
 class _Loss:

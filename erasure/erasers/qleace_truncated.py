@@ -9,7 +9,7 @@ from torch import Tensor
 
 from erasure.erasers.qleace import ClassMapsEraser
 from erasure.moments import ClassMoments
-from erasure.progress import Display
+from erasure.progress import report_progress
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,13 @@ class TruncatedQleaceEraser(ClassMapsEraser):
         means: class means m_j, [k, d].
         maps: A_jᵀ, [k, d, d].
         ranks: eigenvalues of each class covariance that the pseudo-inverse keeps.
+
+    Example:
+        >>> import torch
+        >>> from erasure import TruncatedQleaceEraser
+        >>> x, z = torch.randn(90, 4, generator=torch.Generator().manual_seed(0)), torch.arange(90) % 3
+        >>> TruncatedQleaceEraser.fit(x, z).ranks
+        (4, 4, 4)
     """
 
     mean: Tensor
@@ -66,14 +73,13 @@ class TruncatedQleaceEraser(ClassMapsEraser):
             else (moments.covariance(j) * n / (n - 1)).to(dtype)
             for j, n in enumerate(moments.sizes)
         ]
-        with Display("truncated QLEACE") as display:
-            target = _barycenter(covariances, moments.weights.to(dtype), display)
-            maps, ranks = [], []
-            for j, covariance in enumerate(covariances):
-                display.update((_MAX_ROUNDS + j) / (_MAX_ROUNDS + k), f"map of class {j}")
-                root, inverse_root, rank = _roots(covariance)
-                maps.append((inverse_root @ _root(root @ target @ root) @ inverse_root).T.double())
-                ranks.append(rank)
+        target = _barycenter(covariances, moments.weights.to(dtype))
+        maps, ranks = [], []
+        for j, covariance in enumerate(covariances):
+            report_progress("truncated QLEACE", (_MAX_ROUNDS + j) / (_MAX_ROUNDS + k), f"map of class {j}")
+            root, inverse_root, rank = _roots(covariance)
+            maps.append((inverse_root @ _root(root @ target @ root) @ inverse_root).T.double())
+            ranks.append(rank)
         log.info("%s keeps %d to %d of %d directions per class", cls.__name__, min(ranks), max(ranks), moments.dim)
         return cls(
             mean=moments.means.mean(0),
@@ -121,7 +127,7 @@ def _roots(matrix: Tensor) -> tuple[Tensor, Tensor, int]:
     return vectors * values.sqrt() @ vectors.T, vectors * inverse @ vectors.T, int(kept.sum())
 
 
-def _barycenter(covariances: list[Tensor], weights: Tensor, display: Display) -> Tensor:
+def _barycenter(covariances: list[Tensor], weights: Tensor) -> Tensor:
     """Return the Bures-Wasserstein barycenter by the fixed point of Álvarez-Esteban et al. 2016 (equation 7).
 
     It stops once the barycenter's loss falls by no more than ε, which rounding decides.
@@ -133,7 +139,8 @@ def _barycenter(covariances: list[Tensor], weights: Tensor, display: Display) ->
         root, inverse_root, _ = _roots(barycenter)
         inner = torch.zeros_like(barycenter)
         for j, (weight, covariance) in enumerate(zip(weights, covariances, strict=True)):
-            display.update((round_ + j / len(covariances)) / (_MAX_ROUNDS + 1), f"barycenter, round {round_ + 1}")
+            done = (round_ + j / len(covariances)) / (_MAX_ROUNDS + 1)
+            report_progress("truncated QLEACE", done, f"barycenter, round {round_ + 1}")
             inner += weight * _root(root @ covariance @ root)
         now = barycenter.trace() + average_trace - 2 * inner.trace()
         if loss - now < torch.finfo(barycenter.dtype).eps:

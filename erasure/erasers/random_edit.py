@@ -33,6 +33,14 @@ class RandomEditEraser(Eraser):
     Attributes:
         directions: Q, [d, r] with orthonormal columns.
         shares: diagonal of D, [r]: 1, and of the last direction what is left to remove.
+
+    Example:
+        >>> import torch
+        >>> from erasure import LeaceEraser, RandomEditEraser
+        >>> x, z = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+        >>> random, leace = RandomEditEraser.fit(x, z, reference="leace"), LeaceEraser.fit(x, z)
+        >>> edits = [(eraser(x) - x).square().sum(1).mean() for eraser in (random, leace)]
+        >>> torch.testing.assert_close(*edits)
     """
 
     mean: Tensor

@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 
 from erasure import progress
-from erasure.progress import Display
+from erasure.progress import Display, on_progress, report_progress, shown_progress
 from erasure.transport import barycenter
 
 
@@ -34,13 +34,28 @@ def test_a_terminal_has_a_bar_only_of_what_takes_a_while(monkeypatch: pytest.Mon
     assert {"round", "50"} <= set(terminal.getvalue().split())
 
 
-def test_a_barycenter_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_barycenter_says_how_far_it_is() -> None:
     shares: list[float] = []
-    monkeypatch.setattr(Display, "update", lambda self, done, detail: shares.append(done))
     generator = torch.Generator().manual_seed(0)
     roots = torch.randn(4, 12, 12, dtype=torch.float64, generator=generator)
-    rounds = len(barycenter(roots @ roots.mT, tolerance=1e-12).excess)
+    with on_progress(lambda _title, done, _detail: shares.append(done)):
+        rounds = len(barycenter(roots @ roots.mT, tolerance=1e-12).excess)
     assert len(shares) == rounds - 1
     assert [0.0, *shares, 1.0] == sorted([0.0, *shares, 1.0])
     halfway = shares[len(shares) // 2]
     assert halfway == pytest.approx(0.5, abs=0.15), "in proportion to the rounds"
+
+
+def test_numerical_code_prints_nothing_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter(range(0, 1000, 20))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    report_progress("fit", 0.5, "round 1")
+    assert capsys.readouterr() == ("", "")
+    with shown_progress():
+        report_progress("barycenter", 0.5, "round 1")
+        report_progress("map", 0.25, "class 0")
+    assert capsys.readouterr().err == "barycenter  round 1  50%  0:20 left\nmap  class 0  25%  1:00 left\n"
+    report_progress("fit", 0.5, "round 2")
+    assert capsys.readouterr() == ("", "")
