@@ -11,6 +11,8 @@ from erasure.batches import Array, check_batch
 from erasure.exact import integer_moments
 from erasure.polar import gram
 
+_POOLED_ROWS = 2048  # of float64 values; 4,096 of d = 768 are a quarter slower, their memory is mapped anew
+_POOLED_BLOCK = 192  # columns; a tenth faster than `gram` by default at d = 768, whose digits stored runs depend on
 _ROWS_AT_ONCE = 4096  # bounds the float64 copy of a batch: 100 MB at d = 3,072
 
 
@@ -124,7 +126,7 @@ class Accumulator:
         x, z = self._waiting[0] if len(self._waiting) == 1 else map(torch.cat, zip(*self._waiting, strict=True))
         self._waiting, self._waiting_rows = [], 0
         if self.pooled:
-            for batch, labels in zip(x.split(_ROWS_AT_ONCE), z.split(_ROWS_AT_ONCE), strict=True):
+            for batch, labels in zip(x.split(_POOLED_ROWS), z.split(_POOLED_ROWS), strict=True):
                 self._add_pooled(batch.to(self._offsets.device), labels)
             return
         for j in z.unique().tolist():
@@ -142,14 +144,15 @@ class Accumulator:
         for j, count in enumerate(counts):
             if count and not self._sizes[j]:
                 self._origins[j] = x[(z == j).nonzero()[0, 0]].to(self.precision)
-        x = x.to(self.precision).sub(self._origins.to(self.precision)[z])
+        origins = self._origins.to(self.precision)[z]
+        x = torch.sub(x.to(self.precision), origins, out=origins)  # memory for one batch, not two
         hot = torch.nn.functional.one_hot(z, self.num_classes).to(x)
         found = found.double()
         means = (hot.T @ x).double() / found.clamp(min=1)[:, None]
         shift = (means - self._offsets) * (found > 0)[:, None]
         before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device)
         share = found / (before + found).clamp(min=1)
-        self._scatters[0] += gram(x)
+        self._scatters[0] += gram(x, least=_POOLED_BLOCK)
         self._scatters[0].addmm_((shift * (before * share)[:, None]).T, shift)
         self._scatters[0].addmm_((means * found[:, None]).T, means, alpha=-1)
         self._offsets += shift * share[:, None]

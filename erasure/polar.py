@@ -90,21 +90,24 @@ def _series_step(x: Tensor, excess: Tensor) -> Tensor:
     return x - x @ (excess / 2 - 0.375 * gram(excess))  # gram: the excess is symmetric
 
 
-def gram(x: Tensor) -> Tensor:
-    """XᵀX, [..., s, s] for X [..., r, s], at little more than half the cost of a general product."""
+def gram(x: Tensor, least: int = _BLOCK) -> Tensor:
+    """XᵀX, [..., s, s] for X [..., r, s], at little more than half the cost of a general product.
+
+    Columns are halved down to blocks of `least` or more.
+    """
     product = x.new_empty(*x.shape[:-2], x.shape[-1], x.shape[-1])
-    _fill_gram(product, x)
+    _fill_gram(product, x, least)
     return product
 
 
-def _fill_gram(product: Tensor, x: Tensor) -> None:
+def _fill_gram(product: Tensor, x: Tensor, least: int) -> None:
     half = x.shape[-1] // 2
-    if half < _BLOCK:
+    if half < least:
         product.copy_(x.mT @ x)
         return
     left, right = x[..., :half], x[..., half:]
-    _fill_gram(product[..., :half, :half], left)
-    _fill_gram(product[..., half:, half:], right)
+    _fill_gram(product[..., :half, :half], left, least)
+    _fill_gram(product[..., half:, half:], right, least)
     corner = left.mT @ right
     product[..., :half, half:] = corner
     product[..., half:, :half] = corner.mT

@@ -19,7 +19,7 @@ from erasure.certificate import certify
 from erasure.progress import console
 from erasure.spectrum import order_spectrum
 from scripts.benchmarks.benchmark import Cost, Row, finish, measured, parser
-from scripts.benchmarks.fits import Bench, leace, qleace, streaming
+from scripts.benchmarks.fits import Bench, from_data, leace, qleace, streaming
 
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
 IMAGES = 32  # that a ViT-tiny looks at
@@ -153,7 +153,7 @@ def spectrum(bench: Bench) -> list[Row]:
 
 PARTS: dict[str, Callable[[Bench], list[Row]]] = {
     each.__name__: each
-    for each in (moments, streaming, hook, leace, qleace, alf_qleace, gradient, apply, certificate, spectrum)
+    for each in (moments, streaming, from_data, hook, leace, qleace, alf_qleace, gradient, apply, certificate, spectrum)
 }
 
 

@@ -15,6 +15,7 @@ from scripts.benchmarks.data import labelled_images, side_of
 
 PEER_STEPS = 7  # of concept-erasure's fixed point on CIFAR's covariances, counted at d = 768
 STREAM = 500  # batches of 64 hidden states
+EXAMPLES = 20_000  # of `from_data`
 MISSING = "not installed: uv run --group bench python -m scripts.benchmarks.erasers"
 LEFT_OUT = "left out at this size: --full-peer runs it"
 
@@ -84,6 +85,23 @@ def streaming(bench: Bench) -> list[Row]:
         Row(work, "ours, class covariances", ours(), flops / bench.rate, "float64"),
         Row(work, "ours, pooled", ours(pooled=True), flops / bench.rate, "float64"),
         Row(work, "ours, pooled", ours(**single), flops / bench.single_rate, "float32"),
+        bench.peer(work, "concept-erasure", "concept_erasure", theirs, slow=False),
+    ]
+
+
+def from_data(bench: Bench) -> list[Row]:
+    """LEACE from float64 vectors: statistics and fit."""
+    x, z = bench.x[:EXAMPLES].double() / 255, bench.z[:EXAMPLES]
+    _, ours = bench.timed(lambda: LeaceEraser.fit(x, z, num_classes=bench.k))
+
+    def theirs() -> tuple[Cost, str]:
+        from concept_erasure import LeaceFitter  # pyright: ignore[reportMissingImports]
+
+        return bench.timed(lambda: LeaceFitter.fit(x, torch.nn.functional.one_hot(z, bench.k)).eraser)[1], "float64"
+
+    work = f"LEACE from {len(x):,} float64 vectors"
+    return [
+        Row(work, "ours", ours, len(x) * bench.d**2 / bench.rate, "float64"),
         bench.peer(work, "concept-erasure", "concept_erasure", theirs, slow=False),
     ]
 
