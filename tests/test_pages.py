@@ -2,6 +2,7 @@
 
 import csv
 import inspect
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
