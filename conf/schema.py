@@ -70,7 +70,7 @@ class Config(dict[str, Any]):
     def changed(self, section: str, **options: Any) -> "Config":
         """Return a copy with other values of a section's options."""
         made = replace(self._made[section], **options)
-        return Config({**self, section: asdict(made)}, {**self._made, section: made})
+        return Config({**self, section: _plain(made)}, {**self._made, section: made})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +83,8 @@ class Common:
         dtype: of erased images on disk.
         runs_dir: where results go.
         cache_dir: where erased datasets are kept.
+        counterparts: of `python -m train`: samples that share some statistics with the test images, whose losses are
+            followed along the training (`train.counterparts`); null for none.
     """
 
     seeds: list[int]
@@ -90,15 +92,31 @@ class Common:
     dtype: Literal["float32", "float64", "float16", "bfloat16"]
     runs_dir: str = unhashed("runs")
     cache_dir: str = unhashed("cache")
+    counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = field(
+        default=None, metadata={"later": True}
+    )
 
     def __post_init__(self) -> None:
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(
                 f"seeds={self.seeds}: need at least one, all different and none negative, e.g. seeds=[0,1,2]"
             )
+        if self.counterparts is not None and len({*self.counterparts}) < max(1, len(self.counterparts)):
+            raise ConfigError(
+                f"counterparts={self.counterparts}: name each once, e.g. [order1,order2,swap]; null for none"
+            )
         for key, place in (("runs_dir", self.runs_dir), ("cache_dir", self.cache_dir)):
             if os.path.isfile(place):  # noqa: PTH113 (False where it may not be asked)
                 raise ConfigError(f"{key}={place}: is a file: give a folder, which is made if it is not there")
+
+
+def _plain(settings: Any) -> Options:
+    """Return settings as files hold them: dictionaries, and lists in the place of tuples."""
+
+    def items(pairs: list[tuple[str, Any]]) -> Options:
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in pairs}
+
+    return asdict(settings, dict_factory=items)
 
 
 def _resolved(section: Any) -> Any:
@@ -124,8 +142,9 @@ def validate(config: Options, sections: Mapping[str, Section]) -> Config:
             raise ConfigError(unknown_key(str(key), known))
     if missing := [key for key in (*TARGETS, *sections) if not isinstance(config.get(key), Mapping)]:
         raise ConfigError(f"section '{missing[0]}' is missing: choose one with {missing[0]}=NAME (see --help)")
-    made = check("", {key: value for key, value in config.items() if key not in TARGETS}, types)
+    absent = {f.name: f.default for f in fields(Common) if f.metadata.get("later") and f.name not in config}
+    made = check("", absent | {key: value for key, value in config.items() if key not in TARGETS}, types)
     Common(**{key: value for key, value in made.items() if key not in sections})
     checked = {name: check_target(name, config[name], name) for name in TARGETS}
-    checked |= {key: asdict(value) if key in sections else value for key, value in made.items()}
+    checked |= {key: _plain(value) if key in sections else value for key, value in made.items()}
     return Config({key: checked[key] for key in config}, {name: made[name] for name in sections})

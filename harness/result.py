@@ -146,6 +146,8 @@ def of_seeds(results: Sequence[T], seeds: Sequence[int]) -> T:
             return replace(first, **found, **({"seeds": list(seeds)} if isinstance(first, Result) else {}))  # type: ignore[type-var]
         if any(part is None for part in parts):
             return None
+        if isinstance(first, dict) and first and all(isinstance(one, Part) for one in first.values()):
+            return {name: merged([part[name] for part in parts]) for name in first}
         if isinstance(first, list) and isinstance(first[0], Part):
             return [merged(points) for points in zip(*parts, strict=True)]
         return [parts[i][s] for i, s in sources] if isinstance(first, list) else first

@@ -106,6 +106,25 @@ class Timing(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CounterpartResult(Part):
+    """Predictions of a sample along a training: for each seed, a value per step (`train.counterparts`).
+
+    Attributes:
+        z_scores: of the class information that the sample holds in each order, by "order 1", ...
+        step: optimiser steps taken.
+        loss_bits: mean cross-entropy per label.
+        accuracy: share of labels that are the likeliest.
+        agreement: how alike the mean predictions for a class are on the sample and on the test images, 0 to 1.
+    """
+
+    z_scores: dict[str, float]
+    step: list[list[int]]
+    loss_bits: list[list[float]]
+    accuracy: list[list[float]]
+    agreement: list[list[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trained(Part):
     """Parts that results of `train` and `mdl` share."""
 
@@ -142,6 +161,7 @@ class TrainedOnce(Trained, Endings):
     """The share of `python -m train`; the label entropy is the best that a constant predictor can do."""
 
     label_entropy_bits: float
+    counterparts: dict[str, CounterpartResult] | None = None  # by name, the test images first
 
     @property
     def trainings(self) -> Sequence[Endings]:

@@ -34,13 +34,21 @@ def headline(result: "TrainResult") -> str:
 
 
 def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
-    """Print table of final losses and figure of loss curves, and write them to `directory`."""
+    """Print table of final losses and figure of loss curves, and write them to `directory`.
+
+    Runs with `counterparts` have a second table and figure, of the order in which they are learnt.
+    """
     from harness.results.arrange import arrange, by_setting
     from harness.results.output import show
+    from train import learning_order
     from train.summary import draw, table_of
 
     compared = {setting: table_of(comparison) for setting, comparison in by_setting(results).items()}
     show(compared, functools.partial(draw, arrange(results)), directory / "loss_curves.png", results)
+    if followed := [result for result in results if result.counterparts]:
+        tables = {setting: learning_order.table_of(comparison) for setting, comparison in by_setting(followed).items()}
+        drawing = functools.partial(learning_order.draw, arrange(followed))
+        show(tables, drawing, directory / "learning_order.png", followed, name="learning_order")
 
 
 COMMAND = cli.Command(

@@ -10,6 +10,7 @@ from torch import Tensor
 from harness.run import Run
 from train.calibration import tempered
 from train.checkpoint import Checkpoints, R, in_stacks
+from train.counterparts import CounterpartRow, Counterparts
 from train.data import DeviceImages
 from train.early_stopping import MemberCurve
 from train.ensemble import Ensemble, Scores, Weights
@@ -73,6 +74,7 @@ class Fit:
         last: averaged weights [S, ...] when each member stopped.
         curves: losses over the epochs.
         stack: members that run at once.
+        counterparts: losses on counterparts along the trainings.
     """
 
     ensemble: Ensemble
@@ -80,6 +82,7 @@ class Fit:
     last: Weights
     curves: Sequence[MemberCurve]
     stack: int
+    counterparts: Sequence[CounterpartRow] = ()
 
     @classmethod
     def of(cls, ensemble: Ensemble, trainings: Sequence[Training], stack: int) -> "Fit":
@@ -89,7 +92,9 @@ class Fit:
             for kind in ("best", "last")
         )
         curves = [stopping.curve for training in trainings for stopping in training.stopping]
-        return cls(ensemble, best, last, curves, stack)
+        firsts = range(0, len(curves), stack)
+        rows = [row for first, one in zip(firsts, trainings, strict=True) for row in one.followed.of_seeds(first)]
+        return cls(ensemble, best, last, curves, stack, rows)
 
     def score(
         self,
@@ -185,14 +190,16 @@ class Engine:
         if len(prepared.seeds) > 1:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 
-    def fit(self, subsets: Tensor, report: Report, held: Tensor | None = None) -> Fit:
+    def fit(
+        self, subsets: Tensor, report: Report, held: Tensor | None = None, counterparts: Counterparts | None = None
+    ) -> Fit:
         """Train every seed on its subset [S, n] of the training split; see `fit`.
 
         Stopped by the validation split, or by others of the training split [S, m].
         """
         prepared, stack = self._bench, self.stacking.stack
         splits = prepared.data["train"], prepared.data["validation" if held is None else "train"]
-        sets = TrainingSets(prepared.seeds, subsets, *splits, held)
+        sets = TrainingSets(prepared.seeds, subsets, *splits, held, counterparts or {})
         return fit(prepared.ensemble, sets, prepared.settings, report, stack=stack, checkpoints=self._checkpoints)
 
     def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:

@@ -123,7 +123,7 @@ class Ensemble:
         n = len(images) if index is None else index.shape[-1]
         none = torch.zeros(members, dtype=torch.float64, device=images.labels.device)
         costs, hits = [], []
-        for logits, z in self._outputs(weights, images, index):
+        for logits, z in self.outputs(weights, images, index):
             costs.append(nats(logits, z))
             hits.append(logits.argmax(-1) == z)
         total, correct = (sum((part.double().sum(1) for part in parts), none) for parts in (costs, hits))
@@ -132,10 +132,12 @@ class Ensemble:
     @torch.no_grad()
     def temperatures(self, weights: Weights, images: DeviceImages, index: Tensor | None = None) -> Tensor:
         """Fit each member's temperature, [S], on examples as for `score`: see `train.calibration`."""
-        logits, z = zip(*self._outputs(weights, images, index), strict=True)
+        logits, z = zip(*self.outputs(weights, images, index), strict=True)
         return temperatures(torch.cat(logits, 1), torch.cat(z, 1))
 
-    def _outputs(self, weights: Weights, images: DeviceImages, index: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+    def outputs(
+        self, weights: Weights, images: DeviceImages, index: Tensor | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield logits [S, B, k] and labels [S, B], some examples at a time."""
         members = len(weights[self.names[0]])
         index = torch.arange(len(images), device=images.labels.device) if index is None else index

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from train.counterparts import CounterpartCurves, Counterparts
 from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping
 from train.ensemble import Ensemble, Weights
@@ -33,6 +34,7 @@ class TrainingSets:
         train: training split.
         validation: split for early stopping.
         held: positions in `validation` that stop each member, [S, m]; None for all.
+        counterparts: samples whose losses are followed along the training, by name (`train.counterparts`).
     """
 
     seeds: Sequence[int]
@@ -40,6 +42,7 @@ class TrainingSets:
     train: DeviceImages
     validation: DeviceImages
     held: Tensor | None = None
+    counterparts: Counterparts = field(default_factory=dict)
 
     def of(self, members: slice) -> "TrainingSets":
         """Return the sets of some members."""
@@ -67,6 +70,7 @@ class Training(Learner):
             for seed, entropy in zip(seeds, map(label_entropy_bits, train.labels[subsets]), strict=True)
         ]
         self.active = list(range(len(seeds)))  # members still training, as positions in `seeds`
+        self.followed = CounterpartCurves(ensemble, sets.counterparts, len(seeds), self.order.steps)
         self._loss_sum = torch.zeros(len(seeds), dtype=torch.float64, device=subsets.device)  # since evaluation
         self._losses_summed = 0
 
@@ -85,6 +89,7 @@ class Training(Learner):
     def run(self) -> Iterator[list[float]]:
         """Train until every member has stopped, from one evaluation to the next: see `evaluate`."""
         if not self.stopping[0].curve.epoch:
+            self._follow_counterparts()
             self.evaluate()
         while self.active:
             self.run_epoch()
@@ -100,6 +105,7 @@ class Training(Learner):
             self._loss_sum += losses
             self._losses_summed += 1
             self.step += 1
+            self._follow_counterparts()
         self.step = 0
         self.epoch += 1
 
@@ -121,6 +127,7 @@ class Training(Learner):
         self._put(self.best, averaged, improved)
         self._put(self.last, averaged, stopped)
         if stopped:
+            self._follow_counterparts(always=True)
             self._keep(going)
         self._loss_sum.zero_()
         self._losses_summed = 0
@@ -140,6 +147,7 @@ class Training(Learner):
             "active": self.active,
             "evaluations": [[c.epoch, c.train_loss_bits, c.validation_loss_bits] for c in curves],
             "optimizer": numbers,
+            **({"counterparts": self.followed.rows} if self.followed.samples else {}),
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
@@ -159,7 +167,14 @@ class Training(Learner):
         self.order.restore(tensors)
         self._loss_sum, self._losses_summed = tensors["loss_sum"].to(device), values["losses_summed"]
         self.epoch, self.step = values["epoch"], values["step"]
+        self.followed.rows = values.get("counterparts", [])
         return True
+
+    def _follow_counterparts(self, *, always: bool = False) -> None:
+        """Note losses on counterparts if this optimiser step is one of those chosen, or a member stops."""
+        step = self.epoch * self.order.steps + self.step
+        if always or self.followed.due(step):
+            self.followed.note(step, self.active, self.optimizer.averaged())
 
     @property
     def _members(self) -> dict[str, Any]:

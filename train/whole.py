@@ -10,6 +10,7 @@ from harness.loss_curves import sharp_drops
 from harness.result import per_seed
 from harness.run import Run
 from harness.trained import Final, Timing, TrainedOnce
+from train.counterparts import draw_counterparts, results_of
 from train.data import label_entropy_bits
 from train.early_stopping import endings, warn_of_unlike_validation
 from train.engine import Engine, EpochReport, Fit
@@ -28,6 +29,7 @@ def train_on_everything(prepared: PreparedTraining, run: Run, logger: Logger) ->
         prepared.dataset.certificate, "python -m mdl mdl.validation=prefix stops them by training images"
     )
     train = prepared.data["train"]
+    counterparts, spectra = draw_counterparts(prepared.job, prepared.dataset)
     engine = Engine(prepared, run)
     with Display(run.id) as display:
         work = TrainingProgress([len(train)], prepared.settings)
@@ -37,7 +39,7 @@ def train_on_everything(prepared: PreparedTraining, run: Run, logger: Logger) ->
             logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
             display.update(work.share(0, *report.mean_epochs), str(report))
 
-        fitted = engine.fit(engine.orders, show)
+        fitted = engine.fit(engine.orders, show, counterparts=counterparts)
     save_weights(prepared, run, fitted)
     test = fitted.score(prepared.data["test"])
     save_test_bits(run, prepared.seeds, test.example_bits)
@@ -56,6 +58,7 @@ def train_on_everything(prepared: PreparedTraining, run: Run, logger: Logger) ->
         final=final,
         label_entropy_bits=label_entropy_bits(train.labels),
         sharp_drop=sharp_drops((curve.epoch, curve.validation_loss_bits) for curve in fitted.curves),
+        counterparts=results_of([*fitted.counterparts], spectra, len(prepared.seeds)),
         timing=Timing(stacking=asdict(engine.stacking)),
         **endings(fitted.curves),
     )

@@ -31,7 +31,8 @@ def drawn_once(draw: functools.partial[Any], path: Path, results: Sequence[Resul
         path: of the figure, with a PDF beside it; those of other sweeps are kept beside its folder, in `.figures`.
         results: all that is drawn.
     """
-    kept = path.parent.parent / ".figures" / fingerprint([as_json(results), *drawing_code(draw.func.__module__)])
+    drawing = [draw.func.__module__, *drawing_code(draw.func.__module__)]
+    kept = path.parent.parent / ".figures" / fingerprint([as_json(results), *drawing])
     pairs = [(path.with_suffix(kind), kept.with_name(f"{kept.name}{kind}")) for kind in (path.suffix, ".pdf")]
     if all(copy.exists() for _, copy in pairs):
         for drawn, copy in pairs:
@@ -55,10 +56,16 @@ def drawing_code(module: str) -> list[str]:
     return [importlib.metadata.version("matplotlib"), *(path.read_text(encoding="utf-8") for path in files)]
 
 
-def show(tables: Mapping[str, Table], draw: functools.partial[Any], path: Path, results: Sequence[Result]) -> None:
+def show(
+    tables: Mapping[str, Table],
+    draw: functools.partial[Any],
+    path: Path,
+    results: Sequence[Result],
+    name: str = "table",
+) -> None:
     """Print tables by setting, and write them beside the figure that `draw` makes of the results at `path`.
 
-    table.md is as on the terminal; table.csv has a line per run with every column, unrounded.
+    table.md (or another name) is as on the terminal; table.csv has every column, unrounded.
     """
     for setting, table in tables.items():
         table.show(setting)
@@ -67,7 +74,7 @@ def show(tables: Mapping[str, Table], draw: functools.partial[Any], path: Path, 
         for setting, table in tables.items()
         for part in (f"## {markdown(setting)}", table.markdown(), markdown(table.caption))
     ]
-    written = [path.with_name("table.md"), path.with_name("table.csv")]
+    written = [path.with_name(f"{name}.md"), path.with_name(f"{name}.csv")]
     write_text(written[0], "\n\n".join([*parts, ""]))
     records = [{"setting": setting, **record} for setting, table in tables.items() for record in table.records]
     write_text(written[1], csv_of(records))
