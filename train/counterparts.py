@@ -8,7 +8,7 @@ Complexity").
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -62,7 +62,7 @@ class CounterpartCurves:
     """
 
     def __init__(self, ensemble: Ensemble, samples: Counterparts, members: int, epoch_steps: int) -> None:
-        self.samples, self.rows = samples, list[list[int | str | float]]()
+        self.samples, self.rows = samples, list[list[Any]]()
         self._ensemble, self._members, self._epoch_steps = ensemble, members, epoch_steps
 
     def due(self, step: int) -> bool:

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.result import TrainResult
 from harness.results.arrange import Comparison
 from harness.results.entry import Entry
-from harness.results.panels import panel_size, panels
 from harness.results.statistics import Spread, deviation_over
 from harness.results.table import Table
 from harness.style import figure_at, literal, shared_legend, wrapped
 from harness.trained import CounterpartResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 NAMES = {  # what a sample shares with the images
     "data": "the images",
@@ -120,25 +123,33 @@ def _text(values: Sequence[float | None], form: str) -> str:
 
 
 def draw(comparison: Comparison, path: Path) -> Path:
-    """Draw the loss on each sample over optimiser steps, a panel for each run; dots where a sample is learnt."""
-    entries = [entry for entry in comparison.run if _of(entry)]
-    with figure_at(path, *panel_size(len(entries))) as figure:
-        axes = panels(figure, len(entries))
-        for entry, ax in zip(entries, axes, strict=True):
-            for name, sample in _of(entry).items():
-                steps, mean, spread = mean_losses(sample)
-                ax.plot(steps, mean, color=_COLOURS[name], linewidth=1.8, label=NAMES[name])
-                ax.fill_between(steps, mean - spread, mean + spread, color=_COLOURS[name], alpha=0.2, linewidth=0)
-                learnt = learnt_step(steps.tolist(), mean.tolist())
-                if learnt is not None:
-                    ax.plot(learnt, np.interp(np.log1p(learnt), np.log1p(steps), mean), "o", color=_COLOURS[name])
-            ax.set(title=wrapped(f"{entry.row.display}, {literal(entry.eraser.display)}", 4.0))
-            ax.set(xlabel="optimiser steps", ylabel="loss (bits per label)")
-            ax.set_xscale("symlog", linthresh=1)
-            ax.set_xlim(left=0)
-            ax.set_ylim(0, min(ax.get_ylim()[1], 2.2 * mean_losses(_of(entry)["data"])[1][0]))
-        shared_legend(figure, axes)
+    """Draw losses over optimiser steps, a row of panels per model and a column per eraser; dots: learnt, half-way."""
+    rows, erasers = comparison.rows, comparison.erasers
+    with figure_at(path, 3.3 * max(2, len(erasers)), 2.9 * len(rows) + 0.6) as figure:
+        axes = figure.subplots(len(rows), len(erasers), sharex=True, sharey=True, squeeze=False)
+        for row, along in zip(rows, axes, strict=True):
+            for (eraser, entry), ax in zip(row.entries.items(), along, strict=True):
+                for name, sample in _of(entry).items():
+                    _draw_losses(ax, name, sample)
+                ax.set_title(wrapped(f"{row.label.display}, {literal(eraser.display)}", 3.0), fontsize=10)
+                ax.tick_params(labelbottom=True)
+            along[0].set_ylabel("loss (bits per label)")
+        chance = max(losses[0] for _, _, sample in _samples(comparison) for losses in sample.loss_bits)
+        axes[0, 0].set(xscale="symlog", ylim=(0, 2 * chance))
+        axes[0, 0].set_xlim(left=0)
+        for ax in axes[-1]:
+            ax.set_xlabel("optimiser steps")
+        shared_legend(figure, axes.flatten().tolist())
     return path
+
+
+def _draw_losses(ax: "Axes", name: str, sample: CounterpartResult) -> None:
+    steps, mean, deviation = mean_losses(sample)
+    ax.plot(steps, mean, color=_COLOURS[name], linewidth=1.8, label=NAMES[name])
+    ax.fill_between(steps, mean - deviation, mean + deviation, color=_COLOURS[name], alpha=0.2, linewidth=0)
+    learnt = learnt_step(steps.tolist(), mean.tolist())
+    if learnt is not None:
+        ax.plot(learnt, np.interp(np.log1p(learnt), np.log1p(steps), mean), "o", color=_COLOURS[name])
 
 
 def mean_losses(sample: CounterpartResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -91,6 +91,17 @@ LOSSES: Mapping[str, str] = {
 }
 """Columns of `Results.losses`: a row per run of `train` or `mdl`, seed and evaluation."""
 
+COUNTERPARTS: Mapping[str, str] = {
+    "run_id": "name of the run's directory",
+    "seed": "the training's seed",
+    "sample": "data, the test images, or the counterpart of them that shares some statistics: order1, swap, ...",
+    "step": "optimiser steps taken",
+    "loss_bits": "per label of the sample",
+    "accuracy": "share of the sample's labels that are right",
+    "agreement": "how alike the mean predictions for a class are on the sample and on the images, 0 to 1",
+}
+"""Columns of `Results.counterparts`: a row per run of `train counterparts=[...]`, seed, sample and evaluation."""
+
 UNFINISHED: Mapping[str, str] = {
     "run_id": "name of the run's directory",
     "command": "mdl, train or sample_info",
@@ -139,6 +150,20 @@ class Results:
                 columns = (run.id, seed, curve.epochs.astype(int), curve.train_bits, curve.validation_bits)
                 frames.append(pd.DataFrame(dict(zip(LOSSES, columns, strict=True))))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(LOSSES))
+
+    @property
+    def counterparts(self) -> pd.DataFrame:
+        """Losses on counterparts of the test images along trainings (columns: `COUNTERPARTS`)."""
+        frames = [
+            pd.DataFrame(dict(zip(COUNTERPARTS, (run.id, seed, name, *columns), strict=True)))
+            for run in self._found
+            if isinstance(run.result, TrainResult)
+            for name, found in (run.result.counterparts or {}).items()
+            for seed, *columns in zip(
+                run.result.seeds, found.step, found.loss_bits, found.accuracy, found.agreement, strict=True
+            )
+        ]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COUNTERPARTS))
 
 
 def load(*directories: str | Path) -> Results:

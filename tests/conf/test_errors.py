@@ -23,7 +23,7 @@ CASES = {
         ["model.widht=64"],
         "unknown model=mlp option widht: did you mean width? choose from activation,",
     ),
-    "added key": (["+foo=1"], "unknown key foo: choose from cache_dir, dataset,"),
+    "added key": (["+foo=1"], "unknown key foo: choose from cache_dir, counterparts, dataset,"),
     "added option": (
         ["+model.widht=64"],
         "unknown key model.widht: did you mean width? choose from activation, depth,",

@@ -60,8 +60,8 @@ def test_a_prequential_run_ends_with_the_same_weights_and_keeps_them(command) ->
 def test_who_was_taken_for_dead_keeps_no_weights(command, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Engine.fit
 
-    def fit_slowly(self: Engine, *arguments):
-        fitted = real(self, *arguments)
+    def fit_slowly(self: Engine, *arguments, **options):
+        fitted = real(self, *arguments, **options)
         (lock,) = Path("runs").glob(f"*/{LOCK}")
         lock.write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
         return fitted
