@@ -116,15 +116,20 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
 def setting(config: Options) -> Options:
     """Return how a run trains and codes: the nearest preset of each section, and options that differ from it.
 
-    Numbers of different settings do not belong into one column.
+    Where several presets are equally near, as `quick` and `default` once `mdl.num_chunks` is neither's, none is named:
+    the options are those that differ from `default`. Numbers of different settings do not belong into one column.
     """
     described, counted = {}, identifying(config)
     for group in ("train", "mdl"):
         if group in counted:
-            options = counted[group]
-            presets = [(_unlike(options, preset(group, choice)), choice) for choice in choices(group)]
-            unlike, described[group] = min(presets, key=lambda candidate: (len(candidate[0]), candidate[1]))
-            described |= {f"{group}.{key}": value for key, value in unlike.items()}
+            unlike = {choice: _unlike(counted[group], preset(group, choice)) for choice in choices(group)}
+            fewest = min(map(len, unlike.values()))
+            nearest = [choice for choice, options in unlike.items() if len(options) == fewest]
+            if fewest and len(nearest) > 1:
+                nearest = ["default"]
+            else:
+                described[group] = nearest[0]
+            described |= {f"{group}.{key}": value for key, value in unlike[nearest[0]].items()}
     return described | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
 
 

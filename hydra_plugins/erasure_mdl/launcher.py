@@ -124,13 +124,14 @@ class Local(Submitit):
             if said is None:
                 del os.environ["OMP_NUM_THREADS"]
         log.info("%d runs in %d processes, %s threads each", len(jobs), count, said or threads)
+        ended = set[int]()
         try:
-            self._wait(workers, jobs)
+            self._wait(workers, jobs, ended)
         except KeyboardInterrupt:
             log.warning("stopping once every run has saved its training; launch the same command again to continue")
             for worker in workers:
                 worker._process.send_signal(signal.SIGTERM)
-            self._wait(workers, jobs)
+            self._wait(workers, jobs, ended)
             raise
 
     def __call__(self, device: str, sweep: Path, jobs: Sequence[Job], state: Any) -> None:  # type: ignore[override]
@@ -160,12 +161,18 @@ class Local(Submitit):
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         return visible.split(",") if visible else [str(gpu) for gpu in range(torch.cuda.device_count())]
 
-    def _wait(self, workers: Sequence[Any], jobs: Sequence[Job]) -> None:
-        """Show how far the sweep is until the last process has ended."""
+    def _wait(self, workers: Sequence[Any], jobs: Sequence[Job], ended: set[int]) -> None:
+        """Show how far the sweep is until the last process has ended.
+
+        Args:
+            workers: submitit's jobs, one for each process.
+            jobs: what they carry out.
+            ended: numbers of the jobs whose end has been shown; this adds to them.
+        """
         from erasure.progress import Display
 
         assert Sweep.current is not None
-        numbers, ended = {job.number for job in jobs}, set[int]()
+        numbers = {job.number for job in jobs}
         with Display("sweep") as display:
             while any(worker._process.poll() is None for worker in workers):
                 for number in sorted(Sweep.current.recorded() & numbers - ended):

@@ -183,6 +183,41 @@ def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> No
         assert not (run / LOCK).exists()
 
 
+def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, monkeypatch, caplog) -> None:
+    caplog.set_level(logging.INFO)
+
+    class Running(Worker):
+        """A process that carries out one of two runs, is interrupted, and ends once it is told to."""
+
+        polls_left = float("inf")
+
+        def poll(self) -> int | None:
+            self.polls_left -= 1
+            return None if self.polls_left > 0 else 0
+
+        def send_signal(self, number: int) -> None:
+            Sweep.current.record(1, {"exit_code": 130, "overrides": []})
+            self.polls_left = 4
+
+    class Executor:
+        def submit(self, *_) -> Worker:
+            Sweep.current.record(0, {"exit_code": 0, "overrides": []})
+            return Running()
+
+    polls = iter(range(100))
+
+    def sleep(_: float) -> None:
+        if next(polls) == 1:
+            raise KeyboardInterrupt
+
+    local = launcher("launcher.Local")
+    monkeypatch.setattr(local, "_executor", lambda _: Executor())
+    monkeypatch.setattr(sys.modules[local.__module__].time, "sleep", sleep)
+    outcome = command(MDL, "-m", "hydra/launcher=local", "hydra.launcher.workers=1", "train.lr=0.1,0.2", *TINY)
+    assert outcome.code == 130
+    assert [text for text in caplog.messages if "has ended" in text] == ["#0 has ended, 1 of 2", "#1 has ended, 2 of 2"]
+
+
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
     own = harness.execution.Execution.carry_out
 

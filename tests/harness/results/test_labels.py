@@ -52,3 +52,12 @@ def test_a_setting_is_the_nearest_preset_and_what_differs() -> None:
     config["train"] |= {"max_epochs": 5, "stack": "one"}  # how it was computed is no part of it
     assert setting_text(config) == "train=quick, train.max_epochs=5, mdl=paper"
     assert setting_text({"train": config["train"], "dtype": "float64"}).endswith("dtype=float64")
+
+
+def test_a_setting_names_no_preset_where_several_are_equally_near() -> None:
+    """`mdl=quick mdl.num_chunks=4` is the run of `mdl.num_chunks=4`: their block code differs in nothing else."""
+    for choice in ("default", "quick"):
+        assert setting_text({"mdl": keys("mdl", choice) | {"num_chunks": 4}}) == "mdl.num_chunks=4"
+    assert setting_text({"mdl": keys("mdl", "quick")}) == "mdl=quick"
+    replayed = {"mdl": keys("mdl", "quick") | {"num_chunks": 4, "code": "replay"}}  # whose streams are quick's alone
+    assert setting(replayed) == {"mdl": "quick", "mdl.num_chunks": 4, "mdl.code": "replay"}

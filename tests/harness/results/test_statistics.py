@@ -151,7 +151,7 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
     (setting, grid), *others = by_setting(coded).items()  # but not those that differ in the code of the labels
     assert (setting, rows_of(grid), others) == (
-        "train=default, train.lr=0.1, mdl=paper",
+        "train.lr=0.1, mdl=paper",
         ["digits · mlp", "digits · mlp (mdl.code=replay)"],
         [],
     )
