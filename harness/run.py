@@ -196,20 +196,23 @@ class Run:
         write_json(self.directory / STATE, {"run": self.id, "state": name, "seconds": seconds, **more})
         self._since = now
 
-    def step(self, name: str, compute: Callable[[], V]) -> V:
-        """Return what a step of the run computed, now or in a process that was interrupted later.
+    def step(self, name: str, compute: Callable[[], V], *, worth_s: float = 0.0) -> V:
+        """Return the value of a step of the run, computed now or by a process that was interrupted later.
 
         Args:
-            name: of the step; its file is called by it, and lasts until the run has finished.
+            name: of the step and its file, which lasts until the run has finished.
             compute: returns values that JSON can hold, or `Tensors`.
+            worth_s: seconds; a value that took fewer is not saved.
         """
         if (found := self.kept(name)) is None:
+            started = time.monotonic()
             found = compute()
-            self.keep(name, found)
+            if time.monotonic() - started >= worth_s:
+                self._keep(name, found)
         return found
 
     def kept(self, name: str) -> Any:
-        """Return what a finished step computed; None if it has not, or with a warning if damaged or another run's."""
+        """Return the value of a finished step; None if there is none, or, with a warning, if its file is unusable."""
         try:
             try:
                 found = read_json(self._step(name, "json"))
@@ -226,14 +229,8 @@ class Run:
             return None
         return found["value"]
 
-    def kept_steps(self, prefix: str) -> dict[str, Any]:
-        """Return what the finished steps computed whose names begin like this, by name."""
-        names = {path.stem.removeprefix(_STEP) for path in self.directory.glob(f"{_STEP}{glob.escape(prefix)}*")}
-        found = {name: self.kept(name) for name in sorted(names)}
-        return {name: value for name, value in found.items() if value is not None}
-
-    def keep(self, name: str, value: Any) -> None:
-        """Keep what a step computed, so that it is not computed again; and how long this process was at it."""
+    def _keep(self, name: str, value: Any) -> None:
+        """Save a step's value, and how long this process was at it."""
         self.require_lease()
         now = time.monotonic()
         about = {"run": self.id, "part": name, "seconds": round(now - self._since, 3)}

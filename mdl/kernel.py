@@ -1,5 +1,6 @@
 """`python -m mdl` with a kernel instead of a network: every label predicted from all before it, without training."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -102,24 +103,26 @@ def code(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
     """
     seeds, n = prepared.seeds, len(prepared.data["train"])
     sizes = chunk_sizes(n, prepared.job.settings(ChunkSettings))
-    found = {seed: parsed(SeedCoded, kept) for seed in seeds if (kept := run.kept(f"seed-{seed}")) is not None}
+    coded: list[SeedCoded] = []
+    kernel = given = None
 
     def show(what: str) -> None:
-        display.update(len(found) / len(seeds), what)
+        display.update(len(coded) / len(seeds), what)
+
+    def of_order(seed: int) -> dict:
+        nonlocal kernel, given
+        if (drawn := prepared.kernel.drawn(generator(seed, "init"), prepared.data["train"].images)) is not kernel:
+            given = None  # frees the previous seed's: memory need not hold both
+            kernel, given = drawn, matrices(prepared, drawn, show)
+        assert given is not None
+        (coder, tested), order = given, permutation(seed, n).to(prepared.job.device)
+        return as_json(of_seed(*coder.code(order, *tested, sizes), prepared.data["test"].labels))
 
     with Display(run.id) as display:
-        kernel = given = None
-        for seed in (seed for seed in seeds if seed not in found):
-            if (drawn := prepared.kernel.drawn(generator(seed, "init"), prepared.data["train"].images)) is not kernel:
-                given = None  # frees the previous seed's: memory need not hold both
-                kernel, given = drawn, matrices(prepared, drawn, show)
-            assert given is not None
-            (coder, tested), order = given, permutation(seed, n).to(prepared.job.device)
-            coded = of_seed(*coder.code(order, *tested, sizes), prepared.data["test"].labels)
-            run.keep(f"seed-{seed}", as_json(coded))
-            found[seed] = coded
-            show(f"order {len(found)} of {len(seeds)}: {sum(coded.bits) / n:.3f} bits per label")
-    return _finish(prepared, run, logger, sizes, [found[seed] for seed in seeds])
+        for seed in seeds:
+            coded.append(parsed(SeedCoded, run.step(f"seed-{seed}", functools.partial(of_order, seed))))
+            show(f"order {len(coded)} of {len(seeds)}: {sum(coded[-1].bits) / n:.3f} bits per label")
+    return _finish(prepared, run, logger, sizes, coded)
 
 
 def matrices(

@@ -39,8 +39,8 @@ def prequential(prepared: PreparedTraining, run: Run, logger: Logger) -> Coded:
         sizes = _Sizes(prepared, run, display)
         for i in sizes.turns:
             with run.claim(sizes.name(i), wait=True):
-                log_point(logger, (sizes.trained(i) or sizes.train(i)).point)
-    parts = [part for i in range(len(sizes.sizes)) if (part := sizes.trained(i)) is not None]
+                log_point(logger, sizes.train(i).point)
+    parts = [sizes.train(i) for i in range(len(sizes.sizes))]
     run.save_curves(row for part in parts for row in part.losses)
     save_coded_bits(run, coded(prepared, sizes.sizes, sizes.engine.orders.cpu(), parts))
     result = summarise(prepared, sizes.sizes, parts)
@@ -98,18 +98,20 @@ class _Sizes:
         return self._trained.get(i)
 
     def train(self, i: int) -> "SizeTrained":
-        """Train size number i, and save its part."""
+        """Return the part of size number i, trained if it is not yet."""
+        if i not in self._trained:
+            self._finish(i, parsed(SizeTrained, self._run.step(self.name(i), lambda: as_json(self._train(i)))))
+            self.engine.finished(self.sizes[i] - self._bench.job.settings(ChunkSettings).own_validation(self.sizes[i]))
+        return self._trained[i]
+
+    def _train(self, i: int) -> "SizeTrained":
         n, following, orders = self.sizes[i], self._following[i], self.engine.orders
 
         def show(report: EpochReport) -> None:
             done = self._work.share(i, *report.mean_epochs)
             self._display.update(done, f"chunk {i + 1}/{len(self.sizes)} (n = {n:,}) {report}")
 
-        part = train_size(self._bench, self._run, self.engine, orders[:, :n], orders[:, n:following], show)
-        self._run.keep(self.name(i), as_json(part))
-        self.engine.finished(n - self._bench.job.settings(ChunkSettings).own_validation(n))
-        self._finish(i, part)
-        return part
+        return train_size(self._bench, self._run, self.engine, orders[:, :n], orders[:, n:following], show)
 
     def _finish(self, i: int, part: "SizeTrained") -> None:
         self._trained[i] = part

@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +38,7 @@ from train.randomness import generator
 log = logging.getLogger(__name__)
 
 _REFITTED = 16  # examples that the eraser is refitted without before what was found is stored
-_WORTH_KEEPING_S = 10.0  # a kernel that took longer is stored while the run is unfinished
+_WORTH_SAVING_S = 10.0  # a kernel that takes longer is saved while the run is unfinished
 
 
 def score(examples: Examples, run: Run, logger: Logger) -> Information:
@@ -104,16 +103,15 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
 
 
 def _kernels(examples: Examples, problem: TrainingProblem, run: Run) -> Kernels:
-    """Return the seed's kernels; one that took long is kept until the run is finished."""
-    name = f"kernel-{problem.seed}"
-    if (found := run.kept(name)) is not None:
-        train, held_out = (found.tensors[part].to(problem.x.device) for part in ("train", "held_out"))
-        return Kernels(train, held_out, found.values["how"])
-    started = time.monotonic()
-    kernels = _ntk(examples.settings, problem)
-    if time.monotonic() - started > _WORTH_KEEPING_S:
-        run.keep(name, Tensors({"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how}))
-    return kernels
+    """Return the seed's kernels, as a step of the run if they take long."""
+
+    def computed() -> Tensors:
+        kernels = _ntk(examples.settings, problem)
+        return Tensors({"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how})
+
+    found = run.step(f"kernel-{problem.seed}", computed, worth_s=_WORTH_SAVING_S)
+    train, held_out = (found.tensors[part].to(problem.x.device) for part in ("train", "held_out"))
+    return Kernels(train, held_out, found.values["how"])
 
 
 def _ntk(settings: SampleInfoSettings, problem: TrainingProblem) -> Kernels:

@@ -292,7 +292,7 @@ def _whole_run(place: Path) -> tuple[str, Any]:
 
 
 FORMATS: Sequence[Format] = (
-    Format("part-*.json", lambda place: Run(place, _RUN).keep("100", _PART), "*/part-*.json",
+    Format("part-*.json", lambda place: Run(place, _RUN).step("100", lambda: _PART), "*/part-*.json",
            lambda place: ("", Run(place, _RUN).kept("100"))),
     Format("result.json in a table", _finished, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
     Format("result.json in the report", _finished, "*/result.json", lambda p: ("", _shown(p).result)),

@@ -38,10 +38,11 @@ def draw(comparison: Comparison, path: Path) -> Path:
         for row, ax in zip(comparison.rows, axes, strict=True):
             results = {entry.eraser: entry.result for entry in row.run if entry.result is not None}
             for entry in row.run:
-                curves, line = [*entry.curves.values()], colours[entry.eraser]
-                width, name = line_width(comparison.erasers.index(entry.eraser)), entry.eraser.display
-                loss_lines(ax, curves, "validation_bits", line, width, f"{name}, validation", "-")
-                loss_lines(ax, curves, "train_bits", line, width, f"{name}, {_training(entry.config)}", ":")
+                curves, name = [*entry.curves.values()], entry.eraser.display
+                width = line_width(comparison.erasers.index(entry.eraser))
+                line = {"color": colours[entry.eraser], "linewidth": width}
+                loss_lines(ax, curves, "validation_bits", label=f"{name}, validation", **line)
+                loss_lines(ax, curves, "train_bits", label=f"{name}, {_training(entry.config)}", linestyle=":", **line)
             chance_line(ax, _label_entropy(results.values()), "label entropy")
             counts = {eraser: count for eraser, result in results.items() if (count := stuck(result.trainings))}
             marks = [f"‡ {literal(eraser.display)}: {count} seeds on the plateau" for eraser, count in counts.items()]

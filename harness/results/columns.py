@@ -24,27 +24,14 @@ _final = known(lambda result: stuck(result.trainings[-1:]))
 _everywhere = known(lambda result: stuck(result.trainings))
 
 
-def _spread(
-    heading: str,
-    name: str,
-    form: str,
-    values: Values,
-    meaning: str = "",
-    *,
-    scale: float = 1,
-    rests_on: Callable[[Entry], str] | None = None,
-    more: Callable[[Entry], Record] = lambda _: {},
-) -> Column[Entry]:
-    """Mean ± standard deviation over seeds; with `rests_on`, on what trainings it rests, and what is missing."""
+def _of_seeds(values: Values) -> Callable[[Entry], Sequence[float]]:
+    """Return the function of an entry that a spread is over: a result's values, or none."""
+    return lambda entry: (values(entry.result) if entry.result is not None else None) or ()
 
-    def of_seeds(entry: Entry) -> Sequence[float]:
-        return (values(entry.result) if entry.result is not None else None) or ()
 
-    def marks(entry: Entry) -> list[str]:
-        noted = (("‡", rests_on(entry)), ("†", entry.missing)) if rests_on else ()
-        return [f"{mark}{count}" for mark, count in noted if count]
-
-    return spread(heading, name, form, of_seeds, meaning, scale=scale, marks=marks, more=more)
+def _rests_on(plateaus: Callable[[Entry], str]) -> Callable[[Entry], list[str]]:
+    """Return an entry's marks: on what trainings its number rests, and what is missing."""
+    return lambda entry: [f"{mark}{count}" for mark, count in (("‡", plateaus(entry)), ("†", entry.missing)) if count]
 
 
 def _delta(of: Callable[[Entry], Difference | None], unit: str, meaning: str = "") -> Column[Entry]:
@@ -148,21 +135,22 @@ RUNS = Column[Entry](
     },
 )
 SEEDS = Column[Entry]("seeds", lambda entry: f"{len(entry.result.seeds)}" if entry.result else "")
-PUBLISHED = _spread("Table 16's unit", "published_units_mean", ".3f", published_code, rests_on=_everywhere)
+PUBLISHED = spread("Table 16's unit", "published_units_mean", ".3f", _of_seeds(published_code)).noted(
+    _rests_on(_everywhere)
+)
 PUBLISHED_DELTA = _delta(lambda entry: entry.published_difference, "published_units")
 
 # by the names by which a report's are chosen: of the codelength
 CODES: dict[str, Column[Entry]] = {
-    "bits": _spread(
-        "bits per label", "bits_per_label_mean", ".3f", code_bits,
-        "prequential codelength; a model at chance needs log2 k", rests_on=_coding,
-    ),
+    "bits": spread(
+        "bits per label", "bits_per_label_mean", ".3f", _of_seeds(code_bits),
+        "prequential codelength; a model at chance needs log2 k",
+    ).noted(_rests_on(_coding)),
     "difference": _delta(lambda entry: entry.code_difference, "bits_per_label", "of the codelength"),
-    "calibrated": _spread(
-        "calibrated", "calibrated_bits_per_label_mean", ".3f", calibrated_bits,
+    "calibrated": spread(
+        "calibrated", "calibrated_bits_per_label_mean", ".3f", _of_seeds(calibrated_bits),
         "the codelength by logits divided by one temperature for each training size, fitted on the validation split",
-        rests_on=_coding,
-    ),
+    ).noted(_rests_on(_coding)),
     "excess_bits": spread(
         "excess (bits)", "excess_bits_mean", ",.0f", _coded_bits(excess_bits),
         "codelength of all labels less N times the test loss (docs/bits.md)",
@@ -199,11 +187,13 @@ ORDERS = {
 }
 # and of what is trained on everything
 FINALS: dict[str, Column[Entry]] = {
-    "loss": _spread(
-        "test loss (bits)", "final_loss_bits_mean", ".4f", final_bits, "per label, of networks trained on everything",
-        rests_on=_final, more=lambda entry: {"final_loss_test_error": entry.loss_error},
+    "loss": spread(
+        "test loss (bits)", "final_loss_bits_mean", ".4f", _of_seeds(final_bits),
+        "per label, of networks trained on everything",
+    ).noted(_rests_on(_final), lambda entry: {"final_loss_test_error": entry.loss_error}),
+    "accuracy": spread(
+        "accuracy (%)", "accuracy_mean", ".1f", _of_seeds(lambda result: result.final.accuracy), scale=100
     ),
-    "accuracy": _spread("accuracy (%)", "accuracy_mean", ".1f", lambda result: result.final.accuracy, scale=100),
     "gap": Column(
         "Δ of test loss",
         lambda entry: f"{entry.loss_difference or ''}",
@@ -224,12 +214,12 @@ FINALS: dict[str, Column[Entry]] = {
         f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
         "began",
     ),
-    "training_loss": _spread(
-        "training loss", "train_loss_bits_mean", ".4f", lambda result: result.final.train_loss_bits,
+    "training_loss": spread(
+        "training loss", "train_loss_bits_mean", ".4f", _of_seeds(lambda result: result.final.train_loss_bits),
         "on the images without augmentation, at the lowest validation loss, and at the end of training",
     ),
-    "end_loss": _spread(
-        "at the end", "end_train_loss_bits_mean", ".4f", lambda result: result.final.end_train_loss_bits
+    "end_loss": spread(
+        "at the end", "end_train_loss_bits_mean", ".4f", _of_seeds(lambda result: result.final.end_train_loss_bits)
     ),
     "entropy": Column(
         "entropy",

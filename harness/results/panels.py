@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -36,14 +36,12 @@ def mean_curve(curves: Sequence[LossCurve], which: Which = "validation_bits") ->
     return points[0][0][:shortest], bits.mean(0), bits.std(0, ddof=1) if len(bits) > 1 else np.zeros(shortest)
 
 
-def loss_lines(
-    ax: "Axes", curves: Sequence[LossCurve], which: Which, colour: str, width: float, label: str, style: str
-) -> None:
-    """Each seed a thin line, their mean a thick one."""
+def loss_lines(ax: "Axes", curves: Sequence[LossCurve], which: Which, **line: Any) -> None:
+    """Draw each seed as a thin line and their mean with the properties `line`, those of matplotlib's `Line2D`."""
     for curve in curves[: len(curves) if len(curves) > 1 else 0]:
-        ax.plot(*_known(curve, which), style, color=colour, linewidth=0.7, alpha=0.45)
+        ax.plot(*_known(curve, which), **{**line, "linewidth": 0.7, "alpha": 0.45, "label": None})
     epochs, middle, _ = mean_curve(curves, which)
-    ax.plot(epochs, middle, style, color=colour, linewidth=width, label=label)
+    ax.plot(epochs, middle, **line)
 
 
 def _known(curve: LossCurve, which: Which) -> tuple[Array, Array]:

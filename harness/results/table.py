@@ -5,7 +5,7 @@ import html
 import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from rich import box
@@ -43,6 +43,14 @@ class Column(Generic[T]):
     meaning: str = ""
     menu: bool = False
 
+    def noted(self, marks: Callable[[T], Sequence[str]], more: Callable[[T], Record] = lambda _: {}) -> "Column[T]":
+        """Return the column with marks after its text, and more in its record."""
+        return replace(
+            self,
+            text=lambda entry: " ".join(filter(None, [self.text(entry), *marks(entry)])),
+            record=lambda entry: {**(self.record(entry) if self.record else {}), **more(entry)},
+        )
+
 
 def word(heading: str, name: str, text: Callable[[T], str | Label]) -> Column[T]:
     """Return a column to filter by; CSV has labels and names as the command line has them, under `name`."""
@@ -69,23 +77,20 @@ def spread(
     form: str,
     values: Callable[[T], Iterable[float | None]],
     meaning: str = "",
-    *,
     scale: float = 1,
-    marks: Callable[[T], Sequence[str]] = lambda _: (),
-    more: Callable[[T], Record] = lambda _: {},
 ) -> Column[T]:
-    """Mean ± standard deviation over the seeds that have it, `scale` times what CSV has, with what is to be noted."""
+    """Return a column of mean ± standard deviation over the seeds that have a value, `scale` times what CSV has."""
 
     def spread_of(entry: T, scale: float = 1) -> Spread | None:
         known = [scale * value for value in values(entry) if value is not None]
         return Spread.of(known) if known else None
 
     def text(entry: T) -> str:
-        return " ".join([*([format(found, form)] if (found := spread_of(entry, scale)) else []), *marks(entry)])
+        return format(found, form) if (found := spread_of(entry, scale)) else ""
 
     def record(entry: T) -> Record:
         found = spread_of(entry)
-        return {name: found and found.mean, f"{name.removesuffix('_mean')}_std": found and found.std, **more(entry)}
+        return {name: found and found.mean, f"{name.removesuffix('_mean')}_std": found and found.std}
 
     return Column(heading, text, record, meaning)
 

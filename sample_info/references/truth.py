@@ -4,6 +4,7 @@ Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on ra
 summaries: `sample_info.summaries`.
 """
 
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,12 +23,18 @@ log = logging.getLogger(__name__)
 
 
 def retrained_stacks(
-    descent: GradientDescent, x_test: Tensor, sets: Tensor, *, effective_n: int, memory_bytes: int
+    descent: GradientDescent,
+    x_test: Tensor,
+    sets: Tensor,
+    *,
+    effective_n: int,
+    memory_bytes: int,
+    step: Callable[[int, Callable[[], Effects]], Effects] = lambda _, train: train(),
 ) -> Iterator[Effects]:
     """Train with all examples, then without each of `sets` [b, s], as many trainings at a time as memory holds.
 
     Without a set the loss is divided by `effective_n`. Effects, on test inputs [m, ...], come a stack at a time, as it
-    ends; on the CPU.
+    ends; on the CPU. `step`, given a stack's first set and the function that trains it, may return effects that it has.
 
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.
@@ -37,22 +44,33 @@ def retrained_stacks(
     assert not len(sets) or 0 <= int(sets.min()) <= int(sets.max()) < n, "examples that there are"
     members = descent.members_at_once(memory_bytes)
     reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
+
+    def progress(before: int, members: int) -> Callable[[int], None]:
+        whole, detail = descent.steps * (1 + len(sets)), f"{members} trainings at once"
+        return lambda step: display.update((before * descent.steps + members * step) / whole, detail)
+
+    @functools.cache
+    def with_all() -> tuple[dict[str, Tensor], Tensor]:
+        weights = descent.train(torch.ones(1, n), progress(0, 1))
+        return weights, descent.predictions(weights, x_test)
+
+    def train(begun: int) -> Effects:
+        (everything, predicted), left_out = with_all(), sets[begun : begun + members]
+        log.info("training %d networks without %d of %d examples", len(left_out), sets.shape[1], n)
+        c, shown = torch.ones(len(left_out), n).scatter_(1, left_out, 0), progress(1 + begun, len(left_out))
+        single = sets.shape[1] == 1  # then nearly all examples are shared
+        change = reduced.train(c, shown) if single else reduced.train_on(positions(c), shown)
+        moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
+        outputs = (predicted - descent.predictions(change, x_test)).double()
+        prediction = outputs.square().sum(-1).mean(-1)
+        return Effects(torch.stack(moved).sum(0).cpu(), prediction.cpu(), outputs.cpu())
+
+    begun = 0
     with Display("retraining") as display:
-
-        def progress(before: int, members: int) -> Callable[[int], None]:
-            whole, detail = descent.steps * (1 + len(sets)), f"{members} trainings at once"
-            return lambda step: display.update((before * descent.steps + members * step) / whole, detail)
-
-        everything = descent.train(torch.ones(1, n), progress(0, 1))
-        predicted = descent.predictions(everything, x_test)
-        for i, left_out in enumerate(sets.split(members)):
-            c, shown = torch.ones(len(left_out), n).scatter_(1, left_out, 0), progress(1 + i * members, len(left_out))
-            single = sets.shape[1] == 1  # then nearly all examples are shared
-            change = reduced.train(c, shown) if single else reduced.train_on(positions(c), shown)
-            moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
-            outputs = (predicted - descent.predictions(change, x_test)).double()
-            prediction = outputs.square().sum(-1).mean(-1)
-            yield Effects(torch.stack(moved).sum(0).cpu(), prediction.cpu(), outputs.cpu())
+        while begun < len(sets):
+            stack = step(begun, functools.partial(train, begun))
+            begun += len(stack.weight)
+            yield stack
 
 
 def train_on_each(problem: TrainingProblem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
@@ -87,33 +105,19 @@ def positions(kept: Tensor) -> Tensor:
 
 
 def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
-    """Return true effects of leaving out each of `sets` [S, s]; a resumed run trains those that are left.
+    """Return true effects of leaving out each of `sets` [S, s]; every stack is a step of the run."""
+    parts = ("weight", "prediction", "outputs")
 
-    Every stack is a step of the run: one that is finished is not trained again.
-    """
-    prefix, (n, size) = f"{name}-{problem.seed}-", (len(problem.x), sets.shape[1])
-    found = _kept(run, prefix)
-    done = found[0].long() if found else torch.zeros(0, dtype=torch.int64)
-    left = (~torch.isin(torch.arange(len(sets)), done)).nonzero().squeeze(1)
-    if len(left):
-        log.info("training %d networks without %d of %d examples for seed %d", len(left), size, n, problem.seed)
-        options = {"effective_n": problem.descent.effective_n(n, size), "memory_bytes": int(problem.memory_bytes)}
-        begun = 0
-        for stack in retrained_stacks(problem.training, problem.held_out, sets[left], **options):
-            which = left[begun : begun + len(stack.weight)]
-            begun += len(which)
-            run.keep(f"{prefix}{int(which[0])}", Tensors({"which": which, **vars(stack)}))
-        found = _kept(run, prefix)
-    which, *effects = found
-    order = which.argsort()
-    return Effects(*(part[order] for part in effects))
+    def step(begun: int, train: Callable[[], Effects]) -> Effects:
+        found = run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train())))
+        return Effects(*(found.tensors[part] for part in parts))
 
-
-def _kept(run: Run, prefix: str) -> list[Tensor]:
-    """Return sets of finished steps and the three parts of their effects; empty if there are none."""
-    parts = ("which", "weight", "prediction", "outputs")
-    found = [[step.tensors[part] for part in parts] for step in run.kept_steps(prefix).values()]
-    return [torch.cat(each) for each in zip(*found, strict=True)]
+    options = {
+        "effective_n": problem.descent.effective_n(len(problem.x), sets.shape[1]),
+        "memory_bytes": int(problem.memory_bytes),
+    }
+    stacks = [*retrained_stacks(problem.training, problem.held_out, sets, **options, step=step)]
+    return Effects(*(torch.cat([getattr(stack, part) for stack in stacks]) for part in parts))
 
 
 def halves(n: int, count: int) -> Tensor:

@@ -25,7 +25,7 @@ from scripts.report.examples import draw_examples, example_tables, read_costs
 from scripts.report.figures import comparison_drawings, draw_figures
 from scripts.report.grids import draw_grids
 from scripts.report.information import bring_figures, information_drawings, read_information, sheets
-from scripts.report.page import write_page
+from scripts.report.page import Page
 from scripts.report.tables import tables_of, write_tables
 
 NOTHING_BUILT = 1
@@ -100,7 +100,10 @@ def build(
         problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
         remarks = [*problems, *left_out]
         drawn = [figure for figure in figures if figure.suffix != ".pdf"]
-        page = write_page(comparisons, colours, remarks, roots, out / "index.html", further, copies, drawn, chosen)
+        page = Page(
+            comparisons=comparisons, colours=colours, problems=remarks, roots=roots, sheets=further, figures=copies,
+            drawn=drawn, columns=chosen,
+        ).write(out / "index.html")  # fmt: skip
     for line in problems:
         print(line, file=sys.stderr)
     for line in left_out:

@@ -141,11 +141,15 @@ def _loss_figure(rows: Sequence[Row], colours: Colours) -> Figure:
     axes = panels(figure, len(rows))
     for ax, row in zip(axes, rows, strict=True):
         for entry in row.run:
-            label, style = (
-                (f"{entry.eraser.display} ({entry.missing})", "--") if entry.missing else (entry.eraser.display, "-")
+            loss_lines(
+                ax,
+                [*entry.curves.values()],
+                "validation_bits",
+                color=colours[entry.eraser],
+                linewidth=line_width(list(colours).index(entry.eraser)),
+                linestyle="--" if entry.missing else "-",
+                label=f"{entry.eraser.display} ({entry.missing})" if entry.missing else entry.eraser.display,
             )
-            curves, width = [*entry.curves.values()], line_width(list(colours).index(entry.eraser))
-            loss_lines(ax, curves, "validation_bits", colours[entry.eraser], width, label, style)
         chance_line(ax, math.log2(next(e.result.num_classes for e in row.run if e.result)), "uniform code")
         ax.set_title(wrapped(row.label.display, 4.0), fontsize=10)
         ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")

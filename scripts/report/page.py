@@ -4,7 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,50 +36,52 @@ _USUAL = ("bits", "difference", "loss", "accuracy")
 _TABLE_16 = replace(TABLE_16, meaning=f"{UNIT}; {TABLE_16.meaning}")
 
 
-def write_page(
-    comparisons: Sequence[Comparison],
-    colours: Mapping[Label, str],
-    problems: Sequence[str],
-    roots: Sequence[Path],
-    path: Path,
-    sheets: Sequence[Table] = (),
-    figures: Mapping[str, Path] | None = None,
-    drawn: Sequence[Path] = (),
-    chosen: Sequence[str] | None = None,
-) -> Path:
-    """index.html: page.html with page.css, page.js and the runs as compact JSON in their places.
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """The content of the report's page.
 
-    Args:
+    Attributes:
         comparisons: of trained runs.
         colours: of erasers.
         problems: remarks, a line each.
         roots: where runs were searched.
-        path: of the page.
         sheets: further tables.
         figures: run id -> a figure beside the page, for the sheets' rows.
         drawn: figures beside the page, to be shown on it.
-        chosen: names of the columns of the table of runs; None for the usual ones.
+        columns: names of the columns of the table of runs; None for the usual ones.
     """
-    pool: Pool = {}
-    runs = _runs(comparisons, pool, chosen or _USUAL)
-    links = {run: str(figure.relative_to(path.parent)) for run, figure in (figures or {}).items()}
-    data = {
-        "built": time.strftime("%Y-%m-%d %H:%M"),
-        "roots": [printable(str(root)) for root in roots],
-        "colours": {eraser.display: css_colour(colour) for eraser, colour in colours.items()},
-        "problems": list(problems),
-        "pool": [json.loads(section) for section in pool],
-        "runs": runs,
-        "figures": [{"path": str(figure.relative_to(path.parent)), "name": figure.stem} for figure in drawn],
-        "sheets": [_sheet(sheet, links) for sheet in sheets],
-    }
-    # a "</script>" within the data must not end it
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    page = _read("page.html")
-    for mark, content in (("/*STYLE*/", _read("page.css")), ("/*CODE*/", _read("page.js")), ("/*DATA*/", text)):
-        page = page.replace(mark, content, 1)
-    write_text(path, page)
-    return path
+
+    comparisons: Sequence[Comparison] = ()
+    colours: Mapping[Label, str] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+    roots: Sequence[Path] = ()
+    sheets: Sequence[Table] = ()
+    figures: Mapping[str, Path] = field(default_factory=dict)
+    drawn: Sequence[Path] = ()
+    columns: Sequence[str] | None = None
+
+    def write(self, path: Path) -> Path:
+        """Write index.html: page.html with page.css, page.js and the runs as compact JSON in their places."""
+        pool: Pool = {}
+        runs = _runs(self.comparisons, pool, self.columns or _USUAL)
+        links = {run: str(figure.relative_to(path.parent)) for run, figure in self.figures.items()}
+        data = {
+            "built": time.strftime("%Y-%m-%d %H:%M"),
+            "roots": [printable(str(root)) for root in self.roots],
+            "colours": {eraser.display: css_colour(colour) for eraser, colour in self.colours.items()},
+            "problems": list(self.problems),
+            "pool": [json.loads(section) for section in pool],
+            "runs": runs,
+            "figures": [{"path": str(figure.relative_to(path.parent)), "name": figure.stem} for figure in self.drawn],
+            "sheets": [_sheet(sheet, links) for sheet in self.sheets],
+        }
+        # a "</script>" within the data must not end it
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+        page = _read("page.html")
+        for mark, content in (("/*STYLE*/", _read("page.css")), ("/*CODE*/", _read("page.js")), ("/*DATA*/", text)):
+            page = page.replace(mark, content, 1)
+        write_text(path, page)
+        return path
 
 
 def _read(name: str) -> str:

@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,17 +116,20 @@ class Place:
         from harness.run import Run
         from mdl.__main__ import COMMAND
 
-        keep, finish = Run.keep, Run.finish
+        step, finish = Run.step, Run.finish
 
-        def save_and_note(run: Run, name: str, value: Any) -> None:
-            keep(run, name, value)
-            self.note(run.id, f"part {name}")
+        def step_and_note(run: Run, name: str, compute: Callable[[], Any]) -> Any:
+            new = run.kept(name) is None
+            found = step(run, name, compute)
+            if new:
+                self.note(run.id, f"part {name}")
+            return found
 
         def finish_and_note(run: Run, result: Any) -> None:
             finish(run, result)
             self.note(run.id, "result")
 
-        Run.keep, Run.finish = save_and_note, finish_and_note  # type: ignore[method-assign]
+        Run.step, Run.finish = step_and_note, finish_and_note  # type: ignore[method-assign]
         log = os.open(self.diary.parent / "tasks.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o666)
         for stream in (1, 2):
             os.dup2(log, stream)

@@ -50,7 +50,7 @@ def test_who_was_taken_for_dead_writes_nothing_more(tmp_path: Path) -> None:
             lock.write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
             before = {path.name: path.read_text() for path in run.directory.iterdir()}
             for write in (
-                lambda: run.keep("10", {}),
+                lambda: run.step("10", lambda: {}),
                 lambda: run.save_curves([]),
                 lambda: run.finish(made_up()),
                 lambda: run.start(""),
@@ -102,7 +102,7 @@ def test_states_come_from_files_alone(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
     with run.claim():
         run.start("a: 1\n")
-        run.keep("100", {})
+        run.step("100", lambda: {})
         name, detail = state("x")
         assert name == "running"
         assert f"process {os.getpid()}" in detail

@@ -59,7 +59,7 @@ def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
     run.start("a: 1\n")
     assert run.result is None
     assert run.kept("100") is None
-    run.keep("100", {"loss": 1.5})
+    run.step("100", lambda: {"loss": 1.5})
     assert Run(tmp_path, "x").kept("100") == {"loss": 1.5}
     run.finish(made_up("x"))
     assert run.result == made_up()
@@ -73,13 +73,13 @@ def test_seconds_are_those_of_all_that_worked_on_a_run(tmp_path: Path, monkeypat
     first, second = Run(tmp_path, "x"), Run(tmp_path, "x")
     first.start("")
     now += 5
-    first.keep("10", {})
+    first.step("10", lambda: {})
     now += 2
     first.fail(KeyboardInterrupt())
     now += 1000  # nobody works on it
     second.start("")
     now += 3
-    second.keep("20", {})
+    second.step("20", lambda: {})
     now += 0.5
     assert second.seconds() == pytest.approx(10.5)
     second.finish(made_up("x"))
@@ -170,7 +170,7 @@ def test_a_result_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> None:
     run = Run(tmp_path, "x")
-    run.keep("100", {"loss": [5.441]})
+    run.step("100", lambda: {"loss": [5.441]})
     path = run.directory / "part-100.json"
     whole = path.read_text()
     path.write_text(whole.replace("5.441", "3.441"))
@@ -179,7 +179,7 @@ def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> 
     (run.directory / "part-200.json").write_text(whole)
     assert run.kept("200") is None
     assert "is another run's or another step" in caplog.text
-    Run(tmp_path, "y").keep("100", [1])
+    Run(tmp_path, "y").step("100", lambda: [1])
     path.write_bytes((tmp_path / "y" / "part-100.json").read_bytes())
     assert run.kept("100") is None
     path.write_text(whole)

@@ -31,7 +31,7 @@ from scripts.report.__main__ import main
 from scripts.report.codelengths import infinite_width, scaling_panels
 from scripts.report.figures import comparison_drawings
 from scripts.report.files import file_in
-from scripts.report.page import write_page
+from scripts.report.page import Page
 from scripts.report.paper import chance, paper_number
 from scripts.report.tables import tables_of
 from tests.runs import write_run
@@ -502,7 +502,8 @@ def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys) -> 
 
 
 def test_data_cannot_end_the_script(runs, tmp_path) -> None:
-    page = write_page([], {}, ["a run named </script><script>alert(1)</script>"], [runs], tmp_path / "index.html")
+    problems = ["a run named </script><script>alert(1)</script>"]
+    page = Page(problems=problems, roots=[runs]).write(tmp_path / "index.html")
     assert "alert(1)</script>" not in page.read_text()
 
 

@@ -17,7 +17,7 @@ from harness.results.table import Column, Table, spread
 from harness.style import STYLE, save
 from scripts.report.__main__ import colours_of
 from scripts.report.information import bring_figures, read_information, sheets
-from scripts.report.page import write_page
+from scripts.report.page import Page
 from tests.runs import ERASERS, write_information_run, write_run
 from tests.scripts.chromium import (
     CHROMIUM,
@@ -54,8 +54,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         figure = Figure()
         figure.add_subplot(title="a figure").plot([0, 1], color="#0072B2")
         drawn = [save(figure, root / "figure.svg"), *figures.values()][:2]
-    page = root / "index.html"
-    return write_page(repeated, colours, reading.problems, [root / "runs"], page, sheets(information), figures, drawn)
+    page = Page(
+        comparisons=repeated, colours=colours, problems=reading.problems, roots=[root / "runs"],
+        sheets=sheets(information), figures=figures, drawn=drawn,
+    )  # fmt: skip
+    return page.write(root / "index.html")
 
 
 @pytest.fixture
@@ -99,7 +102,7 @@ def test_columns_sort_by_their_numbers_and_what_has_none_comes_last(tmp_path: Pa
         Column[Line]("epochs", lambda line: line.epochs),
     ]
     table = Table.of("lines", columns, lines)
-    page = write_page([], {}, [], [tmp_path], tmp_path / "index.html", [dataclasses.replace(table, title="Lines")])
+    page = Page(roots=[tmp_path], sheets=[dataclasses.replace(table, title="Lines")]).write(tmp_path / "index.html")
     with opened(page) as browser:
         sheet = browser.find_element("css selector", "#sheets > section")
         up = ["-2.0 ± 1.4", "-0.5 ± 0.0", "0.0 ± 0.0", "950.0 ± 0.0", "1,234.0 ± 1.4"]

@@ -107,7 +107,7 @@ def test_what_was_computed_is_kept_whatever_ends_the_run(tmp_path: Path) -> None
     run = Run(tmp_path, "x")
     with run.claim():
         run.start("a: 1\n")
-        run.keep("27", {})
+        run.step("27", lambda: {})
         run.fail(ValueError("a seed is missing"))
     assert state_of(run.directory, 0).name == "failed"
     assert run.kept("27") == {}
