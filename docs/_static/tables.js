@@ -1,8 +1,14 @@
-// On a narrow screen a table's rows are lists: each cell is preceded by its column's heading (site.css).
+// On a narrow screen (site.css) tables of numbers and wide figures scroll in their own boxes; a table of words becomes a list, each cell
+// preceded by its column's heading.
 addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll("article table.docutils")) {
     const headings = [...table.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
     if (headings.length < 3) continue;
+    const cells = [...table.querySelectorAll("tbody td:not(:first-child)")].map((cell) => cell.textContent.trim()).filter(Boolean);
+    if (cells.filter((text) => /^[-+−–(]?\s*\d|^–$/.test(text)).length > cells.length / 2) {
+      table.classList.add("numbers");
+      continue;
+    }
     table.classList.add("listed");
     for (const row of table.querySelectorAll("tbody tr"))
       [...row.cells].forEach((cell, i) => {
@@ -10,6 +16,9 @@ addEventListener("DOMContentLoaded", () => {
         if (!cell.textContent.trim()) cell.replaceChildren();
       });
   }
-  for (const image of document.querySelectorAll("article img"))
+  for (const image of document.querySelectorAll("article img")) {
     if (/erasers\.png|cifar10_jpeg\.png/.test(image.src) && !/summaries/.test(image.src)) image.classList.add("photographs");
+    const shape = () => image.classList.toggle("wide", image.naturalWidth > 1.5 * image.naturalHeight);
+    image.complete ? shape() : image.addEventListener("load", shape);
+  }
 });

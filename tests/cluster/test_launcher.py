@@ -67,7 +67,7 @@ class Worker:
         self._process = self
         self.returncode = 0
 
-    def poll(self) -> int:
+    def poll(self) -> int | None:
         return 0
 
 
@@ -186,6 +186,10 @@ def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> No
 def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, monkeypatch, caplog) -> None:
     caplog.set_level(logging.INFO)
 
+    def note_end(number: int, code: int) -> None:
+        assert Sweep.current is not None
+        Sweep.current.record(number, {"exit_code": code, "overrides": []})
+
     class Running(Worker):
         """A process that carries out one of two runs, is interrupted, and ends once it is told to."""
 
@@ -196,12 +200,12 @@ def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, mon
             return None if self.polls_left > 0 else 0
 
         def send_signal(self, number: int) -> None:
-            Sweep.current.record(1, {"exit_code": 130, "overrides": []})
+            note_end(1, 130)
             self.polls_left = 4
 
     class Executor:
         def submit(self, *_) -> Worker:
-            Sweep.current.record(0, {"exit_code": 0, "overrides": []})
+            note_end(0, 0)
             return Running()
 
     polls = iter(range(100))
