@@ -34,7 +34,7 @@ from conf.errors import (
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import Config, Section, validate
-from conf.sweep import Sweep
+from conf.sweep import Sweep, process
 from conf.target import imported
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def main(command: Command) -> None:
     """
     require_current_folder()
     gc.disable()  # until all is imported: what that makes stays, and looking through it takes a tenth of the time
-    Sweep.forget()
+    process.reset()
     sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours
     look_in(sys.argv[1:])
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -93,7 +93,7 @@ def main(command: Command) -> None:
     if {"--help", "-h"} & set(sys.argv[1:]):
         sys.exit(exit_code(functools.partial(_help, command), command.name))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
-    Sweep.job = functools.partial(checked_job, command)
+    process.directory_of = functools.partial(checked_job, command)
     try:
         sys.exit(exit_code(functools.partial(_run, command), command.name))
     finally:
@@ -111,8 +111,8 @@ def _run(command: Command) -> int:
     outcomes: list[dict[str, Any]] = []
     decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name=command.name)
     decorated(lambda config: _job(command, config, outcomes))()
-    if Sweep.current is not None:
-        return _end_sweep(command, Sweep.current)
+    if process.driven is not None:
+        return _end_sweep(command, process.driven)
     return outcomes[0]["exit_code"] if outcomes else 0  # no outcome: --cfg, --info and the like
 
 
@@ -158,12 +158,12 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
             raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
         checked = validate(plain(config), command.sections)
         work = _work(command, checked)
-        if Sweep.planned_run is not None and (now := work.directory.name) != Sweep.planned_run:
+        if process.planned_run is not None and (now := work.directory.name) != process.planned_run:
             raise ConfigError(
-                f"{now} was planned as {Sweep.planned_run}: its configuration, data or code has changed meanwhile; "
+                f"{now} was planned as {process.planned_run}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = work.carry_out(sweep.name if sweep else None, wait=Sweep.waits_for_others)
+        result = work.carry_out(sweep.name if sweep else None, wait=process.waits_for_others)
         if result is None:
             log.info("another process computes %s: passed over", work.directory.name)
             return
@@ -184,7 +184,7 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
         if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # no traceback is kept yet
             traceback.print_exc()
         _complain("; ".join([outcome["error"], *([] if bad_config else notes)]))
-        if sweep and Sweep.current is None:  # a cluster's job, which is to end as failed
+        if sweep and process.driven is None:  # a cluster's job, which is to end as failed
             raise
     finally:
         outcomes.append(outcome)

@@ -7,8 +7,9 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -25,27 +26,12 @@ class Sweep:
     """The directory runs/sweeps/<time>: sweep.json, plan.json, job-NNNNN.json, the tables and the figure.
 
     Attributes:
-        current: the sweep that this process drives, if any.
-        job: composed configuration -> run directory, for the command of this process; raises ConfigError.
-        planned_run: the id that the job at hand had when its sweep was launched, if it belongs to one.
-        waits_for_others: whether the job at hand waits while another process computes its run; otherwise it ends
-            without an outcome, and is looked at again.
         left: whether the jobs go on after this process.
     """
-
-    current: ClassVar["Sweep | None"] = None
-    job: ClassVar[Callable[[DictConfig], Path] | None] = None
-    planned_run: ClassVar[str | None] = None
-    waits_for_others: ClassVar[bool] = True
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.left = False
-
-    @classmethod
-    def forget(cls) -> None:
-        cls.current = cls.job = cls.planned_run = None
-        cls.waits_for_others = True
 
     @property
     def name(self) -> str:
@@ -118,24 +104,54 @@ class Sweep:
         temporary.replace(self.directory / name)
 
 
+@dataclass
+class SweepProcess:
+    """The part of this process in a sweep.
+
+    Attributes:
+        driven: the sweep that it drives, if any.
+        directory_of: composed configuration -> run directory, for the command of this process; raises ConfigError.
+        planned_run: the id that the job at hand had when its sweep was launched, if it belongs to one.
+        waits_for_others: whether the job at hand waits while another process computes its run; otherwise it ends
+            without an outcome, and is looked at again.
+    """
+
+    driven: Sweep | None = None
+    directory_of: Callable[[DictConfig], Path] | None = None
+    planned_run: str | None = None
+    waits_for_others: bool = True
+
+    @property
+    def sweep(self) -> Sweep:
+        """The sweep that it drives."""
+        assert self.driven is not None
+        return self.driven
+
+    def reset(self) -> None:
+        vars(self).update(vars(SweepProcess()))
+
+
+process = SweepProcess()  # the only one
+
+
 class RememberSweep(Callback):
     """Callback that notes which sweep this process drives (hydra.sweep.dir), and its overrides."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        Sweep.current = Sweep(Path(config.hydra.sweep.dir))
+        process.driven = Sweep(Path(config.hydra.sweep.dir))
         parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
         overrides = OmegaConf.to_container(config.hydra.overrides.task)
         assert isinstance(overrides, list)
         asked = [*parameters, *map(str, overrides)]
         try:
-            Sweep.current.ask(config.hydra.job.config_name, asked)
+            process.driven.ask(config.hydra.job.config_name, asked)
         except OSError as error:  # runs may have finished all the same, and be somebody else's
-            Sweep.current = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
-            print(f"{error.filename}: {error.strerror}; tables go to {Sweep.current.directory}", file=sys.stderr)
-            Sweep.current.ask(config.hydra.job.config_name, asked)
+            process.driven = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
+            print(f"{error.filename}: {error.strerror}; tables go to {process.driven.directory}", file=sys.stderr)
+            process.driven.ask(config.hydra.job.config_name, asked)
             with read_write(config), open_dict(config):
-                config.hydra.sweep.dir = str(Sweep.current.directory)
-                config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{Sweep.current.directory}'")  # for its jobs
+                config.hydra.sweep.dir = str(process.driven.directory)
+                config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{process.driven.directory}'")  # for its jobs
 
 
 def read_json(path: Path) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from conf import cli
-from conf.sweep import Sweep
+from conf.sweep import process
 from erasure.store.storage import read_json
 from harness.example_bits import read_test_bits
 from mdl.__main__ import COMMAND as MDL
@@ -26,8 +26,7 @@ QUICK = ["train=quick", "train.max_epochs=12", "mdl=quick", "seeds=[0,1,2]"]
 
 
 def sweep_directory() -> Path:
-    assert Sweep.current is not None
-    return Sweep.current.directory
+    return process.sweep.directory
 
 
 def result_of(identity: str) -> dict:
@@ -234,8 +233,7 @@ def test_an_edited_result_is_named_and_left_out_and_computed_again(command, caps
     whole = read_json(path)
     loss = str(whole["final"]["loss_bits"][0])
     path.write_text(path.read_text().replace(loss, "0.5"))
-    assert Sweep.current is not None
-    assert cli._end_sweep(MDL, Sweep.current) == 1
+    assert cli._end_sweep(MDL, process.sweep) == 1
     shown = capsys.readouterr()
     assert "1 of 2 runs finished, 1 failed" in shown.out
     assert "0.500" not in shown.out

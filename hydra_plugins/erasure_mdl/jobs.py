@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from conf.check import ConfigError
 from conf.compose import Composer
 from conf.errors import explain
-from conf.sweep import Sweep
+from conf.sweep import Sweep, process
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _LOOK_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepJob:
     """One of a sweep's jobs, and the run that it was at the sweep's launch."""
 
     number: int
@@ -30,7 +30,7 @@ class Job:
     run: Path
 
 
-def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: int) -> list[Job]:
+def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: int) -> list[SweepJob]:
     """Return all jobs of a sweep's batch, numbered from `first`; the sweep notes them.
 
     Raises:
@@ -39,14 +39,13 @@ def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: i
     config, context = launcher.config, launcher.hydra_context  # type: ignore[attr-defined]
     assert config is not None
     assert context is not None
-    assert Sweep.current is not None
-    assert Sweep.job is not None
+    assert process.directory_of is not None
     command = config.hydra.job.config_name
     composer = Composer(command, context.config_loader)
     jobs, refused = [], []
     for number, overrides in enumerate(job_overrides, first):
         try:
-            jobs.append(Job(number, list(overrides), Sweep.job(composer(overrides))))
+            jobs.append(SweepJob(number, list(overrides), process.directory_of(composer(overrides))))
         except (HydraException, OmegaConfBaseException) as error:
             refused.append(explain(_hydra_error(command, overrides) or error, command, overrides))
         except (ValueError, OSError) as error:
@@ -54,7 +53,7 @@ def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: i
     if refused:
         others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}; nothing was started{others}")
-    Sweep.current.plan([(job.overrides, job.run) for job in jobs])
+    process.sweep.plan([(job.overrides, job.run) for job in jobs])
     return jobs
 
 
@@ -67,7 +66,7 @@ def _hydra_error(command: str, overrides: Sequence[str]) -> Exception | None:
     return None
 
 
-def unfinished(jobs: Sequence[Job]) -> list[Job]:
+def unfinished(jobs: Sequence[SweepJob]) -> list[SweepJob]:
     """Return the jobs whose runs have no result; the sweep notes that the others have finished."""
     left = [job for job in jobs if not note_finished(job)]
     if len(left) < len(jobs):
@@ -75,21 +74,20 @@ def unfinished(jobs: Sequence[Job]) -> list[Job]:
     return left
 
 
-def note_finished(job: Job) -> bool:
+def note_finished(job: SweepJob) -> bool:
     """Return whether the job's run has finished; if so, the sweep notes it."""
     from harness.run import Run
 
-    assert Sweep.current is not None
     run = Run(job.run.parent, job.run.name)
     if run.result is None:
         return False
     run.tidy()
     outcome = {"exit_code": 0, "run_id": run.id, "result": str(job.run / "result.json")}
-    Sweep.current.record(job.number, {"overrides": job.overrides} | outcome)
+    process.sweep.record(job.number, {"overrides": job.overrides} | outcome)
     return True
 
 
-def in_turn(jobs: Sequence[Job], sweep: Sweep, *, join: bool = False) -> Iterator[Job]:
+def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool = False) -> Iterator[SweepJob]:
     """Yield each job when no other process computes its run; the others come last, once their runs are free.
 
     Shells, processes and hosts share a sweep in this way, and a process never idles while a run is free.

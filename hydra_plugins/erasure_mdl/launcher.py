@@ -16,8 +16,8 @@ from hydra_plugins.hydra_submitit_launcher.submitit_launcher import BaseSubmitit
 from omegaconf import OmegaConf
 
 from conf.check import AtLeast1, ConfigError, check
-from conf.sweep import Sweep
-from hydra_plugins.erasure_mdl.jobs import Job, in_turn, planned, unfinished
+from conf.sweep import Sweep, process
+from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn, planned, unfinished
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +37,11 @@ class InProcess(BasicLauncher):
                 f"hydra.launcher.{key}={value}: a sweep in one process has no such option; "
                 "name the launcher that has it, on the command line: hydra/launcher=local, hydra/launcher=slurm"
             )
-        Sweep.waits_for_others = False
+        process.waits_for_others = False
         returned: list[JobReturn] = []
         left = unfinished(planned(self, job_overrides, initial_job_idx))
-        assert Sweep.current is not None
-        for job in in_turn(left, Sweep.current, join=shared(self)):
-            Sweep.planned_run = job.run.name
+        for job in in_turn(left, process.sweep, join=shared(self)):
+            process.planned_run = job.run.name
             returned += super().launch([job.overrides], job.number)
             _ = returned[-1].return_value  # raises where not even its end could be noted: it would be given out again
         return returned
@@ -68,12 +67,12 @@ class Submitit(BaseSubmititLauncher):
         """
         self.params = check("hydra.launcher.", self.params, {**dict.fromkeys(self.params, Any), **self._OPTIONS})
 
-    def _start(self, jobs: Sequence[Job]) -> None:
+    def _start(self, jobs: Sequence[SweepJob]) -> None:
         raise NotImplementedError
 
-    def _run(self, job: Job, state: Any) -> JobReturn:
+    def _run(self, job: SweepJob, state: Any) -> JobReturn:
         """Do a job in the process at hand; planned as the run that it was when the sweep was launched."""
-        Sweep.planned_run = job.run.name
+        process.planned_run = job.run.name
         return super().__call__(job.overrides, "hydra.sweep.dir", job.number, str(job.number), state)
 
     def _executor(self) -> Any:
@@ -105,9 +104,8 @@ class Local(Submitit):
     _OURS = ("workers",)
     _OPTIONS = {**Submitit._OPTIONS, "workers": Optional[AtLeast1]}  # noqa: RUF012, UP045
 
-    def _start(self, jobs: Sequence[Job]) -> None:
-        assert Sweep.current is not None
-        directory, devices = Sweep.current.directory.absolute(), self._devices()
+    def _start(self, jobs: Sequence[SweepJob]) -> None:
+        directory, devices = process.sweep.directory.absolute(), self._devices()
         count = self.params["workers"] or len(devices)
         count = count if shared(self) else min(count, len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
@@ -134,12 +132,12 @@ class Local(Submitit):
             self._wait(workers, jobs, ended)
             raise
 
-    def __call__(self, device: str, sweep: Path, jobs: Sequence[Job], state: Any) -> None:  # type: ignore[override]
+    def __call__(self, device: str, sweep: Path, jobs: Sequence[SweepJob], state: Any) -> None:  # type: ignore[override]
         """Carry out, in one of the processes, whatever jobs of the sweep are free, on the device."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-        Sweep.waits_for_others = False
+        process.waits_for_others = False
         here = Sweep(sweep)
         for job in in_turn(jobs, here, join=shared(self)):
             returned = self._run(job, state)
@@ -161,7 +159,7 @@ class Local(Submitit):
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         return visible.split(",") if visible else [str(gpu) for gpu in range(torch.cuda.device_count())]
 
-    def _wait(self, workers: Sequence[Any], jobs: Sequence[Job], ended: set[int]) -> None:
+    def _wait(self, workers: Sequence[Any], jobs: Sequence[SweepJob], ended: set[int]) -> None:
         """Show how far the sweep is until the last process has ended.
 
         Args:
@@ -171,11 +169,10 @@ class Local(Submitit):
         """
         from erasure.progress import Display
 
-        assert Sweep.current is not None
         numbers = {job.number for job in jobs}
         with Display("sweep") as display:
             while any(worker._process.poll() is None for worker in workers):
-                for number in sorted(Sweep.current.recorded() & numbers - ended):
+                for number in sorted(process.sweep.recorded() & numbers - ended):
                     ended.add(number)
                     log.info("#%d has ended, %d of %d", number, len(ended), len(jobs))
                 alive = sum(worker._process.poll() is None for worker in workers)

@@ -11,8 +11,8 @@ from hydra.core.utils import JobReturn
 from omegaconf import OmegaConf
 
 from conf.check import AtLeast1, ConfigError, Positive
-from conf.sweep import Sweep
-from hydra_plugins.erasure_mdl.jobs import Job, computed_elsewhere, note_finished
+from conf.sweep import process
+from hydra_plugins.erasure_mdl.jobs import SweepJob, computed_elsewhere, note_finished
 from hydra_plugins.erasure_mdl.launcher import Overrides, Submitit, shared
 
 log = logging.getLogger(__name__)
@@ -48,20 +48,19 @@ class SlurmArray(Submitit):
             )
         return super().launch(job_overrides, initial_job_idx)
 
-    def _start(self, jobs: Sequence[Job]) -> None:
+    def _start(self, jobs: Sequence[SweepJob]) -> None:
         free = [job for job in jobs if not computed_elsewhere(job.run)]
         tasks = self._submit(free) if free else []
-        assert Sweep.current is not None
         if not self.params["wait"]:
-            Sweep.current.left = True
+            process.sweep.left = True
             return
         self._wait(tasks)
         for job in (job for job in jobs if job not in free):
             if not note_finished(job):
                 error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
-                Sweep.current.record(job.number, {"overrides": job.overrides, "exit_code": 1, "error": error})
+                process.sweep.record(job.number, {"overrides": job.overrides, "exit_code": 1, "error": error})
 
-    def __call__(self, job: Job, state: Any) -> None:  # type: ignore[override]
+    def __call__(self, job: SweepJob, state: Any) -> None:  # type: ignore[override]
         """Carry out a job in its task; a failure ends the task as failed, so that the cluster's own records say so."""
         from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
 
@@ -69,7 +68,7 @@ class SlurmArray(Submitit):
         requeue_on_signals()
         _ = self._run(job, state).return_value  # raises what the job raised
 
-    def _submit(self, jobs: Sequence[Job]) -> list[Any]:
+    def _submit(self, jobs: Sequence[SweepJob]) -> list[Any]:
         """Submit the jobs.
 
         Raises:

@@ -17,9 +17,9 @@ from omegaconf import OmegaConf
 
 import harness.execution
 from conf.check import ConfigError
-from conf.sweep import Sweep, read_json
+from conf.sweep import Sweep, process, read_json
 from harness.run import LOCK, Run
-from hydra_plugins.erasure_mdl.jobs import Job, in_turn
+from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn
 from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
 
@@ -36,8 +36,7 @@ def launcher():
 
 def planned_runs() -> list[Run]:
     """The runs of the sweep that was launched last."""
-    assert Sweep.current is not None
-    paths = [Path(job["run"]) for job in read_json(Sweep.current.directory / "plan.json")]
+    paths = [Path(job["run"]) for job in read_json(process.sweep.directory / "plan.json")]
     return [Run(path.parent, path.name) for path in paths]
 
 
@@ -50,9 +49,8 @@ def test_processes_take_runs_in_turn_and_one_that_fails_ends_no_other(command, l
     assert "failed: eraser=control train.lr=1e+38" in outcome.err
     assert "the loss is not finite" in outcome.err
     assert "bits per label" in outcome.out
-    assert Sweep.current is not None
     assert [run.directory.exists() for run in planned_runs()] == [True, True, True]
-    assert [outcome["exit_code"] for outcome in Sweep.current.outcomes()] == [1, 0, 0]
+    assert [outcome["exit_code"] for outcome in process.sweep.outcomes()] == [1, 0, 0]
 
     monkeypatch.setattr(launcher("launcher.Local"), "_start", lambda *_: pytest.fail("started"))
     again = command(MDL, *LOCAL, "eraser=control", "train.lr=0.005", *TINY)
@@ -187,8 +185,7 @@ def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, mon
     caplog.set_level(logging.INFO)
 
     def note_end(number: int, code: int) -> None:
-        assert Sweep.current is not None
-        Sweep.current.record(number, {"exit_code": code, "overrides": []})
+        process.sweep.record(number, {"exit_code": code, "overrides": []})
 
     class Running(Worker):
         """A process that carries out one of two runs, is interrupted, and ends once it is told to."""
@@ -280,7 +277,7 @@ def test_a_run_that_another_process_computes_is_looked_at_again_after_the_others
 
 def test_a_job_that_was_passed_over_is_given_out_again_though_its_run_has_ended_since(tmp_path: Path) -> None:
     sweep, given = Sweep(tmp_path / "sweep"), []
-    for job in in_turn([Job(0, [], tmp_path / "a"), Job(1, [], tmp_path / "b")], sweep):
+    for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep):
         given.append(job.number)
         if given != [0]:  # the first time another process was faster, and has finished by now
             sweep.record(job.number, {"overrides": [], "exit_code": 0})

@@ -150,7 +150,7 @@ def test_loss_curves_are_read_back(tmp_path) -> None:
 
 def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     """A small sweep of both commands: result.json, the terminal's table, table.csv."""
-    from conf.sweep import Sweep
+    from conf.sweep import process
     from erasure.store.storage import read_json
     from mdl.__main__ import COMMAND as MDL
     from train.__main__ import COMMAND as TRAIN
@@ -165,8 +165,7 @@ def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
         assert drop["window_epochs"] == 5
         assert len(drop["bits"]) == len(drop["epoch"]) == 2
     command(MDL, *quick, "mdl=quick", "logger.mode=disabled")
-    assert Sweep.current is not None
-    with (Sweep.current.directory / "table.csv").open() as file:
+    with (process.sweep.directory / "table.csv").open() as file:
         control, leace = csv.DictReader(file)
     assert control["final_gap_bits"] == ""
     assert float(leace["final_gap_bits"]) > 0
