@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # tests/erasure runs where there is nothing but the library, 
     from conf.cli import Command
     from train.settings import TrainSettings
 
-hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
 hypothesis_settings.register_profile("thorough", deadline=None, max_examples=400)
 hypothesis_settings.load_profile("repeatable")
 
