@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from torch import Tensor
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:  # tests/erasure runs where there is nothing but the library, 
     from conf.cli import Command
     from train.settings import TrainSettings
 
-hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
+_BUSY: Any = {"suppress_health_check": [HealthCheck.too_slow]}  # says something of the machine alone
+hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25, **_BUSY)
 hypothesis_settings.register_profile("thorough", deadline=None, max_examples=400)
 hypothesis_settings.load_profile("repeatable")
 
