@@ -176,9 +176,9 @@ def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Sto
     first = tensors.get((*whole, *by_seed)[0], torch.zeros(()))
     count = first.shape[-1] if first.ndim else 0
     for name in (*whole, *by_seed):
-        shape, kinds = ((count,), _WHOLE) if name in whole else ((len(seeds), count), _NUMBERS)
+        shape, dtypes = ((count,), _WHOLE) if name in whole else ((len(seeds), count), _NUMBERS)
         tensor = tensors.get(name)
-        if tensor is None or tensor.shape != shape or tensor.dtype not in kinds or not bool(tensor.isfinite().all()):
+        if tensor is None or tensor.shape != shape or tensor.dtype not in dtypes or not bool(tensor.isfinite().all()):
             raise DamagedFileError(f"{path} lacks {name}, finite numbers of shape {list(shape)}")
     return Stored(tensors, seeds)
 

@@ -37,7 +37,7 @@ class Examples:
     index: Tensor  # where each training example stands in the dataset's own images, [n]
     labels: Tensor  # true ones in 0..k-1, [n]
     given: Tensor  # labels that the network is trained on, [n]; wrong ones with label noise
-    groups: Subgroups  # kinds of example beside classes
+    groups: Subgroups  # beside the classes
     x: Tensor  # inputs [n, C, H, W], standardised
     held_out: Tensor  # test inputs [m, C, H, W]
     held_out_labels: Tensor  # [m]

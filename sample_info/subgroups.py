@@ -1,4 +1,4 @@
-"""Kinds of example beside their classes: merged classes, datasets of a mixture, wrong labels, adversarial examples."""
+"""Subgroups of examples: merged classes, datasets of a mixture, wrong labels, adversarial examples."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

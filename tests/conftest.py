@@ -1,15 +1,18 @@
 """Fixtures that all tests share: the digits, small settings, the command line in-process."""
 
+import copy
 import dataclasses
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from torch import Tensor
 
@@ -19,7 +22,8 @@ if TYPE_CHECKING:  # tests/erasure runs where there is nothing but the library, 
     from conf.cli import Command
     from train.settings import TrainSettings
 
-hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+_BUSY: Any = {"suppress_health_check": [HealthCheck.too_slow]}  # says something of the machine alone
+hypothesis_settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25, **_BUSY)
 hypothesis_settings.register_profile("thorough", deadline=None, max_examples=400)
 hypothesis_settings.load_profile("repeatable")
 
@@ -33,6 +37,49 @@ def pytest_configure() -> None:
     torch.set_num_threads(threads)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # such a process does not compile torch again
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_harness() -> Iterator[None]:
+    """Parse each YAML file of conf/ once, and write PDFs without content: a third of a composition, half of a figure.
+
+    Configurations that a user's folder adds to are read anew. `real_pdfs` writes whole PDFs.
+    """
+    if find_spec("hydra") is None or find_spec("matplotlib") is None:  # the library alone
+        yield
+        return
+    from hydra._internal.config_repository import ConfigRepository
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+    from conf.groups import CONF
+
+    read, parsed = ConfigRepository.load_config, {}
+
+    def read_once(self: ConfigRepository, config_path: str) -> Any:
+        folders = tuple(source.path for source in self.sources if source.scheme() == "file")
+        if folders != (str(CONF),):
+            return read(self, config_path)
+        if config_path not in parsed:
+            parsed[config_path] = read(self, config_path)
+        return copy.deepcopy(parsed[config_path])  # what is composed changes it
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConfigRepository, "load_config", read_once)
+        patch.setattr(FigureCanvasPdf, "whole_pdf", FigureCanvasPdf.print_pdf, raising=False)
+        patch.setattr(FigureCanvasPdf, "print_pdf", _empty_pdf)
+        yield
+
+
+def _empty_pdf(self: object, file: IO[bytes], **_: object) -> None:
+    file.write(b"%PDF-1.4 (empty: see tests/conftest.py)")
+
+
+@pytest.fixture
+def real_pdfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write PDFs as matplotlib does."""
+    from matplotlib.backends import backend_pdf
+
+    monkeypatch.setattr(backend_pdf.FigureCanvasPdf, "print_pdf", backend_pdf.FigureCanvasPdf.whole_pdf)
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ def test_no_damage_becomes_a_wrong_number_code_a_hang_or_a_traceback(tmp_path: P
         with copied(whole, tmp_path / "case") as copy:
             expected = kind.read(copy)
 
-        @settings(max_examples=settings().max_examples // 13)
+        @settings(max_examples=settings().max_examples // 8)
         @given(st.sampled_from(DAMAGES), st.randoms())
         def damage_is_noticed(how: str, chance: random.Random) -> None:
             with copied(whole, tmp_path / "case") as copy:

@@ -4,6 +4,8 @@ import contextlib
 import io
 import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,25 @@ def ran_python(code: str, names: dict[str, Any]) -> str:
 
 
 def ran_shell(code: str) -> str:
+    """Run a block of shell; commands that are alone on a line in this process, which has imported what they need."""
+    lines = code.replace("\\\n", " ").splitlines()
+    if not any(line.startswith("python -m ") for line in lines):
+        return in_bash(code)
+    return "".join(in_process(line) if line.startswith("python -m ") else in_bash(line) for line in lines)
+
+
+def in_process(line: str) -> str:
+    _, _, module, *words = shlex.split(line)
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(sys, "argv", [module, *words])
+        patch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(ROOT / module.replace(".", "/") / "__main__.py"), run_name="__main__")
+    assert not ended.value.code
+    return printed.getvalue()
+
+
+def in_bash(code: str) -> str:
     binary = Path(sys.executable).parent
     environment = os.environ | {"PATH": f"{binary}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     ended = subprocess.run(["bash", "-ec", code], env=environment, capture_output=True, text=True)

@@ -17,7 +17,7 @@ from harness import style
 from harness.information import SummaryCurves
 from harness.results.labels import Label, display_name
 from harness.results.panels import panels
-from harness.style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend
+from harness.style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend, wrapped
 from sample_info.examples import Examples
 from sample_info.report.comparison import Agreement, Movement
 from sample_info.report.summaries import eraser_note, spreads, whose
@@ -26,6 +26,7 @@ from sample_info.settings import ORDERS
 
 _COLOURS = (("#56B4E9", "o"), ("#0072B2", "s"), ("#D55E00", "^"), ("#4d4d4d", "x"))  # with markers
 _LINES: Mapping[str, tuple[str, str]] = dict(zip(ORDERS, _COLOURS, strict=True))
+_TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of one of ten columns at size 6
 _OTHER = ("#999999", ".")  # of an order that this version does not know
 _PALETTE = [
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#4d4d4d", "#17BECF", "#6A3D9A",
@@ -88,7 +89,8 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
             if names is None:
                 _draw_image(ax, examples, position)
             else:
-                ax.text(0.5, 0.5, literal(names[position]), ha="center", va="center", wrap=True, fontsize=8)
+                text = wrapped(names[position], _TEXT_INCHES)
+                ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=6, in_layout=False)  # axes keep their size
             given, true = (class_names[int(labels[position])] for labels in (examples.given, examples.labels))
             label = literal(true if given == true else f"{given} ({true})")
             group = examples.groups.names[int(examples.groups.of[position])]

@@ -19,7 +19,7 @@ from scripts.report.files import file_in
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
 MAX_ROWS = 24  # models in an overview
-MAX_FIGURES = 12  # of one kind; a figure takes a second
+MAX_FIGURES = 12  # of a series; a figure takes a second
 Note = Callable[[str], object]  # takes a line on what is left out
 
 
@@ -33,9 +33,9 @@ class Drawing:
 
 
 def at_most(most: int, drawings: Sequence[Drawing], note: Note) -> Sequence[Drawing]:
-    """Return the first of a kind; there may be as many as runs."""
+    """Return the first of a series; there may be as many as runs."""
     if left := drawings[most:]:
-        more = f", and {len(left) - 1} more of its kind" if len(left) > 1 else ""
+        more = f", and {len(left) - 1} more of its series" if len(left) > 1 else ""
         note(f"figure {left[0].name}: left out{more}")
     return drawings[:most]
 
@@ -95,8 +95,8 @@ def comparison_drawings(comparisons: Sequence[Comparison], colours: Colours, not
         _drawing(f"{comparison.name}-{model}-loss-curves", rows, MAX_PANELS, _loss_figure, colours)
         for comparison, model, rows in curved  # what compares most comes first
     ]
-    kinds = (overviews, scalings, curves, losses)
-    drawings = [drawing for kind in kinds for drawing in at_most(MAX_FIGURES, kind, note)]
+    series = (overviews, scalings, curves, losses)
+    drawings = [drawing for each in series for drawing in at_most(MAX_FIGURES, each, note)]
     for comparison in comparisons:
         _note_gaps(comparison, note)
     return drawings

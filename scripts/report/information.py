@@ -33,7 +33,7 @@ from scripts.report.codelengths import Colours
 from scripts.report.figures import MAX_PANELS, Drawing, Note, at_most
 from scripts.report.files import file_in
 
-MAX_FIGURES = 3  # of one kind; one of six panels takes seconds
+MAX_FIGURES = 3  # of a series; one of six panels takes seconds
 MAX_COPIES = 200  # of runs' own figures, some 100 KB each
 _PNG = b"\x89PNG\r\n"  # how such a file begins
 _SUMMARIES = (
@@ -76,7 +76,7 @@ def information_drawings(information: Information, colours: Colours, note: Note)
     by_row: dict[Label, list[Movement]] = {}
     for movement in information.movements:
         by_row.setdefault(movement.row, []).append(movement)
-    kinds = {
+    series = {
         "movement": [
             ([f"{m.before} to {m.after}" for m in own[MAX_PANELS:]],
              functools.partial(movement_figure, own[:MAX_PANELS], colours.__getitem__))
@@ -86,10 +86,10 @@ def information_drawings(information: Information, colours: Colours, note: Note)
         "agreement": [([], functools.partial(agreement_figure, [one])) for one in information.agreements],
     }  # fmt: skip
     drawings = {
-        kind: [Drawing(f"sample-info-{kind}-{i + 1}", *each) for i, each in enumerate(found)]
-        for kind, found in kinds.items()
+        name: [Drawing(f"sample-info-{name}-{i + 1}", *each) for i, each in enumerate(found)]
+        for name, found in series.items()
     }
-    return [drawing for kind in drawings.values() for drawing in at_most(MAX_FIGURES, kind, note)]
+    return [drawing for each in drawings.values() for drawing in at_most(MAX_FIGURES, each, note)]
 
 
 def _summary_figure(row: Label, eraser: Label, result: InformationResult) -> Figure:

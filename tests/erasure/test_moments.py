@@ -8,10 +8,10 @@ import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.multiprocessing.spawn import spawn
 
 from erasure import ClassMoments, LeaceEraser
 from erasure.store.storage import save_tensors
+from tests.processes import PROCESSES
 
 
 def random_data(seed: int, n: int = 60, d: int = 5, k: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -211,7 +211,11 @@ def reduced(rank: int, place: str) -> None:
 
 
 def test_every_process_gets_the_moments_of_all(tmp_path) -> None:
-    spawn(reduced, (str(tmp_path),), nprocs=2)
+    ranks = [PROCESSES.Process(target=reduced, args=(rank, str(tmp_path))) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
     for kept in ("0-False", "1-False", "0-True", "1-True"):
         equal(ClassMoments.load(tmp_path / kept), ClassMoments.fit(*random_data(4)))
 

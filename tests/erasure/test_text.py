@@ -104,7 +104,7 @@ def test_prepare_makes_vectors_once_and_says_what_is_missing(tmp_path: Path, mon
     assert main(["dataset=imdb", "dataset.path=imdb"]) == 0
 
 
-def test_reviews_are_scored_under_their_words(tmp_path: Path, command) -> None:
+def test_reviews_are_scored_under_their_words(tmp_path: Path, command, recwarn) -> None:
     generator = np.random.default_rng(0)
     reviews = [(" ".join(generator.choice(["good", "film", "bad"], 12)), i % 2) for i in range(60)]
     write_imdb(tmp_path / "imdb", reviews, reviews[:20])
@@ -114,5 +114,6 @@ def test_reviews_are_scored_under_their_words(tmp_path: Path, command) -> None:
         "sample_info.classes=[0,1]", "logger.mode=disabled",
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
+    assert [str(warning.message) for warning in recwarn if "constrained_layout" in str(warning.message)] == []
     (scores,) = Path("runs").glob("*/scores.csv")
     assert "12 words: " in scores.read_text()

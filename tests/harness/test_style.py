@@ -25,6 +25,8 @@ from harness.style import (
     wrapped,
 )
 
+pytestmark = pytest.mark.usefixtures("real_pdfs")
+
 
 @pytest.mark.parametrize("columns", [choices("eraser"), ["linear", "quadratic", "cubic", "mlp", "lenet"]])
 def test_no_two_columns_have_one_colour(columns: list[str]) -> None:

@@ -23,7 +23,7 @@ from mdl.__main__ import COMMAND as MDL
 from scripts.sweep import relaunch
 from scripts.sweep.__main__ import main as sweep
 
-CASES = 200
+CASES = 60
 UNTOUCHED = ("this", "antigravity", "idlelib", "turtledemo", "lib2to3")  # installed, and imported by nobody else
 COMMANDS = [
     *UNTOUCHED,

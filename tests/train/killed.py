@@ -1,8 +1,9 @@
-"""A run of the main job that kills itself (SIGKILL) at a named point: python -m tests.train.killed POINT ARGUMENTS."""
+"""A run of the main job that kills itself (SIGKILL) at a named point."""
 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -60,6 +61,8 @@ def arm(point: str) -> None:
         Path.replace = replace
 
 
-if __name__ == "__main__":
-    arm(sys.argv.pop(1))
+def run(point: str, arguments: Sequence[str]) -> None:
+    """Run `python -m mdl ARGUMENTS` until the point, in a process of its own."""
+    arm(point)
+    sys.argv = ["mdl", *arguments]
     cli.main(COMMAND)

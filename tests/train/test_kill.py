@@ -1,16 +1,14 @@
 """Runs killed by SIGKILL at named points end, launched again, with the numbers of an undisturbed run."""
 
 import logging
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from erasure.store.storage import read_json
 from mdl.__main__ import COMMAND as MDL
-from tests.conftest import REPOSITORY
+from tests.processes import require_killed
+from tests.train import killed
 
 ARGUMENTS = [
     "model=linear", "eraser=control", "train=quick", "train.max_epochs=4", "mdl.num_chunks=2", "seeds=[0,1]",
@@ -39,11 +37,7 @@ def test_a_killed_run_ends_with_the_numbers_of_an_undisturbed_one(
     here = [*ARGUMENTS, *code, f"cache_dir={tmp_path / 'cache'}"]
     runs = kept / ("replay" if code else "blocks")
     assert command(MDL, *here, f"runs_dir={runs}").code == 0  # by the first of the tests
-    died = subprocess.run(
-        [sys.executable, "-m", "tests.train.killed", point, *here, f"runs_dir={tmp_path / 'killed'}"],
-        cwd=REPOSITORY, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    require_killed(killed.run, point, [*here, f"runs_dir={tmp_path / 'killed'}"])
     (directory,) = (tmp_path / "killed").iterdir()
     assert not (directory / "result.json").exists()
     names = [path.name for path in directory.iterdir()]

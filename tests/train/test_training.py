@@ -100,7 +100,7 @@ def test_batches_larger_than_what_is_gathered_at_a_time_train(settings: TrainSet
 def test_a_step_waits_for_no_device_and_computes_the_same_there(
     name: str, settings: TrainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = dataclasses.replace(settings, batch_size=20, max_epochs=1, min_epoch_steps=4)
+    settings = dataclasses.replace(settings, batch_size=20, max_epochs=1, min_epoch_steps=2)
     monkeypatch.setattr(Ensemble, "autocast", lambda *_: contextlib.nullcontext())  # it asks which device this is
 
     def trained(device: torch.device, before_step: Callable[[], None] = lambda: None) -> Training:
@@ -118,7 +118,7 @@ def test_a_step_waits_for_no_device_and_computes_the_same_there(
     here, waits = trained(CPU), []
     with Device() as device:
         there = trained(DEVICE, lambda: waits.append(device.waits.total()))
-        assert len(waits) == here.order.steps == 4
+        assert len(waits) == here.order.steps == 2
         assert len(set(waits)) == 1, device.waits
         for name, weight in there.last.items():
             assert torch.equal(weight.cpu(), here.last[name]), name

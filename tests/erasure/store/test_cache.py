@@ -22,7 +22,8 @@ from erasure.store import storage
 from erasure.store.cache import Cache, Entry
 from erasure.store.lease import Lease
 from erasure.store.storage import load_tensors, save_tensors
-from tests.erasure.store.test_lease import NEVER_S, PROCESSES, dead_pid
+from tests.erasure.store.test_lease import NEVER_S, dead_pid
+from tests.processes import PROCESSES, require_killed
 
 NAME = "key.safetensors"
 
@@ -168,10 +169,7 @@ def test_a_killed_builder_leaves_nothing_to_take_for_whole(
     tmp_path: Path, point: str, leftovers: int, rebuilt: bool
 ) -> None:
     """SIGKILL at a named point, in another process; the exit status proves the kill."""
-    builder = PROCESSES.Process(target=build_until_killed, args=(tmp_path, point))
-    builder.start()
-    builder.join(60)
-    assert builder.exitcode == -signal.SIGKILL
+    require_killed(build_until_killed, tmp_path, point)
     cache = Cache(tmp_path, lease_s=NEVER_S)
     assert (tmp_path / "key.lock").exists()  # the kill struck inside
     assert sorted(file.kind for file in cache.files()) == ["entry"] * (not rebuilt) + ["leftover"] * leftovers

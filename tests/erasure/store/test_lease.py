@@ -3,7 +3,6 @@
 import fcntl
 import json
 import logging
-import multiprocessing
 import os
 import shutil
 import signal
@@ -17,12 +16,10 @@ from pathlib import Path
 
 import pytest
 
+import erasure
 from erasure.store.heartbeat import heartbeat
 from erasure.store.lease import Lease, LeaseLostError
-
-# One server imports torch once and forks every process that these tests start.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pytest", "erasure.store.cache"])
+from tests.processes import PROCESSES
 
 NEVER_S = 3600.0
 
@@ -196,13 +193,21 @@ def test_a_number_that_another_process_has_by_now_is_gone(tmp_path: Path) -> Non
     assert not Lease(path, stale_after_s=NEVER_S).try_acquire()
 
 
-HOLD = """
-import sys, time
+# without erasure/__init__.py, which imports torch
+LEASE = f"""
+import sys, time, types
 from pathlib import Path
+sys.modules["erasure"] = types.ModuleType("erasure")
+sys.modules["erasure"].__path__ = [{str(Path(erasure.__file__).parent)!r}]
 from erasure.store.lease import Lease
+"""
+HOLD = f"""{LEASE}
 assert Lease(Path(sys.argv[1])).try_acquire()
 print("held", flush=True)
 time.sleep(60)
+"""
+TAKE = f"""{LEASE}
+sys.exit(Lease(Path(sys.argv[1])).try_acquire())
 """
 
 
@@ -237,9 +242,8 @@ def test_a_live_holder_in_a_container_is_not_taken_over(tmp_path: Path, proc: li
     contained = ["unshare", "--pid", "--fork", "--kill-child", *proc]
     holder = start_holder(path, *contained)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"pid": dead_pid()}))
-    want = f"import sys; from erasure.store.lease import *; sys.exit(Lease(Path({str(path)!r})).try_acquire())"
     assert not Lease(path, stale_after_s=NEVER_S).try_acquire()
-    assert subprocess.run([*contained, sys.executable, "-c", want], check=False).returncode == 0
+    assert subprocess.run([*contained, sys.executable, "-c", TAKE, str(path)], check=False).returncode == 0
     holder.kill()
     holder.wait()
 

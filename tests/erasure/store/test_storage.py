@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from erasure.store.storage import (
     save_tensors,
     write_json,
 )
+from tests.processes import require_killed
 
 
 def test_tensors_and_metadata_come_back(tmp_path: Path) -> None:
@@ -152,30 +151,28 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def write_until_killed(path: Path, point: str) -> None:
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def half(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
+        save_file(tensors, path, metadata)
+        os.truncate(path, 1000)
+        die()
+
+    if point == "mid-write":
+        storage.save_file = half
+    else:
+        Path.replace = die
+    save_tensors(path, {"a": torch.ones(1000)})
+
+
 @pytest.mark.parametrize("point", ["mid-write", "before-rename"])
 def test_a_killed_writer_leaves_the_old_file(tmp_path: Path, point: str) -> None:
     """SIGKILL at a named point of a rewrite, in another process; the exit status proves the kill."""
     path = tmp_path / "x.safetensors"
     save_tensors(path, {"a": torch.zeros(1000)})
-    script = f"""
-import os, signal, torch
-from pathlib import Path
-from erasure.store import storage
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-if "{point}" == "mid-write":
-    real = storage.save_file
-    def half(tensors, path, metadata):
-        real(tensors, path, metadata)
-        os.truncate(path, 1000)
-        die()
-    storage.save_file = half
-else:
-    Path.replace = die
-storage.save_tensors(Path({str(path)!r}), {{"a": torch.ones(1000)}})
-"""
-    killed = subprocess.run([sys.executable, "-c", script], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    require_killed(write_until_killed, path, point)
     assert load_tensors(path)[0]["a"].sum() == 0
 
 
