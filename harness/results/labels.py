@@ -140,7 +140,8 @@ def setting_text(config: Options, without: Sequence[str] = ()) -> str:
 
 
 def _unlike(options: Options, preset: Options) -> Options:
-    return {key: value for key, value in options.items() if key not in preset or preset[key] != value}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}  # as in YAML
+    return {key: value for key, value in plain.items() if key not in preset or preset[key] != value}
 
 
 def _whole(value: Any) -> Any:

@@ -52,6 +52,7 @@ def test_a_setting_is_the_nearest_preset_and_what_differs() -> None:
     config["train"] |= {"max_epochs": 5, "stack": "one"}  # how it was computed is no part of it
     assert setting_text(config) == "train=quick, train.max_epochs=5, mdl=paper"
     assert setting_text({"train": config["train"], "dtype": "float64"}).endswith("dtype=float64")
+    assert setting({"train": keys("train", "quick") | {"betas": (0.9, 0.999)}}) == {"train": "quick"}
 
 
 def test_a_setting_names_no_preset_where_several_are_equally_near() -> None:
