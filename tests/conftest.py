@@ -79,7 +79,8 @@ def real_pdfs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write PDFs as matplotlib does."""
     from matplotlib.backends import backend_pdf
 
-    monkeypatch.setattr(backend_pdf.FigureCanvasPdf, "print_pdf", backend_pdf.FigureCanvasPdf.whole_pdf)
+    real = backend_pdf.FigureCanvasPdf.whole_pdf  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(backend_pdf.FigureCanvasPdf, "print_pdf", real)
 
 
 @pytest.fixture(scope="session")

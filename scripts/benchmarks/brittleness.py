@@ -71,6 +71,8 @@ def tabulated(found: Mapping[str, Sequence[float | None]]) -> Table:
 def _moved(problem: TrainingProblem, inputs: Tensor, sets: Tensor) -> Tensor:
     """f(x) - f_-S(x) of some held-out inputs without each of `sets` [b, s], [b, q, 1]."""
     effective_n = problem.descent.effective_n(len(problem.x), sets.shape[1])
-    options = {"effective_n": effective_n, "memory_bytes": int(problem.memory_bytes)}
-    stacks = retrained_stacks(problem.training, problem.held_out[inputs], sets, **options)
+    training, memory_bytes = problem.training, int(problem.memory_bytes)
+    stacks = retrained_stacks(
+        training, problem.held_out[inputs], sets, effective_n=effective_n, memory_bytes=memory_bytes
+    )
     return torch.cat([stack.outputs for stack in stacks])
