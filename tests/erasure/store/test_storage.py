@@ -163,7 +163,7 @@ def write_until_killed(path: Path, point: str) -> None:
     if point == "mid-write":
         storage.save_file = half
     else:
-        Path.replace = die
+        Path.replace = die  # pyright: ignore[reportAttributeAccessIssue]
     save_tensors(path, {"a": torch.ones(1000)})
 
 
