@@ -40,20 +40,20 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_harness() -> Iterator[None]:
+def quick_harness() -> Iterator[Callable[..., None] | None]:
     """Parse each YAML file of conf/ once, and write PDFs without content: a third of a composition, half of a figure.
 
     Configurations that a user's folder adds to are read anew. `real_pdfs` writes whole PDFs.
     """
     if find_spec("hydra") is None or find_spec("matplotlib") is None:  # the library alone
-        yield
+        yield None
         return
     from hydra._internal.config_repository import ConfigRepository
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
 
     from conf.groups import CONF
 
-    read, parsed = ConfigRepository.load_config, {}
+    read, parsed, print_pdf = ConfigRepository.load_config, {}, FigureCanvasPdf.print_pdf
 
     def read_once(self: ConfigRepository, config_path: str) -> Any:
         folders = tuple(source.path for source in self.sources if source.scheme() == "file")
@@ -65,9 +65,8 @@ def quick_harness() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ConfigRepository, "load_config", read_once)
-        patch.setattr(FigureCanvasPdf, "whole_pdf", FigureCanvasPdf.print_pdf, raising=False)
         patch.setattr(FigureCanvasPdf, "print_pdf", _empty_pdf)
-        yield
+        yield print_pdf
 
 
 def _empty_pdf(self: object, file: IO[bytes], **_: object) -> None:
@@ -75,12 +74,11 @@ def _empty_pdf(self: object, file: IO[bytes], **_: object) -> None:
 
 
 @pytest.fixture
-def real_pdfs(monkeypatch: pytest.MonkeyPatch) -> None:
+def real_pdfs(quick_harness: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Write PDFs as matplotlib does."""
     from matplotlib.backends import backend_pdf
 
-    real = backend_pdf.FigureCanvasPdf.whole_pdf  # pyright: ignore[reportAttributeAccessIssue]
-    monkeypatch.setattr(backend_pdf.FigureCanvasPdf, "print_pdf", real)
+    monkeypatch.setattr(backend_pdf.FigureCanvasPdf, "print_pdf", quick_harness)
 
 
 @pytest.fixture(scope="session")

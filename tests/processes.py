@@ -11,6 +11,12 @@ HARNESS = ("tests.train.killed", "mdl.prequential", "mdl.replay")  # passed over
 PROCESSES.set_forkserver_preload([*LIBRARY, *HARNESS])
 
 
+def answer(run: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns in a process of its own."""
+    with PROCESSES.Pool(1) as pool:
+        return pool.apply(run, arguments)
+
+
 def require_killed(run: Callable[..., Any], *arguments: Any) -> None:
     """Run a function in a process of its own, which has to end by SIGKILL."""
     process = PROCESSES.Process(target=run, args=arguments)

@@ -25,7 +25,7 @@ MINIATURE = ["seeds=[0]", "train.stack=one", "train.max_epochs=1", "train.min_ep
 
 
 @pytest.fixture
-def report(command, tmp_path: Path, real_pdfs: None) -> Path:
+def report(command, tmp_path: Path) -> Path:
     erasers = "eraser=control,qleace"
     swept = command(MDL, "-m", "+experiment=digits_all", erasers, *MINIATURE, "logger.mode=disabled")
     assert swept.code == 0, swept.err

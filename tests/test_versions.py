@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from conf.compose import composed
-from conf.groups import choices
+from conf.groups import choices, keys
 from conf.target import Target
 from erasure.datasets.cumulants import Cumulants
 from erasure.datasets.digits import Digits
@@ -85,7 +85,7 @@ def target(group: str, choice: str) -> Target:
 
 def test_everything_that_a_yaml_names_has_a_version_of_its_own() -> None:
     kinds = {"dataset": Source, "eraser": Eraser, "model": Model}
-    found = [target(group, choice).resolve(kind) for group, kind in kinds.items() for choice in choices(group)]
+    found = [Target(keys(group, choice)).resolve(kind) for group, kind in kinds.items() for choice in choices(group)]
     assert [kind.__name__ for kind in found if not isinstance(vars(kind).get("version"), int)] == []
 
 

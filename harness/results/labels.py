@@ -1,5 +1,6 @@
 """Labels of runs that are compared: names, and the fewest options that tell them apart; the setting of a run."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -102,7 +103,8 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     keys = dict.fromkeys(key for member in members for key in member)
     values = {key: [repr(member.get(key)) for member in members] for key in keys}
     seen = {key: Counter(each) for key, each in values.items()}
-    codes = {key: [hash((key, value)) for value in values[key]] for key in keys if len(seen[key]) > 1}
+    code = {(key, value): _code(key, value) for key in keys if len(seen[key]) > 1 for value in seen[key]}
+    codes = {key: [code[key, value] for value in values[key]] for key in keys if len(seen[key]) > 1}
     sums = [sum(each) for each in zip(*codes.values(), strict=True)]  # differ where members do
     for key in reversed(list(codes)):
         without = [one - code for one, code in zip(sums, codes[key], strict=True)]
@@ -111,6 +113,11 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
             del codes[key]
     usual = {key: seen[key].most_common(1)[0] for key in codes if key.startswith("sample_info.")}
     return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in codes}
+
+
+def _code(key: str, value: str) -> int:
+    """Return a number whose sums differ where options do; those of Python's hashes often do not."""
+    return int.from_bytes(hashlib.blake2b(repr((key, value)).encode(), digest_size=8).digest(), "big")
 
 
 def setting(config: Options) -> Options:

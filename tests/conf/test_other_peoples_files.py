@@ -7,16 +7,17 @@ import os
 import re
 import resource
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from conf.errors import explain
+from erasure.store.cache import Cache
 from harness.run import Run
 from mdl.__main__ import COMMAND as MDL
 from scripts.report.__main__ import main as report
 from scripts.sweep.__main__ import main as sweep
+from tests.processes import answer
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
 REPOSITORY = Path(__file__).parents[2]
@@ -179,6 +180,16 @@ def test_what_is_no_override_and_what_needs_too_much_memory_are_one_line(command
     assert "not enough memory for 25600000000000 bytes at once: choose a smaller model.width" in last_line(outcome.err)
 
 
+def fetch_as_nobody(folder: Path) -> str:
+    os.setgid(65534)
+    os.setuid(65534)
+    try:
+        Cache(folder).fetch("key", lambda: ({}, {}))
+    except OSError as error:
+        return explain(error, "")
+    return ""
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may be somebody else")
 def test_a_cache_entry_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     """Permissions do not bind root, so that another user asks."""
@@ -187,14 +198,7 @@ def test_a_cache_entry_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     try:
         (folder / "key.safetensors").write_bytes(b"secret")
         (folder / "key.safetensors").chmod(0o600)
-        program = (
-            "import os, sys\nfrom conf.errors import explain\nfrom erasure.store.cache import Cache\n"
-            "os.setgid(65534); os.setuid(65534)\n"
-            "try: Cache(sys.argv[1]).fetch('key', lambda: ({}, {}))\n"
-            "except OSError as error: print(explain(error, ''))\n"
-        )
-        words = [sys.executable, "-c", program, str(folder)]
-        told = subprocess.run(words, capture_output=True, text=True, check=True, cwd=REPOSITORY)
-        assert told.stdout.startswith(f"{folder / 'key.safetensors'}: Permission denied; ask its owner for access")
+        told = answer(fetch_as_nobody, folder)
+        assert told.startswith(f"{folder / 'key.safetensors'}: Permission denied; ask its owner for access")
     finally:
         shutil.rmtree(folder)

@@ -17,7 +17,7 @@ def planted(n: int = 5000, d: int = 30, **strengths: Any) -> Cumulants:
     )
 
 
-@pytest.mark.parametrize(("order", "name"), enumerate(STRENGTHS, start=1))
+@pytest.mark.parametrize(("order", "name"), [*enumerate(STRENGTHS, start=1)])
 def test_the_spectrum_finds_the_planted_order_and_nothing_below(order: int, name: str) -> None:
     train = planted(**{name: STRENGTHS[name]}).load().train
     (spectrum,) = order_spectrum(train.images.double(), train.labels, directions=[10], permutations=0)

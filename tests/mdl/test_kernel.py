@@ -19,6 +19,7 @@ from train.__main__ import COMMAND as TRAIN
 from train.randomness import permutation
 
 OWN = ["model=kernel", "eraser=control", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled", "cache_dir=cache"]
+FEWER = "dataset.test_fraction=0.8"  # 324 training images
 NTK = [*OWN, "model=empirical_ntk", "model.network.width=16"]
 
 
@@ -28,7 +29,7 @@ def only_result(runs: str) -> tuple[Path, dict]:
 
 
 def test_kernel_and_network_end_in_one_table(command) -> None:
-    quick = ["train=quick", "train.max_epochs=2", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled"]
+    quick = ["train=quick", "train.max_epochs=2", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled", FEWER]
     outcome = command(MDL, "-m", "model=linear,kernel", "eraser=control,leace", *quick)
     assert outcome.code == 0, outcome.err
     assert outcome.out.count("dataset · model") == 1
@@ -57,7 +58,7 @@ def test_a_run_says_what_its_labels_cost(command) -> None:
 
 
 def test_a_run_that_was_cut_off_codes_no_order_twice(command, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command(MDL, *OWN, "runs_dir=undisturbed").code == 0
+    assert command(MDL, *OWN, FEWER, "runs_dir=undisturbed").code == 0
     code, asked = KernelCode.code, []
 
     def cut_off(self: KernelCode, *rest):
@@ -67,8 +68,8 @@ def test_a_run_that_was_cut_off_codes_no_order_twice(command, monkeypatch: pytes
         return code(self, *rest)
 
     monkeypatch.setattr(KernelCode, "code", cut_off)
-    assert command(MDL, *OWN, "runs_dir=cut").code == 1
-    assert command(MDL, *OWN, "runs_dir=cut").code == 0
+    assert command(MDL, *OWN, FEWER, "runs_dir=cut").code == 1
+    assert command(MDL, *OWN, FEWER, "runs_dir=cut").code == 0
     assert len(asked) == 3
     (directory, result), (_, expected) = only_result("cut"), only_result("undisturbed")
     assert [result[key] for key in ("run_id", "mdl", "curve", "final")] == [

@@ -1,28 +1,26 @@
 """Measurements and comparisons of the benchmarks' frame."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-from scripts.benchmarks.benchmark import Cost, Row, finish, parser
-
-PEAK = """
 import torch
-from scripts.benchmarks.benchmark import measured
-with measured(torch.device("cpu")) as cost:
-    torch.ones(2**24, dtype=torch.float64).sum()
-print(cost.peak_mib)
-"""
+
+from scripts.benchmarks.benchmark import Cost, Row, finish, measured, parser
+from tests.processes import answer
+
+
+def peak_of_a_sum() -> float | None:
+    with measured(torch.device("cpu")) as cost:
+        torch.ones(2**24, dtype=torch.float64).sum()
+    return cost.peak_mib
 
 
 def test_peak_memory_is_seen() -> None:
     """In a process of its own: one that has used much memory before may have kept it."""
-    peak = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True).stdout.strip()
-    if peak == "None":
+    peak = answer(peak_of_a_sum)
+    if peak is None:
         pytest.skip("no /proc/self/clear_refs on this system")
-    assert 100 < float(peak) < 300  # 128 MiB and whatever the allocator adds
+    assert 100 < peak < 300  # 128 MiB and whatever the allocator adds
 
 
 def test_rows_of_the_same_work_are_compared_with_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
