@@ -35,7 +35,7 @@ from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import Config, Section, validate
 from conf.sweep import Sweep, process
-from conf.target import imported
+from conf.target import READ_RESULT, imported
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
         print(f"to look at it: {sweep.status_command}")
         return 0
     outcomes = sweep.outcomes()
-    finished, read_result = [], imported("harness.result.read_result")
+    finished, read_result = [], imported(READ_RESULT)
     for outcome in outcomes:
         if "result" in outcome:
             try:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, unknown_key
-from conf.target import TARGETS, check_target, imported
+from conf.target import SECTIONS, TARGETS, check_target, imported
 
 VARIABLES = "experiment"  # what sections refer to, an experiment sweeps over it; no part of a run
 
@@ -53,6 +53,15 @@ def hashed(options: Options, settings: Any) -> Options:
         for key, value in options.items()
         if key not in left_out
     }
+
+
+def identifying(config: Options) -> Options:
+    """Return the part of a run's configuration that counts towards its identity: see `unhashed`."""
+    counted = hashed({key: config[key] for key in (*TARGETS, *keyword_only(Common)) if key in config}, Common)
+    for name, section in SECTIONS.items():
+        if name in config and (own := hashed(config[name], section)):
+            counted[name] = own
+    return counted
 
 
 class Config(dict[str, Any]):

@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from conf.check import ConfigError
 from conf.errors import BAD_CONFIG
-from conf.target import imported
 
 _ELSEWHERE = ("runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
 REQUEST, PLAN = "sweep.json", "plan.json"
@@ -67,7 +66,9 @@ class Sweep:
 
     def record(self, job: int, outcome: dict[str, Any]) -> None:
         """Note how a job ended, with a checksum: "overrides", "exit_code", and "run_id" and "result", or "error"."""
-        imported("erasure.store.storage.write_json")(self._path(job), outcome)
+        from erasure.store.storage import write_json
+
+        write_json(self._path(job), outcome)
 
     def recorded(self) -> set[int]:
         """Return the numbers of the jobs that have ended."""
@@ -168,8 +169,10 @@ def read_json(path: Path) -> Any:
 
 def _outcome(path: Path) -> dict[str, Any]:
     """Read how a job ended, as `Sweep.record` wrote it."""
+    from erasure.store import storage
+
     try:
-        outcome = imported("erasure.store.storage.read_json")(path)
+        outcome = storage.read_json(path)
         if "result" not in outcome and "error" not in outcome:
             raise KeyError("result")
         return outcome | {"overrides": list(outcome["overrides"]), "exit_code": int(outcome["exit_code"])}

@@ -15,11 +15,19 @@ from conf import Options
 from conf.check import ConfigError, check, keyword_only
 from conf.groups import choices, preset
 
+# all that is imported by name, as it is needed: it imports `conf` itself, and --help and a wrong key need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
     "dataset": "erasure.source.Source",
     "eraser": "erasure.eraser.Eraser",
     "model": "models.classifier.Model",
 }
+SECTIONS = {  # any other section -> dataclass of its options
+    "train": "train.settings.TrainSettings",
+    "mdl": "mdl.chunks.ChunkSettings",
+    "logger": "harness.logger.LoggerSettings",
+    "sample_info": "sample_info.settings.SampleInfoSettings",
+}
+READ_RESULT = "harness.result.read_result"
 T = TypeVar("T")
 
 

@@ -42,8 +42,8 @@ class CommandHelp(SphinxDirective):
     optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        from conf.commands import command_named
         from conf.help import help_text
+        from scripts.commands import command_named
 
         name, *topic = self.arguments
         text = help_text(name, command_named(name).purpose, topic)

@@ -13,7 +13,6 @@ import torch
 import yaml
 from torch import Tensor
 
-from conf.target import imported
 from erasure.pipeline import ErasedDataset
 from harness.device import versions
 from harness.information import Information
@@ -45,29 +44,35 @@ L = TypeVar("L", bound=Prepared)
 Computed = Trained | Information  # what a command computes of its result
 
 
-def deferred(name: str) -> Callable[..., Any]:
-    """Return a function that imports the one of this qualified name when it is called: a finished run needs none."""
-    return lambda *given: imported(name)(*given)
-
-
 @dataclass(frozen=True)
-class Execution(Generic[L]):
-    """A job, and the functions that carry it out.
+class Functions(Generic[L]):
+    """A command's functions.
 
     Attributes:
-        job: what to run.
         load: the command's data and architecture.
         compute: the command's own part; returns its share of the result.
-        axes: W&B metric patterns and the metric that is their x axis.
         share: computes what no other process computes of the run's parts; whether all are computed then. None where
             one process computes the whole run.
     """
 
-    job: Job
     load: Callable[[Job], L]
     compute: Callable[[L, Run, Logger], Computed]
-    axes: Mapping[str, str]
     share: Callable[[L, Run], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A job, and the functions that carry it out.
+
+    Attributes:
+        job: what to run.
+        functions: imports the functions; a finished run needs none.
+        axes: W&B metric patterns and the metric that is their x axis.
+    """
+
+    job: Job
+    functions: Callable[[], Functions]
+    axes: Mapping[str, str]
 
     @property
     def directory(self) -> Path:
@@ -87,12 +92,13 @@ class Execution(Generic[L]):
             run.tidy()
             return result
         _ = self.job.device  # one that is not there is noticed before anything is written
+        functions = self.functions()
         with interruptible(at_once=True):
             prepared = None
-            if self.share is not None:
+            if functions.share is not None:
                 with _under_way(self.job, run):
-                    prepared = self.load(self.job)
-                    if not self.share(prepared, run) and not wait:
+                    prepared = functions.load(self.job)
+                    if not functions.share(prepared, run) and not wait:
                         return None
             with run.claim(wait=wait) as ours:
                 if not ours:
@@ -101,7 +107,7 @@ class Execution(Generic[L]):
                     log.info("%s was finished by another process: nothing to train", run.id)
                     return result
                 with _under_way(self.job, run):
-                    return _carry_out(self, run, group, prepared)
+                    return _carry_out(self, functions, run, group, prepared)
 
 
 @contextlib.contextmanager
@@ -139,17 +145,17 @@ def logged(directory: Path) -> Iterator[None]:
         handler.close()
 
 
-def _carry_out(work: Execution[L], run: Run, group: str | None, prepared: L | None) -> Result:
+def _carry_out(work: Execution, functions: Functions[L], run: Run, group: str | None, prepared: L | None) -> Result:
     job = work.job
     started = time.time()
-    prepared = prepared or work.load(job)
+    prepared = prepared or functions.load(job)
     names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
     described = RunDescription(run_id=run.id, command=job.command, group=group, tags=names, config=job.config)
     with Logger(job.settings(LoggerSettings), described, run.directory, work.axes) as logger:
         for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
-        share = work.compute(prepared, run, logger)
+        share = functions.compute(prepared, run, logger)
         own = dict(vars(share))
         seconds = run.seconds()
         timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)

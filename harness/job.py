@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from conf import Options
-from conf.commands import identifying
-from conf.schema import Config
+from conf.schema import Config, identifying
 from conf.target import Target, require_listed
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser

@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from conf import Options
-from conf.commands import sections
-from conf.target import TARGETS
+from conf.target import SECTIONS, TARGETS
 from erasure.store.regular import regular
 from harness.result import Result, result_of
 from harness.run import CONFIG, RESULT, STATE
@@ -148,7 +147,7 @@ def require_config(config: Any, command: str = "") -> None:
     if not isinstance(config, dict):
         raise ValueError(f"config is {config!r:.60}, not sections of options")
     own = ("mdl", "train") if (command := command or command_of(config)) == "mdl" else (command,)
-    for section in dict.fromkeys([*TARGETS, *own, *(name for name in sections() if name in config)]):
+    for section in dict.fromkeys([*TARGETS, *own, *(name for name in SECTIONS if name in config)]):
         if not isinstance(config.get(section), Mapping):
             raise ValueError(f"config.{section} is {config.get(section)!r:.60}, not a section of options")
     for part in TARGETS:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from conf import cli
 from conf.schema import Config
+from conf.target import SECTIONS
 
 if TYPE_CHECKING:
     from harness.result import MdlResult
@@ -17,24 +18,38 @@ AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
 def work(config: Config) -> cli.Executable:
-    from harness.execution import Execution, deferred
+    from harness.execution import Execution, Functions
     from mdl.chunks import ChunkSettings
     from models.kernel import KernelModel
     from train.prepare import load, training_job
     from train.settings import TrainSettings
 
     job, settings = training_job("mdl", config), config.settings(ChunkSettings)
-    if issubclass(job.model, KernelModel):
-        if settings.code != "blocks":
-            raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
-        return Execution(job, deferred("mdl.kernel.load"), deferred("mdl.kernel.code"), AXES)
-    if job.settings(TrainSettings).protocol == "published":
+    of_kernel = issubclass(job.model, KernelModel)
+    as_published = not of_kernel and job.settings(TrainSettings).protocol == "published"
+    if of_kernel and settings.code != "blocks":
+        raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
+    if as_published:
         require_published(settings)
-        return Execution(job, deferred("mdl.published.load"), deferred("mdl.published.published"), AXES)
-    if settings.code == "replay":
-        return Execution(job, load, deferred("mdl.replay.replay"), AXES)
-    shared = deferred("mdl.prequential.share") if settings.share else None
-    return Execution(job, load, deferred("mdl.prequential.prequential"), AXES, shared)
+
+    def functions() -> Functions:
+        if of_kernel:
+            from mdl import kernel
+
+            return Functions(kernel.load, kernel.code)
+        if as_published:
+            from mdl import published
+
+            return Functions(published.load, published.published)
+        if settings.code == "replay":
+            from mdl.replay import replay
+
+            return Functions(load, replay)
+        from mdl.prequential import prequential, share
+
+        return Functions(load, prequential, share if settings.share else None)
+
+    return Execution(job, functions, AXES)
 
 
 def require_published(settings: "ChunkSettings") -> None:
@@ -84,11 +99,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
 COMMAND = cli.Command(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
-    sections={
-        "train": "train.settings.TrainSettings",
-        "mdl": "mdl.chunks.ChunkSettings",
-        "logger": "harness.logger.LoggerSettings",
-    },
+    sections={name: SECTIONS[name] for name in ("train", "mdl", "logger")},
     work=work,
     headline=headline,
     summarise=summarise,

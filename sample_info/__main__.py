@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from conf import Options, cli
 from conf.schema import Config, validate
+from conf.target import SECTIONS
 
 if TYPE_CHECKING:
+    from harness.execution import Functions
     from harness.job import Job
     from harness.result import InformationResult
     from harness.results.arrange import Comparison
@@ -19,9 +21,17 @@ _FIGURES = ("scores.png", "summaries.png")  # of every run
 
 
 def work(config: Config) -> cli.Executable:
-    from harness.execution import Execution, deferred
+    from harness.execution import Execution
 
-    return Execution(job_of(config), deferred("sample_info.examples.load"), deferred("sample_info.scoring.score"), AXES)
+    return Execution(job_of(config), _functions, AXES)
+
+
+def _functions() -> "Functions":
+    from harness.execution import Functions
+    from sample_info.examples import load
+    from sample_info.scoring import score
+
+    return Functions(load, score)
 
 
 def job_of(config: "Options") -> "Job":
@@ -108,7 +118,7 @@ def _draw(
 COMMAND = cli.Command(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
-    sections={"sample_info": "sample_info.settings.SampleInfoSettings", "logger": "harness.logger.LoggerSettings"},
+    sections={name: SECTIONS[name] for name in ("sample_info", "logger")},
     work=work,
     headline=headline,
     summarise=summarise,

@@ -7,10 +7,19 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from conf.target import READ_RESULT, SECTIONS, TARGETS, imported
+
 REPOSITORY = Path(__file__).parents[1]
 
 # a package imports those of the layers before its own; mdl and sample_info do not import one another
-LAYERS = (("conf", "erasure", "models"), ("harness",), ("train", "hydra_plugins"), ("mdl", "sample_info"), ("scripts",))
+LAYERS = (
+    ("erasure",),
+    ("conf", "models"),
+    ("harness",),
+    ("train", "hydra_plugins"),
+    ("mdl", "sample_info"),
+    ("scripts",),
+)
 COMMANDS_BENEATH = ("scripts.benchmarks.", "scripts.studies.")
 # modules that no test imports, names or is called after: they are tested through the commands that use them
 TESTED_THROUGH_OTHERS = {
@@ -55,6 +64,13 @@ def test_a_package_imports_only_packages_of_the_layers_before_its_own() -> None:
                 others = {name.split(".")[0] for name in names} & PACKAGES - {package}
                 assert others <= before, f"{path} imports {others - before}"
         before |= {*layer}
+
+
+def test_what_is_imported_by_name_is_named_in_one_place() -> None:
+    by_name = {path for path, names in IMPORTS.items() if names & {"importlib", "pkgutil", "conf.target.imported"}}
+    assert by_name == {"conf/target.py", "conf/schema.py", "conf/cli.py", "scripts/benchmarks/peers.py"}
+    for name in (*TARGETS.values(), *SECTIONS.values(), READ_RESULT):
+        assert callable(imported(name))
 
 
 def test_no_command_imports_a_benchmark_or_a_study() -> None:

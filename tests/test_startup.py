@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from conf.commands import commands
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
+from scripts.commands import COMMANDS
 
 HEAVY = {
     "torch", "timm", "sklearn", "scipy", "torchvision", "datasets", "wandb", "matplotlib", "pandas", "sympy",
 }  # fmt: skip
-# what computes, and a finished run has no use for
-COMPUTING = {"mdl.prequential", "mdl.kernel", "mdl.replay", "sample_info.scoring"}
+# what computes, and another command: a finished run has no use for them
+COMPUTING = {"mdl.prequential", "mdl.kernel", "mdl.replay", "sample_info.scoring", "sample_info.__main__"}
 TELL = """
 import runpy, sys
 try:
@@ -47,14 +47,14 @@ def heavy(command: str, *arguments: str) -> tuple[str, set[str]]:
     return shown + done.stderr, (HEAVY | COMPUTING) & set(modules.split())
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_imports_nothing_heavy(command: str) -> None:
     shown, imported = heavy(command, "--help")
     assert f"python -m {command}" in shown
     assert imported == set()
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("sweep", [(), ("-m", "seeds=[0],[1]")])
 def test_a_wrong_key_is_told_before_anything_heavy_is_imported(command: str, sweep: tuple[str, ...]) -> None:
     shown, imported = heavy(command, *sweep, "model.widht=64")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from conf import cli
 from conf.schema import Config
+from conf.target import SECTIONS
 
 if TYPE_CHECKING:
+    from harness.execution import Functions
     from harness.result import TrainResult
 
 
@@ -16,14 +18,22 @@ AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one 
 
 
 def work(config: Config) -> cli.Executable:
-    from harness.execution import Execution, deferred
-    from train.prepare import load, require_network, training_job
+    from harness.execution import Execution
+    from train.prepare import require_network, training_job
     from train.settings import TrainSettings
 
     job = require_network(training_job("train", config))
     if job.settings(TrainSettings).protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
-    return Execution(job, load, deferred("train.whole.train_on_everything"), AXES)
+    return Execution(job, _functions, AXES)
+
+
+def _functions() -> "Functions":
+    from harness.execution import Functions
+    from train.prepare import load
+    from train.whole import train_on_everything
+
+    return Functions(load, train_on_everything)
 
 
 def headline(result: "TrainResult") -> str:
@@ -54,7 +64,7 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
 COMMAND = cli.Command(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
-    sections={"train": "train.settings.TrainSettings", "logger": "harness.logger.LoggerSettings"},
+    sections={name: SECTIONS[name] for name in ("train", "logger")},
     work=work,
     headline=headline,
     summarise=summarise,

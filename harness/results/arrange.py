@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 from conf import Options
-from conf.commands import identifying
+from conf.schema import identifying
 from harness.result import InformationResult, Result
 from harness.results.comparison import compare_with_control
 from harness.results.entry import Entry, StoredRun, log

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from conf.commands import identifying
+from conf.schema import identifying
 from erasure.store.storage import fingerprint
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult

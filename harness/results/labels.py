@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conf import Options
-from conf.commands import identifying
 from conf.groups import choices, preset
+from conf.schema import identifying
 
 NAMES = {  # of what is usually written otherwise than its file is called
     "leace": "LEACE", "oracle_leace": "oracle LEACE", "qleace": "QLEACE",

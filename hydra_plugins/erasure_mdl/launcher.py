@@ -128,8 +128,14 @@ class Local(Submitit):
         except KeyboardInterrupt:
             log.warning("stopping once every run has saved its training; launch the same command again to continue")
             for worker in workers:
+<<<<<<< HEAD
                 worker._process.send_signal(signal.SIGTERM)
             self._wait(workers, jobs, ended)
+=======
+                if not worker.done():
+                    os.kill(int(worker.job_id), signal.SIGTERM)  # submitit names a local job by its process
+            self._wait(workers, jobs)
+>>>>>>> h_core2
             raise
 
     def __call__(self, device: str, sweep: Path, jobs: Sequence[SweepJob], state: Any) -> None:  # type: ignore[override]
@@ -171,16 +177,16 @@ class Local(Submitit):
 
         numbers = {job.number for job in jobs}
         with Display("sweep") as display:
-            while any(worker._process.poll() is None for worker in workers):
+            while alive := sum(not worker.done() for worker in workers):
                 for number in sorted(process.sweep.recorded() & numbers - ended):
                     ended.add(number)
                     log.info("#%d has ended, %d of %d", number, len(ended), len(jobs))
-                alive = sum(worker._process.poll() is None for worker in workers)
                 display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")
                 time.sleep(0.2)
         for worker in workers:
-            if worker._process.returncode:
-                log.warning("a process was ended by %d: see %s", worker._process.returncode, worker.paths.stderr)
+            # of one that was killed `exception` would wait for an outcome
+            if not worker.paths.result_pickle.exists() or worker.exception() is not None:
+                log.warning("a process ended early: see %s", worker.paths.stderr)
 
 
 def shared(launcher: Any) -> bool:

@@ -23,11 +23,10 @@ import torch
 
 from conf import Options
 from conf.check import ConfigError
-from conf.commands import identifying
 from conf.compose import jobs_of, plain
 from conf.errors import exit_code
 from conf.groups import look_in
-from conf.schema import Config, validate
+from conf.schema import Config, identifying, validate
 from conf.target import Target
 from harness.device import pick_device
 from harness.result import MdlResult

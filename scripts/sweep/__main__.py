@@ -18,11 +18,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from conf.commands import command_named, commands
 from conf.errors import exit_code
 from conf.groups import look_in, own_folders
 from harness.device import pick_device
 from harness.run_files import printable
+from scripts.commands import COMMANDS, command_named
 from scripts.options import parser
 from scripts.sweep.relaunch import launch, launch_command
 from scripts.sweep.status import Found, discard, of_sweep, on_disk, print_status, unfinished
@@ -74,7 +74,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 def _of_command(words: list[str]) -> tuple[str, list[str]]:
     """Verb and overrides of a command line, or of its end; mdl where no command is named."""
     words = [word for word in words if word not in ("uv", "run", "python", "-m", "--multirun")]
-    return (words[0], words[1:]) if words and words[0] in commands() else ("mdl", words)
+    return (words[0], words[1:]) if words and words[0] in COMMANDS else ("mdl", words)
 
 
 def _retry(left: Sequence[Found], runs_dir: Path, command: str, overrides: Sequence[str], *, start: bool) -> int:

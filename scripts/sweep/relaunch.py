@@ -14,13 +14,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from conf import Options
 from conf.cli import Command
-from conf.commands import command_named
 from conf.compose import composed, unchecked
 from conf.errors import explain
 from conf.groups import choices, own_folders
 from conf.schema import TARGETS, ConfigError, validate
 from conf.target import require_listed
 from harness.run_files import read_config
+from scripts.commands import command_named
 from scripts.sweep.status import Found
 
 

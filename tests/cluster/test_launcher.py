@@ -1,6 +1,7 @@
 """Launchers without a cluster: in this process, over this machine's processes, and SLURM's up to the submission."""
 
 import errno
+import json
 import logging
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,12 +63,17 @@ def test_processes_take_runs_in_turn_and_one_that_fails_ends_no_other(command, l
 class Worker:
     """A process that has ended."""
 
-    def __init__(self) -> None:
-        self._process = self
-        self.returncode = 0
+    paths = SimpleNamespace(result_pickle=Path(__file__))  # a file that exists
 
+<<<<<<< HEAD
     def poll(self) -> int | None:
         return 0
+=======
+    def done(self) -> bool:
+        return True
+
+    def exception(self) -> None: ...
+>>>>>>> h_core2
 
 
 def test_every_process_sees_a_device_of_its_own_and_no_ctrl_c(command, launcher, monkeypatch) -> None:
@@ -151,9 +158,10 @@ def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, launche
     assert not list(Path("runs").glob("mdl-*"))
 
 
-def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> None:
+def started(tmp_path: Path, epochs: int) -> subprocess.Popen:
+    """Launch a sweep of two runs in two processes, and wait until both are training."""
     where = [f"runs_dir={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
-    slow = ["train.max_epochs=100000", "train.patience_steps=100000000", "train.checkpoint_every_s=1"]
+    slow = [f"train.max_epochs={epochs}", "train.patience_steps=100000000", "train.checkpoint_every_s=0.1"]
     arguments = [*LOCAL, "eraser=control,leace", *TINY, *slow, *where]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
     with (tmp_path / "driver.log").open("w") as log:
@@ -161,13 +169,17 @@ def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> No
             [sys.executable, "-m", "mdl", *arguments], cwd=REPOSITORY, start_new_session=True, stdout=log, stderr=log
         )
     signal.signal(signal.SIGINT, before)
+    deadline = time.monotonic() + 120
+    while len({path.parent for path in tmp_path.glob("runs/mdl-*/checkpoint-*")}) < 2:
+        assert shell.poll() is None, (tmp_path / "driver.log").read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return shell
+
+
+def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> None:
+    shell, stopped = started(tmp_path, 100_000), time.time()
     try:
-        deadline = time.monotonic() + 120
-        while len({path.parent for path in tmp_path.glob("runs/mdl-*/checkpoint-*")}) < 2:  # both are training
-            assert shell.poll() is None, (tmp_path / "driver.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        stopped = time.time()
         os.killpg(shell.pid, signal.SIGINT)  # as a terminal does
         assert shell.wait(60) == 130
     finally:
@@ -181,6 +193,7 @@ def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> No
         assert not (run / LOCK).exists()
 
 
+<<<<<<< HEAD
 def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, monkeypatch, caplog) -> None:
     caplog.set_level(logging.INFO)
 
@@ -217,6 +230,20 @@ def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, mon
     outcome = command(MDL, "-m", "hydra/launcher=local", "hydra.launcher.workers=1", "train.lr=0.1,0.2", *TINY)
     assert outcome.code == 130
     assert [text for text in caplog.messages if "has ended" in text] == ["#0 has ended, 1 of 2", "#1 has ended, 2 of 2"]
+=======
+def test_another_process_goes_on_with_the_run_of_one_that_was_killed(tmp_path: Path) -> None:
+    shell = started(tmp_path, 200)
+    try:
+        lock = next(tmp_path.glob("runs/mdl-digits-leace-*")) / LOCK
+        os.kill(json.loads(lock.read_text())["pid"], signal.SIGKILL)
+        assert shell.wait(240) == 0
+    finally:
+        if shell.poll() is None:
+            os.killpg(shell.pid, signal.SIGKILL)
+    log = (tmp_path / "driver.log").read_text()
+    assert log.count("a process ended early: see") == 1
+    assert "2 of 2 runs finished" in log
+>>>>>>> h_core2
 
 
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:

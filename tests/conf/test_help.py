@@ -3,12 +3,12 @@
 import pytest
 
 from conf.check import ConfigError
-from conf.commands import commands
 from conf.groups import choices
 from conf.help import help_text
+from scripts.commands import COMMANDS
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_page_fits_on_two_screens(command: str) -> None:
     lines = help_text(command, "what it does").splitlines()
     assert len(lines) <= 80
@@ -19,7 +19,7 @@ def test_the_page_fits_on_two_screens(command: str) -> None:
 
 def test_experiments_are_those_of_the_command() -> None:
     listed = {command: {line.split()[0] for line in help_text(command, "", ["--help", "experiments"]).splitlines()[1:]}
-              for command in commands()}  # fmt: skip
+              for command in COMMANDS}  # fmt: skip
     assert "table16" in listed["mdl"]
     assert "mlp_sizes" in listed["mdl"] & listed["train"]
     assert "two_sources" in listed["sample_info"]

@@ -3,7 +3,6 @@
 import copy
 import functools
 import math
-import pkgutil
 import re
 import shlex
 from collections.abc import Mapping
@@ -17,13 +16,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from conf.check import keyword_only
 from conf.cli import Command
-from conf.commands import sections
 from conf.compose import Composer, plain
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
 from conf.schema import Config, validate
-from conf.target import TARGETS, Target
+from conf.target import SECTIONS, TARGETS, Target, imported
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job
 from mdl.__main__ import COMMAND as MDL
@@ -67,9 +65,7 @@ def test_every_choice_lists_every_option(group: str, choice: str) -> None:
     if group in TARGETS:
         assert set(listed) == {"name", "_target_", *keyword_only(Target(listed).schema)}
     else:
-        settings = sections()[group]
-        assert isinstance(settings, str)
-        assert_lists_all(listed, pkgutil.resolve_name(settings))
+        assert_lists_all(listed, imported(SECTIONS[group]))
 
 
 def assert_lists_all(listed: Mapping[str, Any], settings: type) -> None:
