@@ -128,14 +128,9 @@ class Local(Submitit):
         except KeyboardInterrupt:
             log.warning("stopping once every run has saved its training; launch the same command again to continue")
             for worker in workers:
-<<<<<<< HEAD
-                worker._process.send_signal(signal.SIGTERM)
-            self._wait(workers, jobs, ended)
-=======
                 if not worker.done():
                     os.kill(int(worker.job_id), signal.SIGTERM)  # submitit names a local job by its process
-            self._wait(workers, jobs)
->>>>>>> h_core2
+            self._wait(workers, jobs, ended)
             raise
 
     def __call__(self, device: str, sweep: Path, jobs: Sequence[SweepJob], state: Any) -> None:  # type: ignore[override]
@@ -184,8 +179,7 @@ class Local(Submitit):
                 display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")
                 time.sleep(0.2)
         for worker in workers:
-            # of one that was killed `exception` would wait for an outcome
-            if not worker.paths.result_pickle.exists() or worker.exception() is not None:
+            if not worker.paths.result_pickle.exists():  # it was killed; the file itself is not opened
                 log.warning("a process ended early: see %s", worker.paths.stderr)
 
 

@@ -65,15 +65,8 @@ class Worker:
 
     paths = SimpleNamespace(result_pickle=Path(__file__))  # a file that exists
 
-<<<<<<< HEAD
-    def poll(self) -> int | None:
-        return 0
-=======
     def done(self) -> bool:
         return True
-
-    def exception(self) -> None: ...
->>>>>>> h_core2
 
 
 def test_every_process_sees_a_device_of_its_own_and_no_ctrl_c(command, launcher, monkeypatch) -> None:
@@ -193,7 +186,6 @@ def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> No
         assert not (run / LOCK).exists()
 
 
-<<<<<<< HEAD
 def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, monkeypatch, caplog) -> None:
     caplog.set_level(logging.INFO)
 
@@ -203,20 +195,24 @@ def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, mon
     class Running(Worker):
         """A process that carries out one of two runs, is interrupted, and ends once it is told to."""
 
-        polls_left = float("inf")
+        job_id = "12345"
+        looks_left = float("inf")
 
-        def poll(self) -> int | None:
-            self.polls_left -= 1
-            return None if self.polls_left > 0 else 0
+        def done(self) -> bool:
+            self.looks_left -= 1
+            return self.looks_left <= 0
 
-        def send_signal(self, number: int) -> None:
-            note_end(1, 130)
-            self.polls_left = 4
+    running = Running()
+
+    def kill(pid: int, number: int) -> None:
+        assert (pid, number) == (12345, signal.SIGTERM)
+        note_end(1, 130)
+        running.looks_left = 4
 
     class Executor:
         def submit(self, *_) -> Worker:
             note_end(0, 0)
-            return Running()
+            return running
 
     polls = iter(range(100))
 
@@ -227,10 +223,12 @@ def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, mon
     local = launcher("launcher.Local")
     monkeypatch.setattr(local, "_executor", lambda _: Executor())
     monkeypatch.setattr(sys.modules[local.__module__].time, "sleep", sleep)
+    monkeypatch.setattr(sys.modules[local.__module__].os, "kill", kill)
     outcome = command(MDL, "-m", "hydra/launcher=local", "hydra.launcher.workers=1", "train.lr=0.1,0.2", *TINY)
     assert outcome.code == 130
     assert [text for text in caplog.messages if "has ended" in text] == ["#0 has ended, 1 of 2", "#1 has ended, 2 of 2"]
-=======
+
+
 def test_another_process_goes_on_with_the_run_of_one_that_was_killed(tmp_path: Path) -> None:
     shell = started(tmp_path, 200)
     try:
@@ -243,7 +241,6 @@ def test_another_process_goes_on_with_the_run_of_one_that_was_killed(tmp_path: P
     log = (tmp_path / "driver.log").read_text()
     assert log.count("a process ended early: see") == 1
     assert "2 of 2 runs finished" in log
->>>>>>> h_core2
 
 
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
