@@ -26,6 +26,7 @@ from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate
 from scripts.benchmarks.data import DIGITS, labelled_images
 from scripts.benchmarks.step import Step
 from scripts.benchmarks.train_peer import batches, train_one
+from train.counterparts import DATA, Counterparts
 from train.data import DeviceImages, to_device
 from train.engine import fit
 from train.ensemble import Ensemble
@@ -162,6 +163,8 @@ class Bench:
         rows = [self._ours(stacking, f"; {stacking.how}: {stacking.why}")]
         for setting in sorted(others, reverse=True):
             rows.append(self._ours(self._chosen(dataclasses.replace(self.settings, stack=setting))))
+        followed = dict.fromkeys((DATA, "order1", "order2", "swap"), self.validation)  # any images cost the same
+        rows.append(self._ours(stacking, f"; losses on {len(followed)} samples of {len(self.validation):,}", followed))
         if skip_peer:
             return rows
         with measured(self.device) as cost:
@@ -177,16 +180,16 @@ class Bench:
     def _chosen(self, settings: TrainSettings) -> Stacking:
         return choose(self.ensemble, len(self.seeds), self.train, settings)
 
-    def _ours(self, stacking: Stacking, note: str = "") -> Row:
+    def _ours(self, stacking: Stacking, note: str = "", counterparts: Counterparts | None = None) -> Row:
 
         def run(settings: TrainSettings) -> list[float]:
-            sets = TrainingSets(self.seeds, self.subsets, self.train, self.validation)
+            sets = TrainingSets(self.seeds, self.subsets, self.train, self.validation, None, counterparts or {})
             curves = fit(self.ensemble, sets, settings, stack=stacking.stack).curves
             return [curve.validation_loss_bits[-1] for curve in curves]
 
         run(dataclasses.replace(self.settings, max_epochs=1))  # warms up
         losses, cost = timed(run, self.device, lambda: [self.settings])
-        return self._row(f"ours, {stacking.how}", cost, losses, note)
+        return self._row(f"ours, {stacking.how}{', counterparts' if counterparts else ''}", cost, losses, note)
 
     def _row(self, who: str, cost: Cost, losses: Sequence[float], note: str = "") -> Row:
         examples = len(self.seeds) * self.settings.max_epochs * len(self.train) / cost.seconds

@@ -163,7 +163,8 @@ def test_the_page_has_the_numbers_of_the_runs_that_are_kept() -> None:
     page = (docs / "learning_order.md").read_text()
     frame = load(docs / "study_learning_order").counterparts
     assert frame["run_id"].nunique() == 18
-    for (run, name), curves in frame.groupby(["run_id", "sample"]):
+    shown = frame[frame["sample"].isin([DATA, "order2", "swap"])]
+    for (run, name), curves in shown.groupby(["run_id", "sample"]):
         by_seed = [curve for _, curve in curves.groupby("seed")]
         steps = [learnt_step(curve["step"].tolist(), curve["loss_bits"].tolist()) for curve in by_seed]
         known = [step for step in steps if step is not None]
