@@ -22,7 +22,7 @@ from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint
 from harness.job import Job
 from harness.trained import CounterpartResult
-from train.data import DeviceImages
+from train.data import DeviceImages, as_trained_on
 from train.ensemble import Ensemble, Weights
 
 DATA = "data"  # the test images themselves, among their counterparts
@@ -147,11 +147,7 @@ def draw_counterparts(job: Job, dataset: ErasedDataset) -> tuple[Counterparts, d
             part.images, part.labels, reference=data.images, directions=[_DIRECTIONS], orders=_ORDERS, permutations=0
         )
         spectra[name] = {f"order {p}": z for p, z in enumerate(spectrum.z_scores.tolist(), 1) if math.isfinite(z)}
-    mean, std = dataset.channel_mean, dataset.channel_std
-    on_device = {
-        name: DeviceImages(part, mean, std, padding=0, flip=False, device=job.device) for name, part in samples.items()
-    }
-    return on_device, spectra
+    return {name: as_trained_on(dataset, part, job.device) for name, part in samples.items()}, spectra
 
 
 def results_of(

@@ -29,6 +29,7 @@ from scripts.options import parser
 from scripts.show_erasers import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.__main__ import COMMAND
+from train.data import as_trained_on
 from train.ensemble import Weights
 from train.prepare import PreparedTraining, load, training_job
 from train.whole import WEIGHTS
@@ -77,13 +78,12 @@ def hear(
     """
     training, flat = before.images.double().flatten(1), images.double().flatten(1)
     means = torch.stack([training[before.labels == label].mean(0) for label in range(len(maps))])
-    centre, scale = prepared.dataset.channel_mean[:, None, None], prepared.dataset.channel_std[:, None, None]
     said = torch.zeros(len(prepared.seeds), len(maps), len(maps), len(images), dtype=torch.int64)
     with Display(title) as display:
         for own, (slope, shift) in enumerate(maps):
             moved = flat @ slope + shift
             for other, by in enumerate((means[own] - means) @ slope):
-                said[:, other, own] = answers(prepared, weights, ((moved + by).view_as(images) - centre) / scale)
+                said[:, other, own] = answers(prepared, weights, (moved + by).view_as(images))
                 done = (own * len(maps) + other + 1) / len(maps) ** 2
                 display.update(done, f"slope of class {own}, mean of class {other}")
     return said
@@ -91,12 +91,13 @@ def hear(
 
 @torch.no_grad()
 def answers(prepared: PreparedTraining, weights: Weights, x: Tensor) -> Tensor:
-    """Return the likeliest class of standardised images [n, C, H, W] by each of S networks: [S, n]."""
-    device, said = prepared.job.device, []
+    """Return the likeliest class of images [n, C, H, W] by each of S networks: [S, n]."""
+    nothing = torch.zeros(len(x), dtype=torch.int64)  # in the place of labels
+    images, said = as_trained_on(prepared.dataset, LabelledImages(x, nothing), prepared.job.device), []
     for member in range(len(prepared.seeds)):
-        alone = {name: weight[[member]].to(device) for name, weight in weights.items()}
-        parts = x.to(device, torch.float32).split(prepared.settings.eval_batch_size)
-        said.append(torch.cat([prepared.ensemble.logits(alone, part)[0].argmax(-1) for part in parts]).cpu())
+        alone = {name: weight[[member]].to(prepared.job.device) for name, weight in weights.items()}
+        logits = [part for part, _ in prepared.ensemble.outputs(alone, images)]
+        said.append(torch.cat(logits, 1)[0].argmax(-1).cpu())
     return torch.stack(said)
 
 
