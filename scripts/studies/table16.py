@@ -1,6 +1,6 @@
 """Table 16 of Quirke & Belrose (2025) beside finished runs of CIFAR-10; exact against truncated QLEACE.
 
-    python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.png
+    python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
 Prints two tables in Markdown, mean ± standard deviation over seeds, and draws what each eraser adds to the control: in
 the paper, in our recipe (train=paper) and in the published one (train=published). The first table is in the paper's
