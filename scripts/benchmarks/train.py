@@ -163,7 +163,7 @@ class Bench:
         rows = [self._ours(stacking, f"; {stacking.how}: {stacking.why}")]
         for setting in sorted(others, reverse=True):
             rows.append(self._ours(self._chosen(dataclasses.replace(self.settings, stack=setting))))
-        followed = dict.fromkeys((DATA, "order1", "order2", "swap"), self.validation)  # any images cost the same
+        followed: Counterparts = dict.fromkeys((DATA, "order1", "order2", "swap"), self.validation)  # any cost the same
         rows.append(self._ours(stacking, f"; losses on {len(followed)} samples of {len(self.validation):,}", followed))
         if skip_peer:
             return rows
