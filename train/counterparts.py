@@ -36,7 +36,7 @@ Counterparts = Mapping[str, DeviceImages]
 
 
 class CounterpartRow(NamedTuple):
-    """What one seed's network predicts of one sample after `step` optimiser steps.
+    """Scores of one seed's network on one sample after `step` optimiser steps.
 
     `agreement` is 1 less the total variation distance between the mean prediction for the images of a class and that
     for their counterparts with this label, averaged over classes.

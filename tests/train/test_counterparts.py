@@ -12,6 +12,7 @@ from erasure.store.storage import load_tensors, read_json
 from harness.result import TrainResult, of_seeds, read_result
 from harness.results import load
 from harness.results.statistics import Spread
+from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
 from models.polynomial import PolynomialClassifier
 from train.__main__ import COMMAND as TRAIN
@@ -58,6 +59,8 @@ def test_training_is_the_same_with_and_without(command) -> None:
 
 
 def test_only_python_m_train_has_counterparts(command) -> None:
+    outcome = command(MDL, "counterparts=[order1]")
+    assert (outcome.code, "unknown key counterparts" in outcome.err) == (2, True)
     outcome = command(TRAIN, *TINY, "counterparts=[order1,order1]")
     assert (outcome.code, "name each once" in outcome.err) == (2, True)
     outcome = command(TRAIN, *TINY, "counterparts=[order3]")
