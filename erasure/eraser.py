@@ -61,7 +61,7 @@ class Eraser(ABC):
         ...     def transform(self, x, z):
         ...         return x - self.mean
         >>> x, z = torch.randn(20, 3), torch.arange(20) % 2
-        >>> float(Centred.fit(x, z)(x).mean()).__abs__() < 1e-6
+        >>> abs(float(Centred.fit(x, z)(x).mean())) < 1e-6
         True
     """
 

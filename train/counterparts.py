@@ -61,9 +61,9 @@ class CounterpartCurves:
         rows: noted so far, as lists that JSON can hold.
     """
 
-    def __init__(self, ensemble: Ensemble, samples: Counterparts, members: int, epoch_steps: int) -> None:
+    def __init__(self, ensemble: Ensemble, samples: Counterparts, epoch_steps: int) -> None:
         self.samples, self.rows = samples, list[list[Any]]()
-        self._ensemble, self._members, self._epoch_steps = ensemble, members, epoch_steps
+        self._ensemble, self._epoch_steps = ensemble, epoch_steps
 
     def due(self, step: int) -> bool:
         """Return whether step number `step`, counted from the start of the training, is one of those chosen."""

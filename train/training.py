@@ -70,7 +70,7 @@ class Training(Learner):
             for seed, entropy in zip(seeds, map(label_entropy_bits, train.labels[subsets]), strict=True)
         ]
         self.active = list(range(len(seeds)))  # members still training, as positions in `seeds`
-        self.followed = CounterpartCurves(ensemble, sets.counterparts, len(seeds), self.order.steps)
+        self.followed = CounterpartCurves(ensemble, sets.counterparts, self.order.steps)
         self._loss_sum = torch.zeros(len(seeds), dtype=torch.float64, device=subsets.device)  # since evaluation
         self._losses_summed = 0
 
