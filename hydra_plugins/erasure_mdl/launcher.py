@@ -132,6 +132,9 @@ class Local(Submitit):
                     os.kill(int(worker.job_id), signal.SIGTERM)  # submitit names a local job by its process
             self._wait(workers, jobs, ended)
             raise
+        for worker in workers:
+            if not worker.paths.result_pickle.exists():  # it was killed; the file itself is not opened
+                log.warning("a process ended early: see %s", worker.paths.stderr)
 
     def __call__(self, device: str, sweep: Path, jobs: Sequence[SweepJob], state: Any) -> None:  # type: ignore[override]
         """Carry out, in one of the processes, whatever jobs of the sweep are free, on the device."""
@@ -178,9 +181,6 @@ class Local(Submitit):
                     log.info("#%d has ended, %d of %d", number, len(ended), len(jobs))
                 display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")
                 time.sleep(0.2)
-        for worker in workers:
-            if not worker.paths.result_pickle.exists():  # it was killed; the file itself is not opened
-                log.warning("a process ended early: see %s", worker.paths.stderr)
 
 
 def shared(launcher: Any) -> bool:
