@@ -384,24 +384,19 @@ def run(options: argparse.Namespace) -> dict[tuple[str, str, int], Cell]:
 
 
 def tables(cells: Mapping[tuple[str, str, int], Cell]) -> list[Table]:
-    """Return one table per dataset, a row per eraser."""
+    """Return one table per dataset, a row per eraser: the edit, and the accuracy of each kind of probe."""
     found = []
     for dataset in dict.fromkeys(cell.dataset for cell in cells.values()):
         rows = []
         for eraser, method in METHODS.items():
             own = [cell for cell in cells.values() if (cell.dataset, cell.eraser) == (dataset, eraser)]
             if own:
-                edit, seconds = (Spread.of([getattr(cell, name) for cell in own]).mean for name in ("edit", "seconds"))
-                shown = [_shown(own, probe) for probe in own[0].accuracy]
-                rows.append([f"{eraser} {method.sees}".strip(), f"{edit:.3f}", f"{seconds:.2g}", *shown])
+                edit = Spread.of([cell.edit for cell in own]).mean
+                shown = [f"{Spread.of([100 * cell.accuracy[probe] for cell in own]):.1f}" for probe in own[0].accuracy]
+                rows.append([f"{eraser} {method.sees}".strip(), f"{edit:.3f}", *shown])
         probed_by = next(cell.accuracy for cell in cells.values() if cell.dataset == dataset)
-        found.append(Table(dataset, "", ["eraser", "edit", "seconds", *probed_by], rows, title=dataset))
+        found.append(Table(dataset, "", ["eraser", "edit", *probed_by], rows, title=dataset))
     return found
-
-
-def _shown(cells: Sequence[Cell], probe: str) -> str:
-    accuracy = Spread.of([100 * cell.accuracy[probe] for cell in cells])
-    return f"{accuracy:.1f} ({Spread.of([cell.bits[probe] for cell in cells]).mean:.2f})"
 
 
 def markdown(cells: Mapping[tuple[str, str, int], Cell]) -> str:
