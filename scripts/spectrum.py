@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--orders", type=int, default=4, help="highest order")
     own.add_argument("--gaps", action="store_true", help="a table of gaps in place of unbiased shares")
     own.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits")
-    own.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.png and OUT.md")
+    own.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")
     options = own.parse_args(arguments)
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
@@ -66,7 +66,7 @@ def _show(options: argparse.Namespace) -> int:
             )
     table = tabulated(spectra, options.orders, gaps=options.gaps)
     table.show()
-    figure, page = options.out.with_suffix(".png"), options.out.with_suffix(".md")
+    figure, page = options.out.with_suffix(".svg"), options.out.with_suffix(".md")
     write_text(page, f"{table.markdown()}\n\n{table.caption}\n")
     draw(spectra, figure)
     print(f"figure: {figure}\ntable: {page}")

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,6 @@ from erasure import (
 from erasure.datasets.image_folder import ImageFolder
 from erasure.progress import Display
 from erasure.store.storage import digest, fingerprint, read_json, write_json, write_text
-from harness.results.statistics import Spread
 from harness.results.table import Table
 from scripts.benchmarks.data import DIGITS
 from scripts.options import parser
@@ -384,15 +384,15 @@ def run(options: argparse.Namespace) -> dict[tuple[str, str, int], Cell]:
 
 
 def tables(cells: Mapping[tuple[str, str, int], Cell]) -> list[Table]:
-    """Return one table per dataset, a row per eraser: the edit, and the accuracy of each kind of probe."""
+    """Return one table per dataset, a row per eraser: the edit, and the accuracy of each kind of probe, in %."""
     found = []
     for dataset in dict.fromkeys(cell.dataset for cell in cells.values()):
         rows = []
         for eraser, method in METHODS.items():
             own = [cell for cell in cells.values() if (cell.dataset, cell.eraser) == (dataset, eraser)]
             if own:
-                edit = Spread.of([cell.edit for cell in own]).mean
-                shown = [f"{Spread.of([100 * cell.accuracy[probe] for cell in own]):.1f}" for probe in own[0].accuracy]
+                edit = fmean(cell.edit for cell in own)
+                shown = [f"{100 * fmean(cell.accuracy[probe] for cell in own):.1f}" for probe in own[0].accuracy]
                 rows.append([f"{eraser} {method.sees}".strip(), f"{edit:.3f}", *shown])
         probed_by = next(cell.accuracy for cell in cells.values() if cell.dataset == dataset)
         found.append(Table(dataset, "", ["eraser", "edit", *probed_by], rows, title=dataset))

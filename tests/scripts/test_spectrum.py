@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from scripts import spectrum
 
@@ -13,7 +12,7 @@ def test_what_erasers_leave_of_the_digits(tmp_path: Path, capsys: pytest.Capture
     out = tmp_path / "of" / "digits"
     options = ["--erasers", "control", "leace", "--orders", "2", "--directions", "5", "--out", str(out)]
     assert spectrum.main([f"cache_dir={tmp_path}", *options]) == 0
-    assert f"figure: {out}.png" in capsys.readouterr().out
+    assert f"figure: {out}.svg" in capsys.readouterr().out
     table = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in out.with_suffix(".md").read_text().split("\n")
     ]
@@ -24,8 +23,7 @@ def test_what_erasers_leave_of_the_digits(tmp_path: Path, capsys: pytest.Capture
         ["LEACE", "test", "359", "5, 44%"],
     ]
     assert [float(row[4].split()[0]) > 0.5 for row in table[2:6]] == [True, True, False, False]
-    with Image.open(out.with_suffix(".png")) as image:
-        assert min(image.size) > 300
+    assert "test, 5 directions" in out.with_suffix(".svg").read_text()
 
 
 def test_vectors_have_a_spectrum_too(tmp_path: Path) -> None:
