@@ -5,7 +5,8 @@ addEventListener("DOMContentLoaded", () => {
     const headings = [...table.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
     if (headings.length < 3) continue;
     const cells = [...table.querySelectorAll("tbody td:not(:first-child)")].map((cell) => cell.textContent.trim()).filter(Boolean);
-    if (cells.filter((text) => /^[-+−–(]?\s*\d|^–$/.test(text)).length > cells.length / 2) {
+    const numbers = cells.filter((text) => /^[-+−–(]?\s*\d|^–$/.test(text));
+    if (numbers.length > cells.length / 2 && cells.every((text) => text.length <= 40)) {
       table.classList.add("numbers");
       continue;
     }

@@ -1,6 +1,6 @@
 """Unique information and its upper bound on a toy dataset (Harutyunyan et al. 2021, appendix A.1, Figure 3).
 
-    python -m scripts.studies.toy_information --out docs/toy_information.png
+    python -m scripts.studies.toy_information --out docs/toy_information.svg
 
 Two Gaussian classes of 40 points in the plane; a linear regression of the labels ±1, trained by SGD for 200 epochs with
 batches of 5 and a learning rate of 0.1, many times at once. What one example z_i tells the weights W is
@@ -93,8 +93,8 @@ def information(
 
 def figure(points: Tensor, labels: Tensor, i: int, weights: dict[str, Tensor], path: Path) -> None:
     """Draw the data, example i marked, and the three distributions of the two weights."""
-    with figure_at(path, 14, 3.6) as drawn:
-        axes = drawn.subplots(1, 4)
+    with figure_at(path, 6.4, 5.6) as drawn:
+        axes = drawn.subplots(2, 2).flat
         for label, colour in ((1.0, "#0072B2"), (-1.0, "#D55E00")):
             axes[0].scatter(*points[labels == label, :2].T, color=colour, s=14)
         axes[0].scatter(*points[i, :2], facecolors="none", edgecolors="#000000", s=120)
@@ -102,7 +102,7 @@ def figure(points: Tensor, labels: Tensor, i: int, weights: dict[str, Tensor], p
         shared = torch.cat(list(weights.values()))[:, :2]
         low, high = shared.quantile(0.001, 0).tolist(), shared.quantile(0.999, 0).tolist()
         for ax, (name, w) in zip(axes[1:], weights.items(), strict=True):
-            ax.hexbin(*w[:, :2].T, gridsize=40, cmap="Blues", extent=(low[0], high[0], low[1], high[1]))
+            ax.hexbin(*w[:, :2].T, gridsize=25, mincnt=1, cmap="Blues", extent=(low[0], high[0], low[1], high[1]))
             ax.set(title=name, xlabel="w₁", ylabel="w₂", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
 
 
@@ -125,7 +125,7 @@ def show(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     own = parser("studies.toy_information", __doc__, runs=2000, draws=40, seed=0)
     own.add_argument(
-        "--out", type=Path, default=Path("toy_information.png"), help="figure, of the worst fitted example"
+        "--out", type=Path, default=Path("toy_information.svg"), help="figure, of the worst fitted example"
     )
     return exit_code(functools.partial(show, own.parse_args(arguments)), "sample_info")
 
