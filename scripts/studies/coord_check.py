@@ -1,6 +1,6 @@
 """Does the scale of activations stay put as a network gets wider?
 
-python -m scripts.studies.coord_check --out docs/coord_check.png
+python -m scripts.studies.coord_check --out docs/coord_check.svg
 """
 
 import itertools
@@ -138,21 +138,24 @@ def print_table(name: str, results: Results, steps: int) -> None:
 
 
 def draw(names: Sequence[str], results: Results, steps: int, path: Path) -> None:
-    """Draw a column per model, a row per parametrisation; a line per layer, the readout's thick."""
-    with figure_at(path, 3.4 * len(names), 6.4) as figure:
-        axes = figure.subplots(2, len(names), sharex="col", sharey="col", squeeze=False)
-        for (row, parametrization), (column, name) in itertools.product(enumerate(PARAMETRIZATIONS), enumerate(names)):
+    """Draw a row per model, a column per parametrisation; a line per layer, the readout's thick."""
+    with figure_at(path, 5.6, 1.9 * len(names)) as figure:
+        axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
+        for (row, name), (column, parametrization) in itertools.product(enumerate(names), enumerate(PARAMETRIZATIONS)):
             ax, measured = axes[row][column], results[name, parametrization]
             widths = sorted(measured)
             for layer in measured[widths[0]]:
                 changes = [measured[width][layer][steps][1] for width in widths]
                 style = {"linewidth": 2.4} if layer == "readout" else {"linewidth": 0.9, "alpha": 0.55}
                 ax.plot(widths, changes, marker="o", markersize=3, color=COLOURS[parametrization], **style)
-            ax.set(xscale="log", yscale="log", title="" if row else name, xlabel="width" if row else "")
+            ax.set(xscale="log", yscale="log", title="" if row else TITLES[parametrization])
             ax.set_xticks(widths, [str(width) for width in widths], fontsize=8)
             ax.minorticks_off()
+            if row == len(names) - 1:
+                ax.set_xlabel("width")
             if not column:
-                ax.set_ylabel(f"{TITLES[parametrization]}\nchange of outputs (RMS), {steps} steps")
+                ax.set_ylabel(name.replace(", ", "\n"))
+        figure.supylabel(f"change of outputs (RMS) after {steps} steps")
 
 
 if __name__ == "__main__":

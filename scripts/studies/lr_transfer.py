@@ -1,6 +1,6 @@
 """Does the best learning rate stay put as a network gets wider?
 
-python -m scripts.studies.lr_transfer --out docs/lr_transfer.png
+python -m scripts.studies.lr_transfer --out docs/lr_transfer.svg
 """
 
 import itertools
@@ -100,11 +100,11 @@ def print_table(results: Results) -> None:
 
 def draw(names: Sequence[str], results: Results, path: Path) -> None:
     """Draw a row per model, a column per parametrisation; a curve per width, darker when wider, its optimum marked."""
-    with figure_at(path, 9.4, 3.5 * len(names)) as figure:
+    with figure_at(path, 9.4, 2.8 * len(names)) as figure:
         axes = figure.subplots(len(names), 2, sharex="row", sharey="row", squeeze=False)
         for (row, name), (column, parametrization) in itertools.product(enumerate(names), enumerate(PARAMETRIZATIONS)):
             ax, losses = axes[row][column], results[name, parametrization]
-            for shade, (width, by_rate) in zip(np.linspace(0.25, 1.0, len(losses)), losses.items(), strict=True):
+            for shade, (width, by_rate) in zip(np.linspace(0.2, 0.7, len(losses)), losses.items(), strict=True):
                 colour, rates = mpl.colormaps["viridis_r"](shade), sorted(by_rate)
                 bits = [by_rate[rate] for rate in rates]
                 ax.plot(rates, bits, color=colour, marker="o", markersize=3, label=f"{width}")

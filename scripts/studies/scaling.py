@@ -52,7 +52,7 @@ class Architecture:
 def parser(name: str, doc: str | None, models: Sequence[str]) -> argparse.ArgumentParser:
     made = options.parser(f"studies.{name}", doc)
     made.add_argument("--model", nargs="+", default=models, help="such as mlp:depth=4")
-    made.add_argument("--out", type=Path, default=Path(f"{name}.png"), help="figure")
+    made.add_argument("--out", type=Path, default=Path(f"{name}.svg"), help="figure")
     return made
 
 

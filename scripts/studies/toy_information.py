@@ -102,7 +102,7 @@ def figure(points: Tensor, labels: Tensor, i: int, weights: dict[str, Tensor], p
         shared = torch.cat(list(weights.values()))[:, :2]
         low, high = shared.quantile(0.001, 0).tolist(), shared.quantile(0.999, 0).tolist()
         for ax, (name, w) in zip(axes[1:], weights.items(), strict=True):
-            ax.hexbin(*w[:, :2].T, gridsize=25, mincnt=1, cmap="Blues", extent=(low[0], high[0], low[1], high[1]))
+            ax.hexbin(*w[:, :2].T, gridsize=25, mincnt=1, cmap="viridis", extent=(low[0], high[0], low[1], high[1]))
             ax.set(title=name, xlabel="w₁", ylabel="w₂", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
 
 
