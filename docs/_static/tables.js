@@ -19,7 +19,11 @@ addEventListener("DOMContentLoaded", () => {
   }
   for (const image of document.querySelectorAll("article img")) {
     if (/erasers\.png|cifar10_jpeg\.png/.test(image.src) && !/summaries/.test(image.src)) image.classList.add("photographs");
-    const shape = () => image.classList.toggle("wide", image.naturalWidth > 1.5 * image.naturalHeight);
+    const shape = () => {
+      const ratio = image.naturalWidth / image.naturalHeight;
+      image.classList.toggle("wide", ratio > 1.5);
+      image.style.setProperty("--ratio", ratio);
+    };
     image.complete ? shape() : image.addEventListener("load", shape);
   }
 });
