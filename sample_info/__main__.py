@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conf import Options, cli
 from conf.schema import Config, validate
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from harness.execution import Functions
     from harness.job import Job
     from harness.result import InformationResult
-    from harness.results.arrange import Comparison
-    from sample_info.report.comparison import Agreement, Movement
 
 AXES = {"information/*": "seed"}
 _FIGURES = ("scores.png", "summaries.png")  # of every run
@@ -57,7 +55,7 @@ def job_of(config: "Options") -> "Job":
 
 
 def headline(result: "InformationResult") -> str:
-    from sample_info.report.table import headline
+    from sample_info.report.tables import headline
 
     return headline(result)
 
@@ -67,52 +65,33 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     from erasure.store.storage import write_text
     from harness.results.arrange import arrange
     from harness.results.table import markdown
-    from sample_info.report.comparison import agreement_matrix, agreements, few_enough, movements, read_scores
-    from sample_info.report.summaries import summaries_tables
-    from sample_info.report.table import tables_of
+    from harness.style import eraser_colours
+    from sample_info.report.figures import comparison_figures, save
+    from sample_info.report.tables import agreements, movements, read_scores, tables_of
 
     comparison = arrange(results)
     problems: list[str] = []
     stored = {result.run_id: read_scores(result.directory, problems) for result in results}
-    moved = movements(comparison, stored)
-    alike, left_out = few_enough(agreements(comparison, stored))
-    tables = [*tables_of(comparison, moved).values(), *map(agreement_matrix, alike), *summaries_tables(comparison)]
-    tables = [table for table in tables if table.rows]
+    moved, alike = movements(comparison, stored), agreements(comparison, stored, problems.append)
+    tables = tables_of(comparison, moved, alike)
     for table in tables:
-        if table.title:
-            print(table.title)
-        table.show()
-    for line in [*problems, *left_out]:
+        table.show(table.title)
+    for line in problems:
         print(line)
-    parts = [p for t in tables for p in (markdown(t.title), t.markdown(), markdown(t.caption)) if p]
+    parts = [part for t in tables for part in (f"## {markdown(t.title)}", t.markdown(), markdown(t.caption))]
     write_text(directory / "table.md", "\n\n".join(parts) + "\n")
     print(f"table: {directory / 'table.md'}")
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
-        drawn += _draw(comparison, moved, alike, directory)
+        figures = comparison_figures(comparison, moved, alike, eraser_colours(comparison.erasers))
+        drawn += [
+            save(make, directory / (f"{name}-{i + 1}.png" if i else f"{name}.png"))
+            for name, several in figures.items()
+            for i, make in enumerate(several)
+        ]
     for path in drawn:
         print(f"figure: {path}")
     print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")
-
-
-def _draw(
-    comparison: "Comparison", moved: "Sequence[Movement]", alike: "Sequence[Agreement]", directory: Path
-) -> list[Path]:
-    """Draw agreement between runs, changes of scores between erasers, and summaries, where there are any."""
-    from harness.style import eraser_colours
-    from sample_info.report.figures import Panel, agreement_figure, movement_figure, save, summaries_figure
-
-    summaries = [
-        Panel(f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)
-        for row, eraser, result in comparison.information
-        if result.summaries
-    ]
-    drawn: dict[str, Any] = {
-        "agreement.png": alike and (lambda: agreement_figure(alike)),
-        "movement.png": moved and (lambda: movement_figure(moved, eraser_colours(comparison.erasers).__getitem__)),
-        "summaries.png": len(summaries) > 1 and (lambda: summaries_figure(summaries)),
-    }
-    return [save(make, directory / name) for name, make in drawn.items() if make]
 
 
 COMMAND = cli.Command(

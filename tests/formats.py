@@ -37,7 +37,7 @@ from harness.results.read import read_run
 from harness.run import Run
 from harness.state import State, state_of
 from mdl.__main__ import COMMAND
-from sample_info.report.comparison import read_scores
+from sample_info.report.tables import read_scores
 from scripts.sweep.relaunch import launch_command
 from scripts.sweep.status import Found
 from train.checkpoint import Checkpoints

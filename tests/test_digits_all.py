@@ -13,12 +13,12 @@ from tests.scripts.chromium import (
     REASON,
     column,
     faint_texts,
-    menu,
     opened,
     prefer,
     press,
     require_nothing_overflows,
     resize,
+    search,
 )
 
 MINIATURE = ["seeds=[0]", "train.stack=one", "train.max_epochs=1", "train.min_epoch_steps=1", "mdl.num_chunks=2"]
@@ -41,13 +41,12 @@ def test_the_experiment_s_report_opens_in_a_browser(report: Path) -> None:
         bits = [float(text.split(" ")[0]) for text in column(browser, "bits per label")]
         assert len(bits) == 8
         assert bits == sorted(bits)
-        menu(browser, "family").select_by_value("Swin V2")
-        assert column(browser, "eraser").count("QLEACE") == 1
-        assert len(column(browser, "eraser")) == 2
-        drawn = len(browser.find_elements("css selector", "#learning polyline"))  # control and erasures, as it opened
-        assert drawn > 1
-        browser.find_element("css selector", "#trained tbody input:not(:checked)").send_keys(" ")
-        assert len(browser.find_elements("css selector", "#learning polyline")) == drawn + 1
+        search(browser, "swin qleace")
+        assert column(browser, "eraser") == ["QLEACE"]
+        search(browser, "")
+        browser.find_element("css selector", "tbody button").click()
+        assert browser.find_element("css selector", "[popover]").is_displayed()
+        browser.find_element("css selector", "[popover] button").click()
         for width in (1280, 390):
             resize(browser, width)
             require_nothing_overflows(browser, width)

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,15 +17,15 @@ from torch import Tensor
 from conf import Options
 from harness import style
 from harness.information import SummaryCurves
+from harness.results.arrange import Comparison
 from harness.results.labels import Label, display_name
-from harness.results.panels import panels
+from harness.results.panels import panel_size, panels
 from harness.style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend, wrapped
 from sample_info.examples import Examples
-from sample_info.report.comparison import Agreement, Movement
-from sample_info.report.summaries import eraser_note, spreads, whose
-from sample_info.report.table import SCORES
+from sample_info.report.tables import SCORES, Agreement, Movement, eraser_note, spreads, whose
 from sample_info.settings import ORDERS
 
+MAX_PANELS = 12  # of one figure
 _COLOURS = (("#56B4E9", "o"), ("#0072B2", "s"), ("#D55E00", "^"), ("#4d4d4d", "x"))  # with markers
 _LINES: Mapping[str, tuple[str, str]] = dict(zip(ORDERS, _COLOURS, strict=True))
 _TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of one of ten columns at size 6
@@ -117,9 +119,33 @@ class Panel:
     summaries: SummaryCurves
 
 
+def comparison_figures(
+    comparison: Comparison, moved: Sequence[Movement], alike: Sequence[Agreement], colours: Mapping[Label, str]
+) -> dict[str, list[Callable[[], Figure]]]:
+    """Return what draws agreement between runs, changes of scores between erasers, and summaries.
+
+    What has no room in one figure of twelve panels is in several.
+    """
+    summaries = [
+        Panel(f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)
+        for row, eraser, result in comparison.information
+        if result.summaries is not None
+    ]
+
+    def figures(draw: Callable[[Any], Figure], shown: Sequence[Any]) -> list[Callable[[], Figure]]:
+        return [partial(draw, shown[i : i + MAX_PANELS]) for i in range(0, len(shown), MAX_PANELS)]
+
+    return {
+        "agreement": figures(agreement_figure, alike),
+        "movement": figures(partial(movement_figure, colours=colours), moved),
+        "summaries": figures(summaries_figure, summaries),
+    }
+
+
 def summaries_figure(found: Sequence[Panel]) -> Figure:
     """Draw a panel per run, in it a line per order and a band of a standard deviation to either side."""
-    figure, axes = _panels(len(found), (4.2, 3.4), (1.2, 0.8))
+    figure = Figure(figsize=panel_size(len(found)), layout="constrained")
+    axes = panels(figure, len(found))
     for ax, panel in zip(axes, found, strict=True):
         _draw_summaries(ax, panel)
     shared_legend(figure, axes)
@@ -140,14 +166,14 @@ def _draw_summaries(ax: Axes, panel: Panel) -> None:
     ax.set_ylabel(f"test accuracy (%)\n{literal(whose(panel.summaries, panel.config))}", fontsize=10)
 
 
-def movement_figure(found: Sequence[Movement], colour_of: Callable[[Label], str]) -> Figure:
+def movement_figure(found: Sequence[Movement], colours: Mapping[Label, str]) -> Figure:
     """Draw a panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
-    figure, axes = _panels(len(found), (4.2, 4.0), (0.4, 0.3))
-    for ax, movement in zip(axes, found, strict=True):
+    figure = Figure(figsize=panel_size(len(found)), layout="constrained")
+    for ax, movement in zip(panels(figure, len(found)), found, strict=True):
         a, b = movement.first, movement.second
         smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
         a, b = a.clamp(min=smallest), b.clamp(min=smallest)
-        line = colour_of(movement.after)
+        line = colours[movement.after]
         ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # in the PDF: thousands of points
         ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
         ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
@@ -156,13 +182,6 @@ def movement_figure(found: Sequence[Movement], colour_of: Callable[[Label], str]
         ax.set(title=literal(movement.row.display) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
         ax.set(xscale="log", yscale="log")
     return figure
-
-
-def _panels(count: int, each: tuple[float, float], beside: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """Create a figure of `count` panels, three in a row; sizes in inches."""
-    wide, tall = min(3, count), -(-count // 3)
-    figure = Figure(figsize=(each[0] * wide + beside[0], each[1] * tall + beside[1]), layout="constrained")
-    return figure, panels(figure, count)
 
 
 def agreement_figure(found: Sequence[Agreement]) -> Figure:

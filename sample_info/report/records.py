@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import save_tensors, write_text
-from harness.information import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary
+from harness.information import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from harness.logger import Logger
 from harness.results.table import Record, csv_of
 from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
 from sample_info.examples import Examples
 from sample_info.leave_one_out import Changes, agreements_of, auroc, pearson
-from sample_info.report.summaries import accuracies, curves_of
+from sample_info.settings import SummarySettings
 from sample_info.summaries import Curve
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def save_scores(
 ) -> None:
     """scores.safetensors (a row per seed, a column per example), scores.csv (a row per seed and example), figures.
 
-    The scores, the figures and what is said of the summaries go to W&B, too.
+    Scores and figures go to W&B, too.
     """
     from sample_info.report.figures import Panel, run_figure, save, summaries_figure, title_of  # and so matplotlib
 
@@ -89,10 +89,8 @@ def save_scores(
     logger.figure("scores/figure", save(lambda: run_figure(examples, means), directory / "scores.png", dpi=120))
     if share.summaries is not None:
         panel = Panel(title_of(examples), examples.job.config, examples.eraser_fit, share.summaries)
-        figure = save(lambda: summaries_figure([panel]), directory / "summaries.png", dpi=110)
-        logger.figure("summaries/figure", figure)
-        found = accuracies(share.summaries, seeds)
-        logger.table("summaries/accuracy", ["order", "seed", "removed", "accuracy"], found)
+        drawn = save(lambda: summaries_figure([panel]), directory / "summaries.png", dpi=110)
+        logger.figure("summaries/figure", drawn)
     for one in scored:
         logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores["f_si_nats"].mean())})
     logged = {f"information.{name}.mean": float(values.mean()) for name, values in means.items()}
@@ -131,7 +129,7 @@ def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
         how=[one.how for one in scored],
         groups=_groups(examples, scored),
         between_seeds=_between_seeds([one.scores["f_si_nats"] for one in scored]),
-        summaries=curves_of(examples.settings.summaries, [one.summaries for one in scored]),
+        summaries=_summaries(examples.settings.summaries, [one.summaries for one in scored]),
         attribution=_by_name([one.attribution for one in scored]) or None,
         error_estimates=_by_name(estimates) or None,
     )
@@ -153,6 +151,21 @@ def _groups(examples: Examples, scored: Sequence[Scored]) -> dict[str, Group]:
         )
         for name, mask in examples.groups.masks().items()
     }
+
+
+def _summaries(options: SummarySettings, found: Sequence[Mapping[str, list[Curve]]]) -> SummaryCurves | None:
+    """Return the curves of all seeds by order, mean and fewest classes over draws; None where none are asked for."""
+    if not options.orders:
+        return None
+    accuracy = {order: [[curve.accuracy for curve in seed[order]] for seed in found] for order in options.orders}
+    classes = {order: [[curve.classes_left for curve in seed[order]] for seed in found] for order in options.orders}
+    return SummaryCurves(
+        network=options.network,
+        removed=options.removed,
+        accuracy={o: [[*map(mean, zip(*draws, strict=True))] for draws in seeds] for o, seeds in accuracy.items()},
+        classes_left={o: [[*map(min, zip(*draws, strict=True))] for draws in seeds] for o, seeds in classes.items()},
+        random_draws=accuracy.get("random"),
+    )
 
 
 def _between_seeds(scores: Sequence[Tensor]) -> dict[str, float | None] | None:

@@ -9,24 +9,25 @@ python -m scripts.report runs/ --columns bits,excess_bits,loss   # in this order
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from conf.errors import explain
 from conf.schema import unknown_key
 from erasure.progress import Display, duration
-from harness.results.arrange import Comparison, by_dataset, eraser_order
+from harness.results.arrange import Comparison, arrange, by_dataset, comparable, eraser_order
 from harness.results.columns import BY_NAME
-from harness.results.labels import Label
-from harness.results.read import Reading, read_runs
+from harness.results.read import INFORMATION, Reading, read_runs
 from harness.run_files import one_line
 from harness.style import eraser_colours
+from sample_info.report.figures import comparison_figures
+from sample_info.report.tables import agreements, movements, read_scores
+from sample_info.report.tables import tables_of as information_tables
 from scripts.options import parser
-from scripts.report.examples import draw_examples, example_tables, read_costs
-from scripts.report.figures import comparison_drawings, draw_figures
-from scripts.report.grids import draw_grids
-from scripts.report.information import bring_figures, information_drawings, read_information, sheets
-from scripts.report.page import Page
-from scripts.report.tables import tables_of, write_tables
+from scripts.report.figures import Colours, drawings_of
+from scripts.report.images import draw_grids, draw_label_costs
+from scripts.report.tables import cost_table, label_costs, page_table, tables_of
+from scripts.report.write import Drawing, Section, draw_figures, write_page, write_tables
 
 NOTHING_BUILT = 1
 
@@ -73,66 +74,91 @@ def build(
     chosen: Sequence[str] | None = None,
 ) -> int:
     """Build a report of the runs below `roots`, of chosen columns, with grids from a cache, if any; the exit code."""
+    left_out: list[str] = []
     with Display("report") as display:
         reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4))
-        comparisons, information = by_dataset(reading), read_information(reading)
         if not reading.finished:
             print(*map(one_line, reading.problems), sep="\n", file=sys.stderr)
             print(f"no finished run in {', '.join(map(str, roots))}: nothing to report", file=sys.stderr)
             return NOTHING_BUILT
-        colours = colours_of([*comparisons, information.comparison])
+        comparisons = sorted(by_dataset(reading), key=lambda one: (one.command != "mdl", -len(one.run)))
+        scored = [run for run in reading.finished if run.command == INFORMATION]
+        information = arrange([replace(run, config=comparable(run.config)) for run in scored])
+        erasers = {eraser for one in [*comparisons, information] for eraser in one.erasers}
+        colours = eraser_colours(sorted(erasers, key=eraser_order))
         display.update(0.5, "tables")
-        costs = read_costs(comparisons, information)
-        further = [*example_tables(costs), *sheets(information)]
-        tables = write_tables(
-            [*(t for comparison in comparisons for t in tables_of(comparison, chosen)), *further], out
-        )
-        left_out: list[str] = []
-        note = left_out.append
-        drawings = [*comparison_drawings(comparisons, colours, note), *information_drawings(information, colours, note)]
-        figures = draw_figures(drawings, out, note, _shown(display, "figure", 0.6, 0.3))
-        copies = bring_figures(information, out, note)
-        if cache_dir is not None:
-            configs = [run.config for run in reading.finished]
-            figures += draw_grids(configs, cache_dir, out, note, _shown(display, "grid", 0.9, 0.05))
-            figures += draw_examples(costs, cache_dir, out, note)
-        display.update(0.95, "page")
+        sections: list[Section] = []
+        for one in comparisons:
+            sections.append(_section(one, chosen, colours))
+            if costs := label_costs(one):
+                drawn = draw_label_costs(one.name, costs, cache_dir, out, left_out.append) if cache_dir else {}
+                heading, table = f"What single labels cost: {one.dataset}", cost_table(one.name, costs)
+                sections.append(Section(heading, one.setting, table, figures=drawn))
+        sections += _information_sections(information, reading, colours)
+        if cache_dir:
+            grids = draw_grids([run.config for run in reading.finished], cache_dir, out, left_out.append)
+            sections.append(Section("Images under each eraser", figures=grids))
+        tables = write_tables(sections, out)
+        sections = draw_figures(sections, out, left_out.append, _shown(display, "figure", 0.6, 0.35))
         problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
-        remarks = [*problems, *left_out]
-        drawn = [figure for figure in figures if figure.suffix != ".pdf"]
-        page = Page(
-            comparisons=comparisons, colours=colours, problems=remarks, roots=roots, sheets=further, figures=copies,
-            drawn=drawn, columns=chosen,
-        ).write(out / "index.html")  # fmt: skip
-    for line in problems:
-        print(line, file=sys.stderr)
-    for line in left_out:
-        print(line)
-    _tell(reading)
+        page = write_page(sections, out, roots, [*problems, *left_out], {e.display: c for e, c in colours.items()})
+    print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
+    print(*left_out, sep="\n", end="\n" * bool(left_out))
+    print(_summary(reading))
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
-    print(f"figures: {len(figures) + len(copies)} files in {out / 'figures'}")
+    print(f"figures: {sum(len(section.figures) for section in sections)} in {out / 'figures'}, each as PDF, too")
     if cache_dir is None:
         print("images under each eraser: add --grids, where the datasets are")
     return 0
 
 
-def _tell(reading: Reading) -> None:
-    """Print how many runs there are, and the time that they took."""
+def _section(comparison: Comparison, chosen: Sequence[str] | None, colours: Colours) -> Section:
+    """Return the section of runs of `mdl` or `train` on one dataset, in one setting."""
+    return Section(
+        f"{comparison.command}: {comparison.dataset}",
+        comparison.setting,
+        page_table(comparison, chosen),
+        [entry.all_runs for entry in comparison.entries],
+        [*tables_of(comparison, chosen)],
+        drawings_of(comparison, colours),
+    )
+
+
+def _information_sections(comparison: Comparison, reading: Reading, colours: Colours) -> list[Section]:
+    """Return the sections of runs that score examples; adds to the reading's problems what cannot be shown."""
+    runs = {run.id: run for run in reading.finished}
+    ids = [result.run_id for *_, result in comparison.information]
+    stored = {one: read_scores(runs[one].directory, reading.problems, runs[one].seeds) for one in ids}
+    moved, alike = movements(comparison, stored), agreements(comparison, stored, reading.problems.append)
+    figures = comparison_figures(comparison, moved, alike, colours)
+    return [
+        Section(
+            f"sample_info: {table.title}",
+            table=table,
+            runs=[[runs[one]] for one in ids] if table.name == "sample-info-runs" else (),
+            drawings=[
+                Drawing(f"{table.name}-{i + 1}", f"{name} {i + 1}", draw)
+                for name, several in figures.items()
+                if table.name == f"sample-info-{name}"
+                for i, draw in enumerate(several)
+            ],
+        )
+        for table in information_tables(comparison, moved, alike)
+    ]
+
+
+def _summary(reading: Reading) -> str:
+    """Return how many runs there are, and the time that they took."""
     unfinished = len(reading.runs) - len(reading.finished)
-    print(f"{len(reading.finished):,} finished runs" + (f", {unfinished:,} unfinished" if unfinished else ""), end="")
     took = sum(run.result.timing.seconds or 0.0 for run in reading.finished if run.result is not None)
-    print(f", {duration(took)} of a device", end="")
-    print(f"; {len(reading.problems)} remarks above and on the page" if reading.problems else "")
+    parts = [f"{len(reading.finished):,} finished runs", *([f"{unfinished:,} unfinished"] if unfinished else [])]
+    said = f"; {len(reading.problems)} remarks above and on the page" if reading.problems else ""
+    return f"{', '.join(parts)}, {duration(took)} of a device{said}"
 
 
 def _shown(display: Display, what: str, done: float, share: float) -> Callable[[int, int], None]:
     """Progress in a `share` of the whole."""
     return lambda i, of: display.update(done + share * i / of, f"{what} {i + 1:,} of {of:,}")
-
-
-def colours_of(comparisons: Sequence[Comparison]) -> dict[Label, str]:
-    """Give every eraser one colour, in every figure and on the page."""
-    return eraser_colours(sorted({eraser for one in comparisons for eraser in one.erasers}, key=eraser_order))
 
 
 if __name__ == "__main__":

@@ -1,141 +1,60 @@
-"""Figures of a report as files, SVG and PDF: what there is to draw, loss and learning curves, what they lack."""
+"""Figures of a report: learning curves, codelengths over width and depth, loss curves."""
 
-import functools
+import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
-import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from harness.results.arrange import Comparison, Row
-from harness.results.output import file_name
+from harness.results.labels import Label, labels
 from harness.results.panels import loss_lines, panel_size, panels
-from harness.style import STYLE, chance_line, epoch_axis, line_width, save, shared_legend, wrapped
+from harness.results.statistics import Spread
+from harness.style import chance_line, epoch_axis, line_width, shared_legend, wrapped
+from harness.trained import Coded
 from mdl.figure import draw_in
-from scripts.report.codelengths import Colours, overview, scaling, scaling_panels, unlike_base
-from scripts.report.files import file_in
+from scripts.report.write import Drawing
+
+Colours = Mapping[Label, str]
+Point = tuple[int, float, float, bool]  # size of the model, mean, half a band, whether it is sound
+Measure = Callable[[Sequence[Row], Label, str], Iterator[Point]]
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
-MAX_ROWS = 24  # models in an overview
-MAX_FIGURES = 12  # of a series; a figure takes a second
-Note = Callable[[str], object]  # takes a line on what is left out
+_BITS, _MORE_BITS = "codelength ± std\n(bits per label)", "increase over control ± s.e.\n(bits per label)"
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A figure to draw: the name of its files, what it has no room for, and how."""
-
-    name: str
-    hidden: Sequence[str]
-    draw: Callable[[], Figure]
-
-
-def at_most(most: int, drawings: Sequence[Drawing], note: Note) -> Sequence[Drawing]:
-    """Return the first of a series; there may be as many as runs."""
-    if left := drawings[most:]:
-        more = f", and {len(left) - 1} more of its series" if len(left) > 1 else ""
-        note(f"figure {left[0].name}: left out{more}")
-    return drawings[:most]
+def drawings_of(comparison: Comparison, colours: Colours) -> list[Drawing]:
+    """Return the figures that the runs of a comparison allow."""
+    coded = [row for row in comparison.rows if row.run and comparison.command == "mdl"]
+    with_curves = [row for row in comparison.rows if any(entry.curves for entry in row.run)]
+    drawings = _in_parts(comparison, "learning curves", coded, MAX_PANELS - 1, partial(_learning_curves, colours))
+    for option in ("width", "depth") if coded else ():
+        sizes = scaling_panels(comparison, option)
+        drawings += _in_parts(comparison, f"over {option}", sizes, MAX_PANELS, partial(_scaling, colours, option))
+    return drawings + _in_parts(comparison, "loss curves", with_curves, MAX_PANELS, partial(_loss_curves, colours))
 
 
-def draw_figures(
-    drawings: Sequence[Drawing], directory: Path, note: Note, progress: Callable[[int, int], None] = lambda *_: None
-) -> list[Path]:
-    """Draw to `figures/<name>.svg` and `.pdf`; notes what a figure lacks, and a figure that cannot be drawn."""
-    paths = []
-    for i, drawing in enumerate(drawings):
-        progress(i, len(drawings))
-        if drawing.hidden:
-            lacking = f"without {len(drawing.hidden)} of its panels or rows; report on fewer runs for these"
-            note(f"figure {drawing.name}: {lacking}")
-        path = file_in(directory, "figures", f"{file_name(drawing.name)}.svg")
-        path = path if path not in paths else path.with_stem(f"{path.stem}-{i}")
-        try:
-            with mpl.rc_context(STYLE):
-                save(drawing.draw(), path, dpi=150, crop=False)
-        except OSError:
-            raise
-        except Exception as error:  # a run may be anybody's: the rest is shown all the same
-            note(f"figure {drawing.name}: cannot be drawn ({type(error).__name__}: {error})")
-        else:
-            paths += [path, path.with_suffix(".pdf")]
-    return paths
+def _in_parts(
+    comparison: Comparison, title: str, shown: Sequence[object], most: int, draw: Callable[..., Figure]
+) -> list[Drawing]:
+    """Split what has no room in one figure over several."""
+    parts = [shown[i : i + most] for i in range(0, len(shown), most)]
+    titles = [title, *(f"{title} {i + 2}" for i in range(len(parts) - 1))]
+    return [Drawing(f"{comparison.name}-{t}", t, partial(draw, part)) for t, part in zip(titles, parts, strict=False)]
 
 
-def comparison_drawings(comparisons: Sequence[Comparison], colours: Colours, note: Note) -> list[Drawing]:
-    """Return the figures that the runs allow; note what is left out."""
-    coded = [
-        comparison
-        for comparison in comparisons
-        if comparison.command == "mdl" and any(row.run for row in comparison.rows)
-    ]
-    overviews = [_drawing(f"{b.name}-codelengths", b.rows, MAX_ROWS, overview, b.erasers, colours) for b in coded]
-    curves = [
-        _drawing(f"{b.name}-learning-curves", rows, MAX_PANELS - 1, _learning_curves, colours)
-        for b in coded
-        if (rows := [row for row in b.rows if row.run])
-    ]
-    scalings = [
-        Drawing(
-            f"{comparison.name}-over-{option}",
-            list(panels)[MAX_PANELS:],
-            functools.partial(scaling, dict(list(panels.items())[:MAX_PANELS]), option, colours, comparison),
-        )
-        for comparison in coded
-        for option in ("width", "depth")
-        if (panels := scaling_panels(comparison, option))
-    ]
-    curved = [
-        (comparison, model, rows) for comparison in comparisons for model, rows in _with_curves(comparison).items()
-    ]
-    curved.sort(key=lambda found: -sum(bool(entry.curves) for row in found[2] for entry in row.run))
-    losses = [
-        _drawing(f"{comparison.name}-{model}-loss-curves", rows, MAX_PANELS, _loss_figure, colours)
-        for comparison, model, rows in curved  # what compares most comes first
-    ]
-    series = (overviews, scalings, curves, losses)
-    drawings = [drawing for each in series for drawing in at_most(MAX_FIGURES, each, note)]
-    for comparison in comparisons:
-        _note_gaps(comparison, note)
-    return drawings
-
-
-def _drawing(name: str, rows: Sequence[Row], most: int, draw: Callable[..., Figure], *arguments: object) -> Drawing:
-    """Return a drawing of the first rows."""
-    return Drawing(name, [str(row.label) for row in rows[most:]], functools.partial(draw, rows[:most], *arguments))
-
-
-def _note_gaps(comparison: Comparison, note: Note) -> None:
-    """Note the points and curves that figures of a comparison have no numbers for."""
-    entries = [entry for row in comparison.rows for entry in row.run]
-    coded = comparison.command == "mdl"
-    alone = [f"{e.row}, {e.eraser}" for e in entries if coded and e.code_difference is None and not e.is_control]
-    bare = [f"{e.row}, {e.eraser}" for e in entries if e.result and not set(e.result.seeds) <= set(e.curves)]
-    for what, which in (("increase over control, no control with its seeds", alone), ("loss curve of all seeds", bare)):
-        if which:
-            more = f" and {len(which) - 3} more" if len(which) > 3 else ""
-            note(f"figures of {comparison.name}: without {what}: {'; '.join(which[:3])}{more}")
-
-
-def _with_curves(comparison: Comparison) -> dict[str, list[Row]]:
-    """Rows with loss curves by model; those of the base width or depth first, then by size."""
-    found: dict[str, list[Row]] = {}
-    for row in comparison.rows:
-        if any(entry.curves for entry in row.run):
-            found.setdefault(row.model["name"], []).append(row)
-    return {model: sorted(rows, key=lambda row: len(unlike_base(row))) for model, rows in found.items()}
-
-
-def _learning_curves(rows: Sequence[Row], colours: Colours) -> Figure:
+def _learning_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
     """Draw what has finished as a sweep draws it."""
     figure = Figure(figsize=panel_size(len(rows) + 1), layout="constrained")
     draw_in(figure, rows, list(colours))
     return figure
 
 
-def _loss_figure(rows: Sequence[Row], colours: Colours) -> Figure:
+def _loss_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
     """Draw validation loss over epochs on the whole dataset, a panel per model and size."""
     figure = Figure(figsize=panel_size(len(rows)), layout="constrained")
     axes = panels(figure, len(rows))
@@ -156,3 +75,77 @@ def _loss_figure(rows: Sequence[Row], colours: Colours) -> Figure:
         epoch_axis(ax, max(curve.epochs[-1] for entry in row.run for curve in entry.curves.values()))
     shared_legend(figure, axes)
     return figure
+
+
+def scaling_panels(comparison: Comparison, option: str) -> list[tuple[str, list[Row]]]:
+    """Return rows whose models differ in one number only, by size, at least two of them, under what they share."""
+    found: dict[str, list[Row]] = {}
+    for row in comparison.rows:
+        if isinstance(row.model.get(option), int) and row.model[option] > 0:
+            shared = {key: value for key, value in row.model.items() if key != option}
+            found.setdefault(json.dumps(shared, sort_keys=True), []).append(row)
+    several = {shared: rows for shared, rows in found.items() if len(rows) > 1 and any(row.run for row in rows)}
+    titles = labels([{"model": json.loads(shared)} for shared in several], ("model",))
+    by_size = (sorted(rows, key=lambda row: row.model[option]) for rows in several.values())
+    return [(title.display, rows) for title, rows in zip(titles, by_size, strict=True)]
+
+
+def _scaling(colours: Colours, option: str, shown: Sequence[tuple[str, list[Row]]]) -> Figure:
+    """Draw codelengths, and below them their differences to the control; a column per panel; hollow where unsound."""
+    compared = any(entry.code_difference is not None for _, rows in shown for row in rows for entry in row.run)
+    measures: dict[str, Measure] = {_BITS: _codelengths, **({_MORE_BITS: _increases} if compared else {})}
+    figure = Figure(figsize=(max(5.0, 3.4 * len(shown)), 1.0 + 2.8 * len(measures)), layout="constrained")
+    axes = figure.subplots(len(measures), len(shown), squeeze=False, sharex="col", sharey="row")
+    for column, (title, rows) in zip(axes.T, shown, strict=True):
+        erasers = sorted({entry.eraser for row in rows for entry in row.run}, key=list(colours).index)
+        for ax, points in zip(column, measures.values(), strict=True):
+            for eraser in erasers:
+                _band(ax, list(points(rows, eraser, option)), colours[eraser], eraser.display)
+        if compared:
+            column[-1].axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+        column[0].set_title(wrapped(title, 3.0))
+        column[-1].set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or comparisons)"}[option])
+        _log2_axis(column[-1], [row.model[option] for row in rows])
+    for ax, label in zip(axes[:, 0], measures, strict=True):
+        ax.set_ylabel(label)
+    shared_legend(figure, list(axes.flat))
+    return figure
+
+
+def _codelengths(rows: Sequence[Row], eraser: Label, option: str) -> Iterator[Point]:
+    for row in rows:
+        entry = row.entries[eraser]
+        if isinstance(entry.result, Coded):
+            spread = Spread.of(entry.result.mdl.bits_per_sample)
+            yield row.model[option], spread.mean, spread.std or 0.0, entry.sound
+
+
+def _increases(rows: Sequence[Row], eraser: Label, option: str) -> Iterator[Point]:
+    for row in rows:
+        if (found := row.entries[eraser].code_difference) is not None:
+            control = next(entry for entry in row.run if entry.is_control)
+            yield (
+                row.model[option],
+                found.mean,
+                found.standard_error or 0.0,
+                row.entries[eraser].sound and control.sound,
+            )
+
+
+def _band(ax: Axes, points: Sequence[Point], line: str, label: str) -> None:
+    if not points:
+        return
+    x, middle, half, whole = (np.array(column) for column in zip(*points, strict=True))
+    ax.plot(x, middle, color=line, linewidth=1.8, label=label)
+    ax.fill_between(x, middle - half, middle + half, color=line, alpha=0.18, linewidth=0)
+    for chosen, face in ((whole, line), (~whole, "white")):
+        ax.plot(x[chosen], middle[chosen], "o", color=line, markerfacecolor=face, markersize=5)
+
+
+def _log2_axis(ax: Axes, values: Sequence[int]) -> None:
+    ticks = sorted(set(values))
+    kept = ticks[:: max(1, math.ceil(len(ticks) / 6))]
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(kept, [f"{value:,}" for value in kept])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.minorticks_off()

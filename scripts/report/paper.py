@@ -1,15 +1,11 @@
 """The paper's Table 16 beside runs on CIFAR-10."""
 
-import math
 from pathlib import Path
 
 from conf.groups import preset
-from harness.result import MdlResult
 from harness.results.entry import Entry
-from harness.results.excess import sizes_of
 from harness.results.statistics import Spread
 from harness.results.table import Column
-from harness.trained import published_units
 
 UNIT = "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)"
 
@@ -24,7 +20,6 @@ ENTRIES = {
     "swinv2": {"control": (8.18, 0.03), "leace": (9.00, 0.13), "alf_qleace": (8.67, 1.20), "gradient": (9.29, 0.06),
                "qleace": (9.08, 0.13)},
 }  # fmt: skip
-CHANCE = 11.41  # in its unit: QLEACE, MLP
 
 
 def paper_number(entry: Entry) -> Spread | None:
@@ -54,9 +49,3 @@ def _record(entry: Entry) -> dict[str, float | None]:
 
 
 TABLE_16 = Column[Entry]("paper's Table 16", _text, _record, "docs/published.md says what differs")
-
-
-def chance(result: MdlResult) -> float:
-    """Return the loss of a uniform prediction in the paper's unit at a run's training sizes."""
-    sizes = sizes_of(result)
-    return published_units(sizes, [math.log2(result.num_classes)] * (len(sizes) - 1))

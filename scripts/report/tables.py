@@ -1,36 +1,24 @@
-"""The report's tables: the same text as Markdown and LaTeX (booktabs), and every number as CSV."""
+"""The report's tables: codelengths, final losses, and what single labels cost."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from erasure.store.storage import write_text
-from harness.result import MdlResult
+from torch import Tensor
+
+from harness.example_bits import CodedBits
 from harness.results.arrange import Comparison
-from harness.results.columns import CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS, notes
-from harness.results.output import file_name
-from harness.results.table import Table, markdown
-from scripts.report.files import file_in
-from scripts.report.paper import CHANCE, TABLE_16, UNIT, chance
+from harness.results.columns import BY_NAME, CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS, SEEDS, notes
+from harness.results.entry import Entry
+from harness.results.table import Column, Table, number, word
+from scripts.report.paper import TABLE_16, UNIT
 
 _INCOMPLETE = (
     "† marks incomplete entries: seeds that are missing beside the rest of the row, runs that have not finished, "
     "erasers that were not run."
 )
 _MODEL = replace(ROW, heading="model")
+_SHOWN = {"mdl": ("bits", "difference", "loss", "accuracy"), "train": ("loss", "gap", "accuracy")}
 _USUAL = ("bits", "difference", "calibrated", "excess_bits", "loss", "accuracy", "gap", "below", "fall")
-
-
-def write_tables(tables: Sequence[Table], directory: Path) -> list[Path]:
-    """Write tables.md with all tables, and a .tex and a .csv for each."""
-    paths = [directory / "tables.md"]
-    parts = (f"## {markdown(t.name)}\n\n{markdown(t.caption)}\n\n{t.markdown()}\n" for t in tables)
-    write_text(paths[0], "\n".join(["# Tables\n", *parts]))
-    for table in tables:
-        paths += [file_in(directory, "tables", f"{file_name(table.name)}.{kind}") for kind in ("tex", "csv")]
-        write_text(paths[-2], table.latex())
-        write_text(paths[-1], table.csv())
-    return paths
 
 
 def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> Iterator[Table]:
@@ -52,7 +40,7 @@ def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> It
             yield Table.pivoted(f"{comparison.name}-bits", "model", codes, places, caption, whole)
         if chosen is None or "published" in chosen:
             columns = (PUBLISHED, PUBLISHED_DELTA, TABLE_16)
-            about = f"{comparison.dataset}, {UNIT} ({comparison.setting}). {_at_chance(comparison)}"
+            about = f"{comparison.dataset}, {UNIT} ({comparison.setting})."
             caption = f"{about} {notes(columns, comparison.entries)} {_INCOMPLETE}"
             yield Table.pivoted(f"{comparison.name}-paper-unit", "model", columns, places, caption, also)
     if finals:
@@ -62,7 +50,79 @@ def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> It
         yield Table.of(f"{comparison.name}-final", (_MODEL, ERASER, *finals), comparison.entries, caption, whole)
 
 
-def _at_chance(comparison: Comparison) -> str:
-    results = (entry.result for entry in comparison.entries)
-    ours = dict.fromkeys(f"{chance(r):.3f} at N = {r.train_size:,}" for r in results if isinstance(r, MdlResult))
-    return f"At chance: {', '.join(ours)}; in the paper {CHANCE} (QLEACE, MLP)." if ours else ""
+def page_table(comparison: Comparison, chosen: Sequence[str] | None = None) -> Table:
+    """Return the table of the page: a row per model and eraser, and the chosen columns that the command has."""
+    names = chosen or _SHOWN[comparison.command]
+    columns = [BY_NAME[name] for name in names if comparison.command == "mdl" or name in FINALS]
+    if PUBLISHED in columns:
+        columns.append(replace(TABLE_16, meaning=f"{UNIT}; {TABLE_16.meaning}"))
+    entries = comparison.entries
+    said = [notes(columns, entries), *([_INCOMPLETE] if any(entry.missing for entry in entries) else [])]
+    return Table.of(comparison.name, (_MODEL, ERASER, *columns, SEEDS), entries, " ".join(said))
+
+
+@dataclass(frozen=True)
+class LabelCosts:
+    """Codelengths of an entry's labels and of its control's."""
+
+    entry: Entry
+    coded: CodedBits
+    control: CodedBits | None
+
+    @property
+    def known(self) -> Tensor:
+        """Information [m] of the examples that a network coded."""
+        return self.coded.information[self.coded.information.isfinite()]
+
+    @property
+    def above_control(self) -> Tensor:
+        """Bits above the control's code, [m], of the examples for which both are known."""
+        above = self.coded.above(self.control) if self.control else self.coded.information[:0]
+        return above[above.isfinite()]
+
+
+def label_costs(comparison: Comparison) -> list[LabelCosts]:
+    """Return the codelengths of single labels of runs that kept them."""
+    found = []
+    for row in comparison.rows if comparison.command == "mdl" else ():
+        known = [(entry, coded) for entry in row.run if (coded := entry.coded_bits()) is not None]
+        control = next((coded for entry, coded in known if entry.is_control), None)
+        for entry, coded in known:
+            same = control is not None and not entry.is_control and coded.same_examples(control)
+            found.append(LabelCosts(entry, coded, control if same else None))
+    return found
+
+
+def _above(costs: LabelCosts) -> str:
+    if not len(more := costs.above_control):
+        return ""
+    return f"{float(more.mean()):+.3f} ± {float(more.std() / len(more) ** 0.5):.3f}"
+
+
+_COST_COLUMNS: Sequence[Column[LabelCosts]] = (
+    word("model", "model", lambda c: c.entry.row),
+    word("eraser", "eraser", lambda c: c.entry.eraser),
+    number("examples", "examples", ",d", lambda c: len(c.known), "of those that a network coded for some seed"),
+    number(
+        "information (bits)", "information_bits_mean", ".3f", lambda c: float(c.known.mean()),
+        "pointwise V-information (Ethayarajh et al. 2022): what the label would cost by its share of all labels, less "
+        "what it cost",
+    ),
+    number("below zero (%)", "below_zero_percent", ".1f", lambda c: float((c.known < 0).double().mean()) * 100),
+    number(
+        "between seeds", "correlation_between_seeds", ".2f", lambda c: c.coded.reliability,
+        "correlation of single labels' bits, mean over pairs",
+    ),
+    Column(
+        "more than control (bits)",
+        _above,
+        lambda c: {"above_control_bits_mean": float(c.above_control.mean()) if len(c.above_control) else None},
+        "how much more a label costs than in the control's code, paired by seed, ± standard error over examples",
+    ),
+)  # fmt: skip
+
+
+def cost_table(name: str, costs: Sequence[LabelCosts]) -> Table:
+    """Tabulate what single labels cost, a row per model and eraser of the comparison of this name."""
+    caption = "Labels of the uniform code are left out: those of the first training size, where networks code blocks."
+    return Table.of(f"{name}-examples", _COST_COLUMNS, costs, caption)

@@ -234,8 +234,7 @@ def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
     assert Image.open(figure).size[0] > 300
     table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
     for eraser in ("control", "LEACE"):
-        assert f"|  | {eraser} | 1 | 2 |" in table
-        assert "| 2 | digits · MLP (depth=2) |" in table.split(f"|  | {eraser} | 1 | 2 |")[1]
+        assert f"| {eraser} | digits · MLP (depth=1) | digits · MLP (depth=2) | " in table
 
 
 def test_references_and_sgd_stand_beside_the_scores(command, monkeypatch) -> None:

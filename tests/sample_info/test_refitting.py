@@ -17,7 +17,7 @@ from models.tangent.ntk import ntk
 from sample_info.__main__ import COMMAND, job_of
 from sample_info.examples import load
 from sample_info.refitting import resolved
-from sample_info.report.summaries import accuracy_of, summaries_tables
+from sample_info.report.tables import accuracy_of, tables_of
 from tests.runs import write_information_run
 from tests.sample_info import reference_dynamics
 
@@ -128,8 +128,8 @@ def test_summaries_say_what_their_eraser_has_seen(tmp_path: Path, fit: str | Non
     result = read_result(write_information_run(tmp_path, "leace", eraser_fit=fit).directory / "result.json")
     assert isinstance(result, InformationResult)
     assert accuracy_of(result).endswith(said)
-    (summaries,) = summaries_tables(arrange([result]))
-    assert f"summaries, accuracy {accuracy_of(result)}" in summaries.title
+    *_, summaries = tables_of(arrange([result]))
+    assert [row[2] for row in summaries.rows] == [accuracy_of(result)] * 3
 
 
 def test_auto_takes_the_first_that_can_be() -> None:

@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import functools
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,9 +48,9 @@ def _is_drawn(driver) -> bool:
 
 
 def column(part, heading: str) -> list[str]:
-    """Return the texts of a column of the table of runs, or of the first in a part of the page, by its heading."""
+    """Return the texts of a column of the first table, or of those in a part of the page, where rows are shown."""
     script = """
-        const cells = (arguments[0] ?? document.getElementById("trained")).querySelectorAll("tbody td");
+        const cells = (arguments[0] ?? document.querySelector("section")).querySelectorAll("tr:not([hidden]) > td");
         return [...cells].filter((cell) => cell.dataset.heading === arguments[1]).map((cell) => cell.textContent);
     """
     driver = getattr(part, "parent", part)
@@ -64,18 +63,16 @@ def press(browser, heading: str) -> None:
     next(button for button in buttons if button.text == heading).click()
 
 
-def menu(part, heading: str):
-    """Return the menu that filters by a column."""
-    from selenium.webdriver.support.select import Select
-
-    return Select(part.find_element("css selector", f"select[name='{heading}']"))
+def search(browser, words: str) -> None:
+    """Show the rows that have these words."""
+    script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
+    browser.execute_script(script, browser.find_element("id", "search"), words)
 
 
 def resize(browser, width: int) -> None:
     """Make the page this wide, in CSS pixels."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    time.sleep(0.2)  # the curves are drawn again
 
 
 def prefer(browser, scheme: str) -> None:
@@ -92,7 +89,7 @@ def require_nothing_overflows(browser, width: int) -> None:
     cut = """
         const edge = document.documentElement.clientWidth;
         const beyond = [...document.querySelectorAll("svg, td, th, button, select, figcaption")]
-          .filter((e) => e.getBoundingClientRect().right > edge);
+          .filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > edge);
         const wide = [...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth);
         return [...beyond, ...wide].map((e) => `${e.tagName} ${e.className}: ${e.textContent.slice(0, 80)}`);
     """

@@ -5,8 +5,6 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,17 +21,14 @@ from harness.results.entry import Entry, StoredRun
 from harness.results.labels import Label
 from harness.results.output import file_name
 from harness.results.read import read_runs
-from harness.results.table import tex
+from harness.results.table import Table, tex
 from harness.run import Run
 from harness.trained import published_units
-from mdl.chunks import ChunkSettings, chunk_sizes
 from scripts.report.__main__ import main
-from scripts.report.codelengths import infinite_width, scaling_panels
-from scripts.report.figures import comparison_drawings
-from scripts.report.files import file_in
-from scripts.report.page import Page
-from scripts.report.paper import chance, paper_number
+from scripts.report.figures import drawings_of
+from scripts.report.paper import paper_number
 from scripts.report.tables import tables_of
+from scripts.report.write import Section, file_in, write_page
 from tests.runs import write_run
 
 CONTROL, LEACE, QLEACE = (Label((name,)) for name in ("control", "leace", "qleace"))
@@ -75,7 +70,7 @@ def test_a_report_of_both_commands(runs, tmp_path, capsys) -> None:
     assert {row["model"] for row in table(out, "train-digits-final")} == {"mlp (width=64)", "mlp (width=128)"}
     names = {path.name for path in (out / "figures").iterdir()}
     assert {f"mdl-digits-over-width.{kind}" for kind in ("svg", "pdf")} <= names
-    assert {f"train-digits-mlp-loss-curves.{kind}" for kind in ("svg", "pdf")} <= names
+    assert {f"train-digits-loss-curves.{kind}" for kind in ("svg", "pdf")} <= names
     assert "increase over control" in (out / "figures" / "mdl-digits-over-width.svg").read_text()
     page = (out / "index.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
@@ -143,7 +138,7 @@ def test_a_setting_of_which_every_run_failed_has_tables_and_no_figure(runs, tmp_
     assert "†failed" in (out / "tables.md").read_text()
     assert "cannot be drawn" not in shown.out
     assert not [*(out / "figures").glob("*quick*")]
-    assert [*(out / "figures").glob("mdl-digits-train-paper-codelengths.svg")]
+    assert [*(out / "figures").glob("mdl-digits-train-paper-learning-curves.svg")]
 
 
 def test_csv_beside_the_paper_has_the_same_columns_whichever_run_comes_first(runs, tmp_path) -> None:
@@ -323,7 +318,7 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     assert found.mean == pytest.approx(sum(expected) / 2)
 
 
-def test_numbers_of_different_settings_share_no_column(runs, tmp_path, capsys) -> None:
+def test_numbers_of_different_settings_share_no_column(runs, tmp_path) -> None:
     """Runs of 3 and of 10 chunks, say; labels once listed every option, 180 characters of them."""
     for preset in ("paper", "quick"):
         for eraser in ("control", "leace"):
@@ -344,11 +339,6 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, capsys) -
         assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
         assert {str(row.label) for row in block.rows} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
         assert f"({block.setting})" in (out / "tables" / f"{block.name}-bits.tex").read_text()
-    printed = capsys.readouterr().out
-    assert (
-        "mdl-digits-train-quick-train.lr-0.1: without increase over control, no control with its seeds: mlp, leace"
-        in printed
-    )
 
 
 def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn) -> None:
@@ -362,37 +352,14 @@ def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn) -> None:
     assert [str(warning.message) for warning in recwarn if "constrained_layout" in str(warning.message)] == []
 
 
-def test_kernels_of_infinite_width_are_lines_in_figures_over_width(runs) -> None:
-    for eraser in ("control", "leace"):
-        for width in (64, 128):
-            small(runs, eraser, options={"width": width})
-            small(runs, eraser, options={"width": width, "depth": 3})
-        for options in ({"kernel": "ntk"}, {"kernel": "nngp", "depth": 3}, {"kernel": "rbf"}):
-            small(runs, eraser, model="kernel", options=options)
-    (block,) = by_dataset(read_runs([runs]))
-    panels = scaling_panels(block, "width")
-    found = {title: [str(row.label) for row in infinite_width(block, rows)] for title, rows in panels.items()}
-    assert found == {"MLP, relu, depth=2": ["kernel (kernel=ntk)"], "MLP, relu, depth=3": ["kernel (kernel=nngp)"]}
-    drawings = comparison_drawings([block], {CONTROL: "#000000", LEACE: "#ff0000"}, str)
-    (figure,) = [one.draw() for one in drawings if one.name.endswith("over-width")]
-    named = [[str(line.get_label()) for line in ax.get_lines()] for ax in figure.axes]
-    dashed = [[label for label in labels if "infinite width" in label] for labels in named]
-    assert dashed[0] == [f"{eraser}, infinite width (ntk)" for eraser in ("control", "LEACE")]
-    assert dashed[2] == ["LEACE, infinite width (ntk)"]
-
-
 def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("scripts.report.figures.MAX_FIGURES", 1)
-    monkeypatch.setattr("scripts.report.figures.MAX_ROWS", 1)
-    small(runs, "control", options={"width": 64})
-    bare = small(runs, "control")
-    (bare.directory / "curves.csv").unlink()
-    small(runs, "control", preset="quick")
+    monkeypatch.setattr("scripts.report.write.MAX_FIGURES", 3)
+    for width in (16, 32, 64, 128, 256, 512):
+        small(runs, "control", options={"width": width})
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
-    printed = capsys.readouterr().out
-    assert "figure mdl-digits-train-quick-codelengths: left out" in printed
-    assert "figures of mdl-digits-train-paper: without loss curve of all seeds: mlp (width=128), control" in printed
-    assert "figure mdl-digits-train-paper-codelengths: without 1 of its panels or rows" in printed
+    names = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
+    assert names == {f"mdl-digits-{name}" for name in ("learning-curves", "learning-curves-2", "over-width")}
+    assert "1 of 4 figures left out; report on fewer runs for these" in capsys.readouterr().out
 
 
 def test_runs_of_different_seeds_belong_together(runs) -> None:
@@ -426,21 +393,12 @@ def test_the_papers_number_stands_beside_its_own_data_and_sizes_alone(runs) -> N
         assert [number(**{section: option}) for option in options] == [""] * len(options)
 
 
-def test_chance_in_the_papers_unit_tells_its_training_sizes(runs) -> None:
-    result = _coded(write_run(runs))
-    sizes = chunk_sizes(48_976, ChunkSettings(num_chunks=10, min_chunk=1024, order="smallest_first"))
-
-    def at(sizes: Sequence[int]) -> MdlResult:
-        return replace(result, curve=[replace(result.curve[-1], n=n) for n in sizes])
-
-    ours = at(sizes)
-    assert chance(ours) == pytest.approx(11.379, abs=5e-4)
-    assert chance(at((1024, 8000, 48_976))) == pytest.approx((8000 + 48_976) / 48_976 * math.log2(10))
+def test_the_papers_unit_has_a_table_of_its_own(runs) -> None:
+    write_run(runs)
     (block,) = by_dataset(read_runs([runs]))
     bits, paper, _ = tables_of(block)
     assert block.dataset == "CIFAR-10 (normalize=zscore)"
     assert "8.49 ± 0.10" in paper.markdown()
-    assert "at N = 48,976; in the paper 11.41" in paper.caption
     assert "Table 16" not in bits.markdown()
     assert "Σ n·CE / N" not in bits.markdown()
 
@@ -476,11 +434,8 @@ def test_points_that_rest_on_plateaus_are_hollow(runs) -> None:
     stuck = _result(run)["curve"]
     stuck[0]["left_plateau"] = [True, False]
     edit(run, curve=stuck)
-    overview, scaling, *_ = comparison_drawings(
-        by_dataset(read_runs([runs])), {CONTROL: "#000000", QLEACE: "#ff0000"}, str
-    )
-    points = [line for ax in overview.draw().axes for line in ax.get_lines() if line.get_marker() == "o"]
-    assert [point.get_markerfacecolor() for point in points].count("white") == 2  # codelength and its increase
+    (block,) = by_dataset(read_runs([runs]))
+    _, scaling, _ = drawings_of(block, {CONTROL: "#000000", QLEACE: "#ff0000"})
     for ax in scaling.draw().axes:
         hollow = [line.get_xdata() for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
         assert np.concatenate(hollow).tolist() == [128]
@@ -501,10 +456,18 @@ def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys) -> 
     assert capsys.readouterr().err.count("no error over test examples") == 1
 
 
-def test_data_cannot_end_the_script(runs, tmp_path) -> None:
-    problems = ["a run named </script><script>alert(1)</script>"]
-    page = Page(problems=problems, roots=[runs]).write(tmp_path / "index.html")
-    assert "alert(1)</script>" not in page.read_text()
+def test_the_page_shows_hostile_text_as_it_is(runs, tmp_path) -> None:
+    hostile = """</script><script>alert(1)</script><img src=x onerror='alert(2)'> " {{ 7 * 191 }} &amp;"""
+    run = StoredRun(hostile, runs, {"model": {"name": hostile}}, "mdl", [0], None, state=hostile)
+    table = Table("t", hostile, [hostile], [[hostile]], keys=[[None]], menus=[hostile])
+    section = Section(hostile, hostile, table, [[run]], figures={hostile: tmp_path / "a b.svg"})
+    text = write_page([section, section], tmp_path, [Path(hostile)], [hostile], {hostile: "#000000"}).read_text()
+    assert text.count("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;") >= 2 * 9
+    assert text.count("&amp;amp;") == text.count("{{ 7 * 191 }}") == text.count("&lt;script&gt;alert(1)")
+    assert "1337" not in text
+    assert text.count("<script") == text.count("</script") == 1
+    assert "<img src=x" not in text
+    assert "onerror='" not in text
 
 
 def test_latex_is_escaped() -> None:

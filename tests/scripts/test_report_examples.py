@@ -1,4 +1,4 @@
-"""Codelengths of single labels in a report: real runs, and sample information's scores of the same examples."""
+"""Codelengths of single labels in a report, of real runs."""
 
 import csv
 from pathlib import Path
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from harness.example_bits import CodedBits
 from mdl.__main__ import COMMAND as MDL
-from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.report.__main__ import main
 
 CODED = ["train=quick", "train.max_epochs=8", "mdl=quick", "model=linear", "seeds=[0,1]", "logger.mode=disabled"]
@@ -39,10 +38,6 @@ def test_information_is_what_a_label_costs_less_than_by_its_share() -> None:
 
 def test_a_report_says_what_labels_cost_and_shows_the_images(command, tmp_path: Path) -> None:
     assert command(MDL, "-m", "eraser=control,leace", *CODED).code == 0
-    scored = ["sample_info.classes=all", "sample_info.examples=60", "sample_info.held_out=20", "model=linear"]
-    scored += ["sample_info.training.steps=200", "logger.mode=disabled", "eraser=control", "seeds=[0]"]
-    outcome = command(SAMPLE_INFO, *scored)
-    assert outcome.code == 0, outcome.err
     out = tmp_path / "report"
     assert main(["runs", "--out", str(out), "--grids", "--cache-dir", "cache"]) == 0
     (path,) = (out / "tables").glob("mdl-*-examples.csv")
@@ -52,8 +47,10 @@ def test_a_report_says_what_labels_cost_and_shows_the_images(command, tmp_path: 
     assert -1 < float(control["correlation_between_seeds"]) < 1
     difference = float(control["information_bits_mean"]) - float(leace["information_bits_mean"])
     assert float(leace["above_control_bits_mean"]) == pytest.approx(difference, rel=0.1)
-    page = path.with_suffix(".tex").read_text()
-    assert "examples)" in page  # beside scores
+    page = (out / "index.html").read_text()
+    assert "What single labels cost: digits" in page
     (figure,) = (out / "figures").glob("*-examples.png")
     with Image.open(figure) as image:
         assert min(image.size) > 300
+    assert f'src="figures/{figure.name}"' in page
+    assert 'src="figures/digits-erasers.png"' in page

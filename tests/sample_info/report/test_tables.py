@@ -1,20 +1,24 @@
-"""Correlations between runs, of scores that are made up."""
+"""Tables of `python -m sample_info`, and correlations between runs, of scores that are made up."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from harness.result import InformationResult, read_result
 from harness.results.arrange import arrange
-from harness.results.labels import Label
-from sample_info.report.comparison import Agreement, RunScores, agreements, few_enough
+from sample_info.report import tables
+from sample_info.report.tables import Agreement, RunScores, agreements, headline, tables_of
 from tests.results import made_up
+from tests.runs import write_information_run
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 
 _NUMBERS = ("mean_nats", "mean_bits", "median_nats", "largest_nats", "share_of_top_tenth")
-FIRST, SECOND = Label(("a",)), Label(("b",))
 
 
 def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "control", first_seed: int = 0) -> Any:
@@ -50,9 +54,9 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
     ), stored
 
 
-def found_in(*results: Any) -> list[Agreement]:
+def found_in(*results: Any, note: Callable[[str], object] = pytest.fail) -> list[Agreement]:
     stored = {result.run_id: scores for result, scores in results}
-    return agreements(arrange([result for result, _ in results]), stored)
+    return agreements(arrange([result for result, _ in results]), stored, note)
 
 
 def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds() -> None:
@@ -88,14 +92,40 @@ def test_one_model_is_compared_with_nothing() -> None:
     assert found_in(finished(0, torch.rand(2, 3), [0, 1, 2])) == []
 
 
-def test_too_many_matrices_are_counted() -> None:
-    shown, (line,) = few_enough([Agreement(Label(("random",), (("seed", i),)), [FIRST, SECOND], []) for i in range(15)])
-    assert [str(one.eraser) for one in shown] == [f"random (seed={i})" for i in range(12)]
-    assert line == "agreement on 3 more erasers and sets of examples: left out"
+def test_too_many_to_be_shown_are_named(monkeypatch) -> None:
+    monkeypatch.setattr(tables, "MAX_RUNS", 2)
+    monkeypatch.setattr(tables, "MAX_MATRICES", 1)
+    runs = [finished(depth, A, [0, 1, 2], eraser) for eraser in ("control", "leace") for depth in (0, 1)]
+    many = [finished(depth, A, [0, 1, 2], "qleace") for depth in range(3)]
+    lines: list[str] = []
+    (shown,) = found_in(*many, *runs, note=lines.append)
+    assert str(shown.eraser) == "control"
+    assert lines == [
+        "agreement of 3 runs (qleace, d · m (depth=0), …): left out, being more than 2",
+        "agreement on 1 more erasers and sets of examples: left out",
+    ]
 
 
-def test_too_many_to_be_shown_are_named() -> None:
-    few, many = Agreement(FIRST, [FIRST, SECOND], []), Agreement(Label(("control",)), [FIRST] * 31, [])
-    shown, (line,) = few_enough([few, many])
-    assert shown == [few]
-    assert "agreement of 31 runs (control, a, …): left out" in line
+def result(root: Path, seeds: tuple[int, ...]) -> InformationResult:
+    found = read_result(write_information_run(root, seeds=seeds).directory / "result.json")
+    assert isinstance(found, InformationResult)
+    return found
+
+
+def test_the_headline_says_what_a_score_is_to_be_compared_with(tmp_path: Path) -> None:
+    found = result(tmp_path, (0,))
+    (mean_nats,) = [one.mean_nats for one in found.information["f_si_nats"]]
+    assert headline(found) == (
+        f"{mean_nats:.2e} nats of F-SI per example, one seed; the top tenth of the examples has 40% of the total, "
+        "the largest is 18 times the median"
+    )
+    silent = [replace(one, median_nats=0.0, share_of_top_tenth=None) for one in found.information["f_si_nats"]]
+    assert headline(replace(found, information={**found.information, "f_si_nats": silent})).endswith("one seed")
+
+
+def test_captions_say_of_how_many_seeds_a_deviation_is(tmp_path: Path) -> None:
+    runs, *_ = tables_of(arrange([result(tmp_path / "two", (0, 1))]))
+    assert "±: standard deviation over 2 seeds." in runs.caption
+    assert dict(zip(runs.headings, runs.rows[0], strict=True))["largest / median"] == "18"
+    *single, _ = tables_of(arrange([result(tmp_path / "one", (0,))]))  # the last, summaries, are over draws, too
+    assert not any("±" in table.caption or "±" in table.markdown() for table in single)

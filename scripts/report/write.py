@@ -1,0 +1,145 @@
+"""The report's files: figures, tables as Markdown, LaTeX and CSV, and one page that opens from disk."""
+
+import errno
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import jinja2
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from erasure.progress import duration
+from erasure.store.storage import write_text
+from harness.results.entry import StoredRun
+from harness.results.output import file_name
+from harness.results.table import Table, markdown
+from harness.run_files import printable
+from harness.style import STYLE, css_colour, save
+
+MAX_FIGURES = 60  # a figure takes half a second
+Note = Callable[[str], object]  # takes a line on what is left out
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure to draw: the name of its file, the caption on the page, and how."""
+
+    name: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report.
+
+    Attributes:
+        heading: above it.
+        text: below the heading.
+        table: on the page.
+        runs: of each row of the table, whose configuration and certificate the page shows on demand.
+        files: tables to write; the page's, if none.
+        drawings: figures to draw.
+        figures: files that are drawn, by caption.
+    """
+
+    heading: str
+    text: str = ""
+    table: Table | None = None
+    runs: Sequence[Sequence[StoredRun]] = ()
+    files: Sequence[Table] = ()
+    drawings: Sequence[Drawing] = ()
+    figures: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[int]:
+        """Positions of the table's columns that are not empty."""
+        table = self.table
+        return [i for i in range(len(table.headings)) if any(row[i] for row in table.rows)] if table else []
+
+
+def file_in(out: Path, folder: str, name: str) -> Path:
+    """Return `out/folder/name`, whose folder is there then.
+
+    Raises:
+        OSError: the folder cannot be made, or is a link that leads out of `out`.
+    """
+    place = out / folder
+    place.mkdir(parents=True, exist_ok=True)
+    if place.resolve() != out.resolve() / folder:
+        raise OSError(errno.EPERM, "a link that leads elsewhere, which is not written through", str(place))
+    return place / name
+
+
+def write_tables(sections: Sequence[Section], out: Path) -> list[Path]:
+    """Write tables.md with all tables, and a .tex and a .csv for each."""
+    tables = [t for section in sections for t in section.files or ([section.table] if section.table else [])]
+    paths = [out / "tables.md"]
+    parts = (f"## {markdown(t.name)}\n\n{markdown(t.caption)}\n\n{t.markdown()}\n" for t in tables)
+    write_text(paths[0], "\n".join(["# Tables\n", *parts]))
+    for table in tables:
+        paths += [file_in(out, "tables", f"{file_name(table.name)}.{kind}") for kind in ("tex", "csv")]
+        write_text(paths[-2], table.latex())
+        write_text(paths[-1], table.csv())
+    return paths
+
+
+def draw_figures(
+    sections: Sequence[Section], out: Path, note: Note, progress: Callable[[int, int], None] = lambda *_: None
+) -> list[Section]:
+    """Draw to `figures/<name>.svg` and `.pdf`; notes what is left out, and a figure that cannot be drawn."""
+    count = sum(len(section.drawings) for section in sections)
+    drawn, done = list[Section](), 0
+    for section in sections:
+        figures = dict(section.figures)
+        for drawing in section.drawings[: max(0, MAX_FIGURES - done)]:
+            progress(done, count)
+            done += 1
+            try:
+                with mpl.rc_context(STYLE):
+                    path = file_in(out, "figures", f"{file_name(drawing.name)}.svg")
+                    figures[drawing.caption] = save(drawing.draw(), path, dpi=150, crop=False)
+            except OSError:
+                raise
+            except Exception as error:  # a run may be anybody's: the rest is shown all the same
+                note(f"figure {drawing.name}: cannot be drawn ({type(error).__name__}: {error})")
+        drawn.append(replace(section, figures=figures))
+    if count > MAX_FIGURES:
+        note(f"{count - MAX_FIGURES:,} of {count:,} figures left out; report on fewer runs for these")
+    return drawn
+
+
+def write_page(
+    sections: Sequence[Section], out: Path, roots: Sequence[Path], remarks: Sequence[str], colours: Mapping[str, str]
+) -> Path:
+    """Write index.html: page.html with the sections, from which text is escaped.
+
+    Args:
+        sections: with their figures drawn.
+        out: the report's folder.
+        roots: folders in which runs were searched.
+        remarks: on these runs, a line each.
+        colours: of erasers, by display name.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "duration": duration,
+        "pretty": partial(json.dumps, indent=2, ensure_ascii=False, default=str),
+        "beside": lambda path: path.relative_to(out).as_posix(),
+    }
+    page = environment.get_template("page.html").render(
+        built=time.strftime("%Y-%m-%d %H:%M"),
+        roots=[printable(str(root)) for root in roots],
+        remarks=remarks,
+        sections=sections,
+        colours={name: css_colour(colour) for name, colour in colours.items()},
+    )
+    write_text(out / "index.html", page)
+    return out / "index.html"
