@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -142,11 +141,11 @@ def comparison_figures(
     }
 
 
-def summaries_figure(found: Sequence[Panel]) -> Figure:
+def summaries_figure(shown: Sequence[Panel]) -> Figure:
     """Draw a panel per run, in it a line per order and a band of a standard deviation to either side."""
-    figure = Figure(figsize=panel_size(len(found)), layout="constrained")
-    axes = panels(figure, len(found))
-    for ax, panel in zip(axes, found, strict=True):
+    figure = Figure(figsize=panel_size(len(shown)), layout="constrained")
+    axes = panels(figure, len(shown))
+    for ax, panel in zip(axes, shown, strict=True):
         _draw_summaries(ax, panel)
     shared_legend(figure, axes)
     return figure
@@ -154,10 +153,10 @@ def summaries_figure(found: Sequence[Panel]) -> Figure:
 
 def _draw_summaries(ax: Axes, panel: Panel) -> None:
     removed = [100 * fraction for fraction in panel.summaries.removed]
-    for order, found in spreads(panel.summaries).items():
+    for order, accuracies in spreads(panel.summaries).items():
         line, marker = _LINES.get(order, _OTHER)
-        means = torch.tensor([100 * spread.mean for spread in found])
-        stds = torch.tensor([100 * (spread.std or 0.0) for spread in found])
+        means = torch.tensor([100 * spread.mean for spread in accuracies])
+        stds = torch.tensor([100 * (spread.std or 0.0) for spread in accuracies])
         ax.plot(removed, means, label=order.replace("_", " "), color=line, marker=marker, markersize=4)
         ax.fill_between(removed, means - stds, means + stds, color=line, alpha=0.15, linewidth=0)
     ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
@@ -166,10 +165,10 @@ def _draw_summaries(ax: Axes, panel: Panel) -> None:
     ax.set_ylabel(f"test accuracy (%)\n{literal(whose(panel.summaries, panel.config))}", fontsize=10)
 
 
-def movement_figure(found: Sequence[Movement], colours: Mapping[Label, str]) -> Figure:
+def movement_figure(shown: Sequence[Movement], colours: Mapping[Label, str]) -> Figure:
     """Draw a panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
-    figure = Figure(figsize=panel_size(len(found)), layout="constrained")
-    for ax, movement in zip(panels(figure, len(found)), found, strict=True):
+    figure = Figure(figsize=panel_size(len(shown)), layout="constrained")
+    for ax, movement in zip(panels(figure, len(shown)), shown, strict=True):
         a, b = movement.first, movement.second
         smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
         a, b = a.clamp(min=smallest), b.clamp(min=smallest)
@@ -184,28 +183,22 @@ def movement_figure(found: Sequence[Movement], colours: Mapping[Label, str]) -> 
     return figure
 
 
-def agreement_figure(found: Sequence[Agreement]) -> Figure:
+def agreement_figure(agreements: Sequence[Agreement]) -> Figure:
     """Draw a matrix of correlations for each, every number written into its cell."""
-    sizes = [len(one.names) for one in found]
-    longest = max(len(literal(name.display)) for one in found for name in one.names)
+    sizes = [len(one.names) for one in agreements]
+    longest = max(len(literal(name.display)) for one in agreements for name in one.names)
     width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(sizes))  # inches; names stand beside the matrix, in full
-    figure = Figure(figsize=(width, 0.5 + 0.7 * len(found) + 0.6 * sum(sizes)), layout="constrained")
-    axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=sizes)[:, 0]
-    for ax, one in zip(axes, found, strict=True):
-        _draw_matrix(ax, one)
+    figure = Figure(figsize=(width, 0.5 + 0.7 * len(agreements) + 0.6 * sum(sizes)), layout="constrained")
+    axes = figure.subplots(len(agreements), 1, squeeze=False, height_ratios=sizes)[:, 0]
+    for ax, one, n in zip(axes, agreements, sizes, strict=True):
+        matrix = np.array([[np.nan if value is None else value for value in row] for row in one.correlation])
+        ax.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
+        for i, j in np.argwhere(~np.isnan(matrix)):
+            colour = ON_DARK if abs(matrix[i, j]) > 0.6 else ON_LIGHT
+            ax.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=9, color=colour)
+        ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
+        ax.set_yticks(range(n), [f"{literal(name.display)}  {i + 1}" for i, name in enumerate(one.names)])
+        ax.grid(visible=False)
         ax.set_title(literal(one.eraser.display), fontsize=10)
     figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
     return figure
-
-
-def _draw_matrix(ax: Axes, found: Agreement) -> None:
-    n = len(found.names)
-    matrix = torch.tensor([[float("nan") if v is None else v for v in row] for row in found.correlation])
-    ax.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
-    for i, j in product(range(n), repeat=2):
-        if (value := found.correlation[i][j]) is not None:
-            colour = ON_DARK if abs(value) > 0.6 else ON_LIGHT
-            ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
-    ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
-    ax.set_yticks(range(n), [f"{literal(name.display)}  {i + 1}" for i, name in enumerate(found.names)])
-    ax.grid(visible=False)

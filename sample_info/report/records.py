@@ -99,7 +99,7 @@ def save_scores(
 
 def _rows(examples: Examples, one: Scored) -> Iterator[Record]:
     groups, names = examples.groups, examples.job.source.row_names(examples.index)
-    found = {
+    columns_by_name = {
         "seed": [one.seed] * len(groups.of),
         "index": examples.index.tolist(),
         **({} if names is None else {"name": names}),
@@ -109,7 +109,7 @@ def _rows(examples: Examples, one: Scored) -> Iterator[Record]:
         "group": [groups.names[j] for j in groups.of.tolist()],
         **{name: values.tolist() for name, values in columns(one).items()},
     }
-    return (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
+    return (dict(zip(columns_by_name, row, strict=True)) for row in zip(*columns_by_name.values(), strict=True))
 
 
 def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
@@ -135,9 +135,9 @@ def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:
     )
 
 
-def _by_name(found: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
+def _by_name(by_seed: Sequence[Mapping[str, T]]) -> dict[str, list[T]]:
     """Return lists over seeds by name."""
-    return {name: [seed[name] for seed in found] for name in found[0]}
+    return {name: [seed[name] for seed in by_seed] for name in by_seed[0]}
 
 
 def _groups(examples: Examples, scored: Sequence[Scored]) -> dict[str, Group]:
@@ -153,12 +153,12 @@ def _groups(examples: Examples, scored: Sequence[Scored]) -> dict[str, Group]:
     }
 
 
-def _summaries(options: SummarySettings, found: Sequence[Mapping[str, list[Curve]]]) -> SummaryCurves | None:
+def _summaries(options: SummarySettings, by_seed: Sequence[Mapping[str, list[Curve]]]) -> SummaryCurves | None:
     """Return the curves of all seeds by order, mean and fewest classes over draws; None where none are asked for."""
     if not options.orders:
         return None
-    accuracy = {order: [[curve.accuracy for curve in seed[order]] for seed in found] for order in options.orders}
-    classes = {order: [[curve.classes_left for curve in seed[order]] for seed in found] for order in options.orders}
+    accuracy = {order: [[curve.accuracy for curve in seed[order]] for seed in by_seed] for order in options.orders}
+    classes = {order: [[curve.classes_left for curve in seed[order]] for seed in by_seed] for order in options.orders}
     return SummaryCurves(
         network=options.network,
         removed=options.removed,
@@ -170,8 +170,12 @@ def _summaries(options: SummarySettings, found: Sequence[Mapping[str, list[Curve
 
 def _between_seeds(scores: Sequence[Tensor]) -> dict[str, float | None] | None:
     """Correlation of F-SI between two initialisations, mean and standard deviation over pairs; None for one seed."""
-    found = [value for a, b in combinations(scores, 2) if (value := pearson(a, b)) is not None]
-    return {"pearson": mean(found), "std": stdev(found) if len(found) > 1 else None} if found else None
+    correlations = [value for a, b in combinations(scores, 2) if (value := pearson(a, b)) is not None]
+    return (
+        {"pearson": mean(correlations), "std": stdev(correlations) if len(correlations) > 1 else None}
+        if correlations
+        else None
+    )
 
 
 def _summary_of(scores: Tensor, examples: Examples) -> ScoreSummary:

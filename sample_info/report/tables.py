@@ -27,7 +27,7 @@ from harness.results.statistics import Spread, deviation_over, seeds_text
 from harness.results.table import Column, Record, Table, number, spread, word
 from sample_info.leave_one_out import pearson, spearman
 
-MAX_RUNS, MAX_MATRICES = 30, 12  # that are shown: runs in a matrix, matrices
+MAX_RUNS = 30  # of which the agreement is shown
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ def read_scores(directory: Path, problems: list[str], seeds: Sequence[int] | Non
     """
     names = "index", "given_label", "f_si_nats"
     try:
-        kept = read_stored(directory / "scores.safetensors", names[:2], names[2:])
-        if kept is not None and seeds is not None and list(kept.seeds) != list(seeds):
-            raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {kept.seeds}, not the run's")
+        stored = read_stored(directory / "scores.safetensors", names[:2], names[2:])
+        if stored is not None and seeds is not None and list(stored.seeds) != list(seeds):
+            raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
     except DamagedFileError as error:
         problems.append(f"{error}: left out of how scores move and agree")
         return None
-    return kept and RunScores(*(kept.tensors[name] for name in names))
+    return stored and RunScores(*(stored.tensors[name] for name in names))
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ class Movement:
 
 def movements(comparison: Comparison, scores: Stored) -> list[Movement]:
     """For each row, every pair of erasers, the control first; runs without scores (None) are left out."""
-    found = []
+    moved = []
     for row in comparison.rows:
-        own = [(entry.eraser, scores[entry.runs[0].id]) for entry in row.run]
-        for (before, a), (after, b) in combinations(own, 2):
+        scored = [(entry.eraser, scores[entry.runs[0].id]) for entry in row.run]
+        for (before, a), (after, b) in combinations(scored, 2):
             if a and b and torch.equal(a.index, b.index):
-                found.append(Movement(row.label, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
-    return found
+                moved.append(Movement(row.label, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
+    return moved
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class Agreement:
         def between(i: int, j: int) -> float | None:
             a, b = self.f_si[i], self.f_si[j]
             pairs = combinations(a.values(), 2) if i == j else ((a[seed], b[seed]) for seed in a if seed in b)
-            found = [value for pair in pairs if (value := pearson(*pair)) is not None]
-            return mean(found) if found else None
+            known = [value for pair in pairs if (value := pearson(*pair)) is not None]
+            return mean(known) if known else None
 
         runs = range(len(self.f_si))
         return [[between(min(i, j), max(i, j)) for j in runs] for i in runs]
@@ -140,14 +140,11 @@ def agreements(comparison: Comparison, scores: Stored, note: Callable[[str], obj
             names, f_si = alike.setdefault((column, *examples), ([], []))
             names.append(row)
             f_si.append(dict(zip(result.seeds, stored.f_si_nats.double(), strict=True)))
-    found = [Agreement(key[0], names, f_si) for key, (names, f_si) in alike.items() if len(names) > 1]
-    for one in found:
+    several = [Agreement(key[0], names, f_si) for key, (names, f_si) in alike.items() if len(names) > 1]
+    for one in several:
         if (count := len(one.names)) > MAX_RUNS:
             note(f"agreement of {count:,} runs ({one.eraser}, {one.names[0]}, …): left out, being more than {MAX_RUNS}")
-    shown = [one for one in found if len(one.names) <= MAX_RUNS]
-    if (more := len(shown) - MAX_MATRICES) > 0:
-        note(f"agreement on {more:,} more erasers and sets of examples: left out")
-    return shown[:MAX_MATRICES]
+    return [one for one in several if len(one.names) <= MAX_RUNS]
 
 
 SCORES = {"f_si_nats": "F-SI", "si_nats": "SI", "si_sgd_nats": "SI, SGD"}
@@ -252,7 +249,7 @@ def _several(
     """Numbers that are read together; nothing where there are none."""
     return Column(
         heading,
-        lambda entry: form.format(*found) if (found := values(entry)) else "",
+        lambda entry: form.format(*numbers) if (numbers := values(entry)) else "",
         lambda entry: dict(zip(names, values(entry) or [None] * len(names), strict=True)),
     )
 
@@ -263,8 +260,8 @@ def _range(
     """Return a column of a middle, the least and the most over seeds of the attribute `value`; some runs have none."""
 
     def values(entry: ResultPart) -> list[float]:
-        known = [found for one in entry.part if (found := attrgetter(value)(one)) is not None]
-        return [over(getattr(found, end) for found in known) for end, over in ends.items()] if known else []
+        known = [ratio for one in entry.part if (ratio := attrgetter(value)(one)) is not None]
+        return [over(getattr(ratio, end) for ratio in known) for end, over in ends.items()] if known else []
 
     return _several(heading, [f"{name}_{end}" for end in ends], f"{{:{form}}} ({{:{form}}} to {{:{form}}})", values)
 
@@ -386,62 +383,64 @@ def tables_of(
 
 
 def _agreement_table(agreements: Sequence[Agreement]) -> Table:
-    found = [
+    pairs = [
         (one.eraser, one.names[i], one.names[j], value)
         for one in agreements
         for i, j in combinations_with_replacement(range(len(one.names)), 2)
         if (value := one.correlation[i][j]) is not None
     ]
     names, words = ("eraser", "run", "another_run", "pearson"), ("eraser", "run", "another run")
-    records: list[Record] = [dict(zip(names, (*map(str, labels), value), strict=True)) for *labels, value in found]
-    rows = [[*(label.display for label in labels), f"{value:.2f}"] for *labels, value in found]
-    keys = [[None, None, None, value] for *_, value in found]
+    records: list[Record] = [dict(zip(names, (*map(str, labels), value), strict=True)) for *labels, value in pairs]
+    rows = [[*(label.display for label in labels), f"{value:.2f}"] for *labels, value in pairs]
+    keys = [[None, None, None, value] for *_, value in pairs]
     headings, title = (*words, "correlation"), "Agreement between networks"
     return Table("sample-info-agreement", _AGREEMENT, headings, rows, records, keys, words, title=title)
 
 
 def _summaries_table(comparison: Comparison) -> Table:
-    """Tabulate summaries: a row per run and order, a column per fraction removed; CSV has a row per fraction."""
+    """Tabulate summaries: a row per run and fraction removed, a column per order; CSV has a row per order."""
     rows, keys, records = list[list[str]](), list[list[float | None]](), list[Record]()
     runs = [(*labels, result, result.summaries) for *labels, result in comparison.information if result.summaries]
-    fractions = sorted({fraction for *_, summaries in runs for fraction in summaries.removed})
+    orders = list(dict.fromkeys(order for *_, summaries in runs for order in summaries.accuracy))
     for row, eraser, result, summaries in runs:
-        about = {"dataset_model": str(row), "eraser": str(eraser), "run_id": result.run_id, "seeds": len(result.seeds)}
-        for order, accuracies in spreads(summaries).items():
-            accuracy = dict(zip(summaries.removed, accuracies, strict=True))
-            fewest = dict(
-                zip(summaries.removed, map(min, zip(*summaries.classes_left[order], strict=True)), strict=True)
-            )
-            shown = {f: _percent(one) + " *" * (fewest[f] < result.num_classes) for f, one in accuracy.items()}
-            rows.append(
-                [row.display, eraser.display, accuracy_of(result), order, *(shown.get(f, "") for f in fractions)]
-            )
-            keys.append([None] * 4 + [accuracy[f].mean if f in accuracy else None for f in fractions])
-            records += [
-                {**about, "network": summaries.network, "order": order, "removed": fraction,
-                 "accuracy_mean": one.mean, "accuracy_std": one.std}
-                for fraction, one in accuracy.items()
-            ]  # fmt: skip
-    words = ("dataset · model", "eraser", "accuracy", "removed first")
-    headings = [*words, *(f"without {fraction:.0%}" for fraction in fractions)]
-    return Table("sample-info-summaries", _SUMMARIES, headings, rows, records, keys, words, title="Summaries")
+        curves = spreads(summaries)
+        for i, fraction in enumerate(summaries.removed):
+            cells = {
+                order: _percent(curve[i])
+                + " *" * (min(s[i] for s in summaries.classes_left[order]) < result.num_classes)
+                for order, curve in curves.items()
+            }
+            about = [row.display, eraser.display, accuracy_of(result), f"{fraction:.0%}"]
+            rows.append([*about, *(cells.get(order, "") for order in orders)])
+            means = (curves[order][i].mean if order in curves else None for order in orders)
+            keys.append([None, None, None, fraction, *means])
+        records += [
+            {"dataset_model": str(row), "eraser": str(eraser), "run_id": result.run_id, "seeds": len(result.seeds),
+             "network": summaries.network, "order": order, "removed": fraction,
+             "accuracy_mean": one.mean, "accuracy_std": one.std}
+            for order, curve in curves.items()
+            for fraction, one in zip(summaries.removed, curve, strict=True)
+        ]  # fmt: skip
+    menus = ("dataset · model", "eraser", "accuracy")
+    headings = [*menus, "removed", *(order.replace("_", " ") for order in orders)]
+    return Table("sample-info-summaries", _SUMMARIES, headings, rows, records, keys, menus, title="Summaries")
 
 
 def _percent(accuracy: Spread) -> str:
     return f"{Spread(100 * accuracy.mean, None if accuracy.std is None else 100 * accuracy.std):.1f}"
 
 
-def spreads(found: SummaryCurves) -> dict[str, list[Spread]]:
+def spreads(summaries: SummaryCurves) -> dict[str, list[Spread]]:
     """Accuracy by order, for every fraction removed: over seeds, and over draws of the random order."""
-    trials = dict(found.accuracy)
-    if found.random_draws is not None:
-        trials["random"] = [draw for draws in found.random_draws for draw in draws]
+    trials = dict(summaries.accuracy)
+    if summaries.random_draws is not None:
+        trials["random"] = [draw for draws in summaries.random_draws for draw in draws]
     return {order: [Spread.of(values) for values in zip(*curves, strict=True)] for order, curves in trials.items()}
 
 
-def whose(found: SummaryCurves, config: Options) -> str:
+def whose(summaries: SummaryCurves, config: Options) -> str:
     """Return in words which network the accuracy of a run's summaries is of."""
-    if found.network == "linearized":
+    if summaries.network == "linearized":
         return "of the linearised network"
     model = config["sample_info"]["summaries"].get("model")
     changed = ", ".join(f"{key}={value}" for key, value in model.items()) if isinstance(model, Mapping) else ""

@@ -33,19 +33,19 @@ NOTHING_BUILT = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("report", __doc__)
-    own.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
-    own.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
+    command = parser("report", __doc__)
+    command.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
+    command.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
     grids = "draw the images under each eraser, too; computes what is not cached"
-    own.add_argument("--grids", action="store_true", help=grids)
-    own.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
-    own.add_argument("--columns", type=columns, help=f"of codes and runs: all, or some of {', '.join(BY_NAME)}")
-    options = own.parse_args(arguments)
+    command.add_argument("--grids", action="store_true", help=grids)
+    command.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
+    command.add_argument("--columns", type=columns, help=f"of codes and runs: all, or some of {', '.join(BY_NAME)}")
+    options = command.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
     if missing:
-        own.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
+        command.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
     if options.out.exists() and not options.out.is_dir():
-        own.error(f"--out={options.out} is a file: give a folder")
+        command.error(f"--out={options.out} is a file: give a folder")
     cache_dir = options.cache_dir if options.grids else None
     try:
         return build(options.runs, options.out, cache_dir, chosen=options.columns)

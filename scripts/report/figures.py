@@ -79,12 +79,12 @@ def _loss_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
 
 def scaling_panels(comparison: Comparison, option: str) -> list[tuple[str, list[Row]]]:
     """Return rows whose models differ in one number only, by size, at least two of them, under what they share."""
-    found: dict[str, list[Row]] = {}
+    by_shared: dict[str, list[Row]] = {}
     for row in comparison.rows:
         if isinstance(row.model.get(option), int) and row.model[option] > 0:
             shared = {key: value for key, value in row.model.items() if key != option}
-            found.setdefault(json.dumps(shared, sort_keys=True), []).append(row)
-    several = {shared: rows for shared, rows in found.items() if len(rows) > 1 and any(row.run for row in rows)}
+            by_shared.setdefault(json.dumps(shared, sort_keys=True), []).append(row)
+    several = {shared: rows for shared, rows in by_shared.items() if len(rows) > 1 and any(row.run for row in rows)}
     titles = labels([{"model": json.loads(shared)} for shared in several], ("model",))
     by_size = (sorted(rows, key=lambda row: row.model[option]) for rows in several.values())
     return [(title.display, rows) for title, rows in zip(titles, by_size, strict=True)]
@@ -122,12 +122,12 @@ def _codelengths(rows: Sequence[Row], eraser: Label, option: str) -> Iterator[Po
 
 def _increases(rows: Sequence[Row], eraser: Label, option: str) -> Iterator[Point]:
     for row in rows:
-        if (found := row.entries[eraser].code_difference) is not None:
+        if (difference := row.entries[eraser].code_difference) is not None:
             control = next(entry for entry in row.run if entry.is_control)
             yield (
                 row.model[option],
-                found.mean,
-                found.standard_error or 0.0,
+                difference.mean,
+                difference.standard_error or 0.0,
                 row.entries[eraser].sound and control.sound,
             )
 
@@ -144,8 +144,8 @@ def _band(ax: Axes, points: Sequence[Point], line: str, label: str) -> None:
 
 def _log2_axis(ax: Axes, values: Sequence[int]) -> None:
     ticks = sorted(set(values))
-    kept = ticks[:: max(1, math.ceil(len(ticks) / 6))]
+    labelled = ticks[:: max(1, math.ceil(len(ticks) / 6))]
     ax.set_xscale("log", base=2)
-    ax.set_xticks(kept, [f"{value:,}" for value in kept])
+    ax.set_xticks(labelled, [f"{value:,}" for value in labelled])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()

@@ -90,10 +90,10 @@ def images_of(config: Options, cache_dir: str) -> ErasedDataset:
             nothing that a run's directory names.
     """
     try:
-        found = erased(Job.from_config("", {**config, "cache_dir": cache_dir}))
+        dataset = erased(Job.from_config("", {**config, "cache_dir": cache_dir}))
     except (ValueError, OSError):
         raise
     except Exception as error:  # options of another version, or anybody's
         raise ConfigError(f"{type(error).__name__}: {error}") from error
-    require_images(found)
-    return found
+    require_images(dataset)
+    return dataset

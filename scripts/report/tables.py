@@ -29,25 +29,23 @@ def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> It
         chosen: names of the columns that are shown, each in the table that it belongs to; None for the usual ones. A
             table of which none is chosen is left out; CSV has the numbers of all.
     """
-    also = (_MODEL, ERASER, RUNS)
+
+    def caption(about: str, columns: Sequence[Column[Entry]]) -> str:
+        return f"{about} ({comparison.setting}). {notes(columns, comparison.entries)} {_INCOMPLETE}"
+
+    also, name = (_MODEL, ERASER, RUNS), comparison.name
     codes, finals = ([kind[name] for name in chosen or _USUAL if name in kind] for kind in (CODES, FINALS))
-    if comparison.command == "mdl":
-        places = {(entry.row, entry.eraser): entry for entry in comparison.entries}
-        if codes:
-            about = f"Prequential codelength on {comparison.dataset} ({comparison.setting})."
-            caption = f"{about} {notes(codes, comparison.entries)} {_INCOMPLETE}"
-            whole = (*also, *CODES.values())
-            yield Table.pivoted(f"{comparison.name}-bits", "model", codes, places, caption, whole)
-        if chosen is None or "published" in chosen:
-            columns = (PUBLISHED, PUBLISHED_DELTA, TABLE_16)
-            about = f"{comparison.dataset}, {UNIT} ({comparison.setting})."
-            caption = f"{about} {notes(columns, comparison.entries)} {_INCOMPLETE}"
-            yield Table.pivoted(f"{comparison.name}-paper-unit", "model", columns, places, caption, also)
+    places = {(entry.row, entry.eraser): entry for entry in comparison.entries}
+    if comparison.command == "mdl" and codes:
+        said = caption(f"Prequential codelength on {comparison.dataset}", codes)
+        yield Table.pivoted(f"{name}-bits", "model", codes, places, said, (*also, *CODES.values()))
+    if comparison.command == "mdl" and (chosen is None or "published" in chosen):
+        columns = (PUBLISHED, PUBLISHED_DELTA, TABLE_16)
+        said = caption(f"{comparison.dataset}, {UNIT}", columns)
+        yield Table.pivoted(f"{name}-paper-unit", "model", columns, places, said, also)
     if finals:
-        about = f"Trained on all of {comparison.dataset} ({comparison.setting})."
-        caption = f"{about} {notes(finals, comparison.entries)} {_INCOMPLETE}"
-        whole = (RUNS, *FINALS.values())
-        yield Table.of(f"{comparison.name}-final", (_MODEL, ERASER, *finals), comparison.entries, caption, whole)
+        said, shown = caption(f"Trained on all of {comparison.dataset}", finals), (_MODEL, ERASER, *finals)
+        yield Table.of(f"{name}-final", shown, comparison.entries, said, (RUNS, *FINALS.values()))
 
 
 def page_table(comparison: Comparison, chosen: Sequence[str] | None = None) -> Table:
@@ -83,14 +81,14 @@ class LabelCosts:
 
 def label_costs(comparison: Comparison) -> list[LabelCosts]:
     """Return the codelengths of single labels of runs that kept them."""
-    found = []
+    costs = []
     for row in comparison.rows if comparison.command == "mdl" else ():
         known = [(entry, coded) for entry in row.run if (coded := entry.coded_bits()) is not None]
         control = next((coded for entry, coded in known if entry.is_control), None)
         for entry, coded in known:
             same = control is not None and not entry.is_control and coded.same_examples(control)
-            found.append(LabelCosts(entry, coded, control if same else None))
-    return found
+            costs.append(LabelCosts(entry, coded, control if same else None))
+    return costs
 
 
 def _above(costs: LabelCosts) -> str:

@@ -86,8 +86,8 @@ def test_the_command_says_what_is_lost(command) -> None:
     assert f"figure: {drawn}" in outcome.out
     assert Image.open(drawn).size[0] > 500
     table = (directory / "table.md").read_text()
-    assert "| removed first | without 0% | without 50% | without 90% |" in table
-    assert "| bottom_iterative | " in table
+    assert "| removed | bottom | bottom iterative | top | random |" in table
+    assert "| of the linearised network | 50% | " in table
     assert "summaries/figure._type" in {key for point in only_run(directory).history for key in point}
 
 
