@@ -65,8 +65,6 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     from erasure.store.storage import write_text
     from harness.results.arrange import arrange
     from harness.results.table import markdown
-    from harness.style import eraser_colours
-    from sample_info.report.figures import comparison_figures, save
     from sample_info.report.tables import agreements, movements, read_scores, tables_of
 
     comparison = arrange(results)
@@ -83,6 +81,9 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     print(f"table: {directory / 'table.md'}")
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
+        from harness.style import eraser_colours
+        from sample_info.report.figures import comparison_figures, save  # and so matplotlib
+
         figures = comparison_figures(comparison, moved, alike, eraser_colours(comparison.erasers))
         drawn += [
             save(make, directory / (f"{name}-{i + 1}.png" if i else f"{name}.png"))
