@@ -14,7 +14,7 @@ import numpy as np
 from erasure.store.storage import replacing
 from harness.results.labels import Label
 
-if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
+if TYPE_CHECKING:  # the order of erasers needs no matplotlib
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure

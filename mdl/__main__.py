@@ -1,6 +1,5 @@
 """python -m mdl: the prequential description length of a dataset's labels, for one eraser and one model."""
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,8 +91,8 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:
             results = [found, only]
-    compared = {setting: table_of(comparison) for setting, comparison in by_setting(results).items()}
-    show(compared, functools.partial(draw, arrange(results)), directory / "comparison.png", results)
+    show({setting: table_of(comparison) for setting, comparison in by_setting(results).items()}, directory / "table.md")
+    print(f"figure: {draw(arrange(results), directory / 'comparison.png')}")
 
 
 COMMAND = cli.Command(

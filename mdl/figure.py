@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from harness.results.arrange import Comparison, Row
 from harness.results.labels import Label
@@ -14,38 +16,31 @@ from harness.results.statistics import seeds_text, signed
 from harness.style import chance_line, eraser_colours, figure_at, line_width, literal, shared_legend, wrapped
 from harness.trained import Coded, stuck
 
-if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 def draw(comparison: Comparison, path: Path) -> Path:
     """Draw the comparison to `path`."""
-    with figure_at(path, *panel_size(_panel_count(comparison))) as figure:
+    with figure_at(path, *panel_size(len(comparison.rows) + _compares(comparison.rows))) as figure:
         draw_in(figure, comparison.rows, comparison.erasers)
     return path
 
 
-def draw_in(figure: "Figure", rows: Sequence[Row], erasers: Sequence[Label]) -> None:
+def _compares(rows: Sequence[Row]) -> bool:
+    return any(entry.code_difference is not None for row in rows for entry in row.run)
+
+
+def draw_in(figure: Figure, rows: Sequence[Row], erasers: Sequence[Label]) -> None:
     """Draw a panel of learning curves per row, and bars of the differences to control."""
-    compared = [row for row in rows if any(entry.code_difference is not None for entry in row.run)]
-    axes = panels(figure, len(rows) + bool(compared))
+    axes = panels(figure, len(rows) + _compares(rows))
     colours = eraser_colours(erasers)
     for row, ax in zip(rows, axes, strict=False):
         _learning_curves(ax, row, colours)
-    if compared:
+    if _compares(rows):
         _differences(axes[-1], rows, colours)
     shared_legend(figure, axes[: len(rows)])
 
 
-def _panel_count(comparison: Comparison) -> int:
-    return len(comparison.rows) + any(entry.code_difference is not None for entry in comparison.run)
-
-
-def _learning_curves(ax: "Axes", row: Row, colours: Mapping[Label, str]) -> None:
+def _learning_curves(ax: Axes, row: Row, colours: Mapping[Label, str]) -> None:
     """Draw the loss on the next chunk over training size, mean and standard deviation over seeds."""
-    from matplotlib.ticker import NullFormatter
-
     ticks: list[int] = []
     results = {entry.eraser: entry.result for entry in row.run if isinstance(entry.result, Coded)}
     for eraser, result in results.items():
@@ -73,10 +68,8 @@ def _learning_curves(ax: "Axes", row: Row, colours: Mapping[Label, str]) -> None
     )
 
 
-def _differences(ax: "Axes", rows: Sequence[Row], colours: Mapping[Label, str]) -> None:
+def _differences(ax: Axes, rows: Sequence[Row], colours: Mapping[Label, str]) -> None:
     """Draw bars of paired differences to the control with their standard errors, grouped by row."""
-    from matplotlib.ticker import FuncFormatter
-
     height, counts = 0.8 / max(2, sum(eraser.name != "control" for eraser in colours)), set[int]()
     for i, row in enumerate(rows):
         compared = [entry for entry in row.run if entry.code_difference is not None]

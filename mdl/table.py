@@ -2,11 +2,6 @@
 
 import math
 
-from rich import box
-from rich.table import Table as RichTable
-
-from erasure.certificate import Certificate
-from erasure.progress import console
 from harness.result import MdlResult
 from harness.results.arrange import Comparison
 from harness.results.columns import BY_NAME, ERASER, ROW, RUNS, SEEDS, columns, notes
@@ -24,43 +19,28 @@ def table_of(comparison: Comparison) -> Table:
 
 def print_run(result: MdlResult) -> None:
     """Print a run's learning curve, codelength and certificate."""
-    title = f"{result.run_id}, {seeds_text(len(result.seeds))}"
-    table = RichTable(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    for heading in ("training examples", "next chunk (bits)", "test (bits)", "test accuracy", "epochs"):
-        table.add_column(heading, justify="right")
-    for point in result.curve:
-        table.add_row(
+    headings = ("training examples", "next chunk (bits)", "test (bits)", "test accuracy", "epochs")
+    rows = [
+        [
             f"{point.n:,}",
             f"{Spread.of(point.ce_next_bits)}" if point.ce_next_bits else "",
             f"{Spread.of(point.ce_test_bits)}",
             f"{100 * Spread.of(point.test_accuracy).mean:.1f} %" if point.test_accuracy else "",
             f"{min(point.epochs)}–{max(point.epochs)}",
-        )
+        ]
+        for point in result.curve
+    ]
     code, total, published = map(Spread.of, (result.mdl.bits_per_sample, result.mdl.total_bits, result.mdl.published))
-    output = console()
-    output.print(table)
-    output.print(
+    lines = [
         f"codelength    {code} bits per label, {total:,.0f} bits for {result.train_size:,} "
-        f"labels (uniform code: {math.log2(result.num_classes):.3f} bits per label)\n"
+        f"labels (uniform code: {math.log2(result.num_classes):.3f} bits per label)",
         f"paper's unit  {published} (Table 16: Σ n_{{i+1}} CE_i / N, not a codelength)",
-        highlight=False,
-    )
+    ]
     for split, c in result.certificate.items():
-        output.print(
+        orders = ", ".join(f"{share:.2%}" for share in c.order_shares or ())
+        lines.append(
             f"certificate   {split}: mean gap {c.mean_gap:.1e}, covariance gap {c.covariance_gap:.1e}, "
             f"edit {c.edit_size:.1%} of the variance, {c.out_of_range:.1%} of values out of range"
-            f"{_predictions(c)}",
-            highlight=False,
+            + (f"; between classes at orders 1 to {len(c.order_shares or ())}: {orders}" if orders else "")
         )
-
-
-def _predictions(certificate: Certificate) -> str:
-    """R² of the best prediction of each degree, by chance in brackets; of older results nothing."""
-    found = (
-        ("linear", certificate.linear_r2, certificate.linear_chance),
-        ("quadratic", certificate.quadratic_r2, certificate.quadratic_chance),
-    )
-    shown = [f"{degree} {r2:.1%} ({chance:.1%})" for degree, r2, chance in found if r2 is not None]
-    said = f"; of the labels predicted (by chance): {', '.join(shown)}" if shown else ""
-    orders = [f"{share:.2%}" for share in certificate.order_shares or ()]
-    return said + (f"; between classes at orders 1 to {len(orders)}: {', '.join(orders)}" if orders else "")
+    Table("", "\n".join(lines), headings, rows).show(f"{result.run_id}, {seeds_text(len(result.seeds))}")

@@ -1,10 +1,10 @@
-"""A saved W&B workspace and report that compare the runs of a sweep.
+"""A saved W&B workspace that compares the runs of a sweep.
 
-    python -m scripts.dashboard runs/ --entity TEAM                      # saves both in project erasure-mdl
+    python -m scripts.dashboard runs/ --entity TEAM                      # saves it in project erasure-mdl
     python -m scripts.dashboard runs/ --group mdl-table16-1a2b3c4d       # of one sweep's runs only
     python -m scripts.dashboard runs/ --dry-run dashboard.json           # writes what would be sent; no account
 
-Both show codelength by eraser and architecture, learning and loss curves, differences to the control and backfiring.
+It shows codelength by eraser and architecture, learning and loss curves, differences to the control and backfiring.
 Curves come from W&B; the differences, which need two runs each, are computed from the results on disk and put in as a
 table: run it again when more runs have finished.
 """
@@ -12,8 +12,7 @@ table: run it again when more runs have finished.
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ from wandb_workspaces import expr
 
 from erasure.store.storage import write_text
 from harness.logger import ignore_local_settings
-from harness.result import MdlResult
-from harness.results.arrange import Comparison, by_setting
+from harness.results.arrange import by_setting
 from harness.results.columns import ERASER as BY_ERASER
 from harness.results.columns import ROW, SEEDS, columns
-from harness.results.labels import display_name
+from harness.results.entry import StoredRun
 from harness.results.read import read_runs
 from harness.results.table import Table
 from harness.run_files import one_line
@@ -51,54 +49,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reading = read_runs([options.runs])
     for problem in map(one_line, reading.problems):
         print(problem, file=sys.stderr)
-    results = [
-        replace(result, config=result.config | {"runs_dir": str(run.directory.parent)})  # where it is now
-        for run in reading.finished
-        if isinstance(result := run.result, MdlResult)
-    ]
-    if not results:
+    runs = [run for run in reading.finished if run.command == "mdl"]
+    if not runs:
         print(f"{options.runs}: no finished run of python -m mdl", file=sys.stderr)
         return 2
-    workspace, report = build(results, options.entity or "ENTITY", options.project, options.group)
+    workspace = build(runs, options.entity or "ENTITY", options.project, options.group)
     if options.dry_run:
-        shown = {"workspace": as_json(workspace), "report": as_json(report)}
-        write_text(options.dry_run, json.dumps(shown, indent=2) + "\n")
-        print(f"{options.dry_run}: a workspace of {len(workspace.sections)} sections and a report; nothing was sent")
+        write_text(options.dry_run, json.dumps(as_json(workspace), indent=2) + "\n")
+        print(f"{options.dry_run}: a workspace of {len(workspace.sections)} sections; nothing was sent")
         return 0
     ignore_local_settings()
-    print(f"workspace: {workspace.save().url}\nreport: {report.save().url}")
+    print(f"workspace: {workspace.save().url}")
     return 0
 
 
-def build(results: Sequence[MdlResult], entity: str, project: str, group: str | None) -> tuple[ws.Workspace, wr.Report]:
-    """Workspace and report about finished runs of `python -m mdl`."""
-    orders = range(1, 1 + max(len(result.certificate["test"].order_shares or ()) for result in results))
-    panels = {name: own for name, own in _panels(orders).items() if own}
-    models = list(dict.fromkeys(result.named("model") for result in results))
-    tables = {title: table for found in by_setting(results).values() for title, table in differences(found)}
-    written: dict[str, list[Any]] = {title: [wr.MarkdownPanel(table)] for title, table in tables.items()}
-    wanted = [expr.Metric("Group") == _literal(group)] if group else []
-    workspace = ws.Workspace(
+def build(runs: Sequence[StoredRun], entity: str, project: str, group: str | None) -> ws.Workspace:
+    """Return a workspace about finished runs of `python -m mdl`."""
+    sections = _panels()
+    for setting, found in by_setting(runs).items():
+        table = Table.of("", (ROW, BY_ERASER, *columns("bits difference loss gap below"), SEEDS), found.run)
+        sections[f"Differences to control, {setting}"] = [wr.MarkdownPanel(table.markdown())]
+    return ws.Workspace(
         entity=entity,
         project=project,
         name=f"{_TITLE}: {group}" if group else _TITLE,
-        sections=[ws.Section(name=name, is_open=True, panels=own) for name, own in (panels | written).items()],
+        sections=[ws.Section(name=name, is_open=True, panels=own) for name, own in sections.items()],
         settings=ws.WorkspaceSettings(max_runs=100),
         runset_settings=ws.RunsetSettings(
-            filters=expr.And(*wanted) if wanted else "",
+            filters=expr.And(expr.Metric("Group") == _literal(group)) if group else "",
             groupby=[expr.Config(MODEL), expr.Config(ERASER)],
             pinned_columns=["summary:result/bits_per_sample", "summary:result/loss_bits"],
         ),
     )
-    blocks: list[Any] = [wr.TableOfContents()]
-    for model in models:
-        of_model = expr.And(*wanted, expr.Config(MODEL) == _literal(model))
-        runs = wr.Runset(name=model, filters=of_model, groupby=[f"config.{ERASER}"])
-        every = [panel for own in panels.values() for panel in own]
-        blocks += [wr.H1(display_name(model)), wr.PanelGrid(runsets=[runs], panels=every)]
-    for title, table in tables.items():
-        blocks += [wr.H1(title), wr.MarkdownBlock(table)]
-    return workspace, wr.Report(entity=entity, project=project, title=workspace.name, width="fluid", blocks=blocks)
 
 
 def _literal(text: str) -> str:
@@ -106,13 +88,11 @@ def _literal(text: str) -> str:
     return "".join(c if (c.isascii() and c.isalnum()) or c in " _.-" else f"\\U{ord(c):08x}" for c in text)
 
 
-def _panels(orders: range) -> dict[str, list[Any]]:
-    """Titles of sections, and their panels; `orders` are those that runs have measured."""
-    shares = "certificate/test/order_shares"
+def _panels() -> dict[str, list[Any]]:
+    """Return panels by the titles of their sections."""
     return {
         "Codelength by eraser and architecture": [
             _bars("bits per label", "result/bits_per_sample"),
-            _bars("their standard deviation over a run's seeds", "result/bits_per_sample_std"),
             _bars("paper's unit", "result/published"),
         ],
         "Curves": [
@@ -127,10 +107,6 @@ def _panels(orders: range) -> dict[str, list[Any]]:
             wr.MediaBrowser(title="erased test images", media_keys=["examples/test"]),
             _bars("gap between class covariances", "certificate/train/covariance_gap"),
         ],
-        "What is left of each order, test split": [
-            _bars(f"share of order {p} between classes", f"{shares}_{p}") for p in orders
-        ],
-        "Cost": [_bars("seconds", "result/seconds"), _bars("parameters", "result/parameters")],
     }
 
 
@@ -142,19 +118,9 @@ def _lines(title: str, x: str, y: str, *, log_x: bool = False) -> wr.LinePlot:
     return wr.LinePlot(title=title, x=x, y=[y], log_x=log_x, layout=wr.Layout(w=12, h=8), **_GROUPED)
 
 
-def differences(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield two Markdown tables of one setting by title: differences to the control, and runs that end below it."""
-    shown = (ROW, BY_ERASER, *columns("bits difference calibrated excess_bits parameters"), SEEDS)
-    entries = comparison.run
-    below = [entry for entry in entries if entry.crossing_size is not None]
-    yield f"Differences to control, {comparison.setting}", Table.of("", shown, entries).markdown()
-    crossed = Table.of("", (ROW, BY_ERASER, *columns("gap below")), below).markdown()
-    yield f"Backfiring, {comparison.setting}", crossed if below else "No erased run ends below its control."
-
-
-def as_json(shown: ws.Workspace | wr.Report) -> Any:
+def as_json(workspace: ws.Workspace) -> Any:
     """Return what saving it would send."""
-    return json.loads(shown._to_model().model_dump_json(by_alias=True, exclude_none=True))
+    return json.loads(workspace._to_model().model_dump_json(by_alias=True, exclude_none=True))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """python -m train: one training on the whole training split; loss curves and final losses."""
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,12 +52,12 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     from train import learning_order
     from train.summary import draw, table_of
 
-    compared = {setting: table_of(comparison) for setting, comparison in by_setting(results).items()}
-    show(compared, functools.partial(draw, arrange(results)), directory / "loss_curves.png", results)
+    show({setting: table_of(comparison) for setting, comparison in by_setting(results).items()}, directory / "table.md")
+    print(f"figure: {draw(arrange(results), directory / 'loss_curves.png')}")
     if followed := [result for result in results if result.counterparts]:
         tables = {setting: learning_order.table_of(comparison) for setting, comparison in by_setting(followed).items()}
-        drawing = functools.partial(learning_order.draw, arrange(followed))
-        show(tables, drawing, directory / "learning_order.png", followed, name="learning_order")
+        show(tables, directory / "learning_order.md")
+        print(f"figure: {learning_order.draw(arrange(followed), directory / 'learning_order.png')}")
 
 
 COMMAND = cli.Command(

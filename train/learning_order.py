@@ -1,21 +1,19 @@
 """When networks learn what each counterpart shares with the images: table and figure (docs/learning_order.md)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from harness.result import TrainResult
 from harness.results.arrange import Comparison
 from harness.results.entry import Entry
-from harness.results.statistics import Spread, deviation_over
-from harness.results.table import Table
+from harness.results.statistics import deviation_over
+from harness.results.table import Column, Table, records_of, spread, word
 from harness.style import figure_at, literal, shared_legend, wrapped
 from harness.trained import CounterpartResult
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 NAMES = {  # what a sample shares with the images
     "data": "the images",
@@ -84,42 +82,54 @@ def _crossing(steps: Sequence[int], values: np.ndarray, level: float) -> float |
     return float(np.expm1(low + share * (high - low)))
 
 
+Sample = tuple[Entry, str, CounterpartResult]  # of an entry's run, and its name
+
+
+def _column(heading: str, name: str, form: str, of: Callable[[Sample, int], float | None]) -> Column[Sample]:
+    """Return a column of mean and standard deviation over the seeds that have a value, and of their number."""
+
+    def values(sample: Sample) -> list[float]:
+        every = (of(sample, s) for s in range(len(sample[2].step)))
+        return [value for value in every if value is not None]
+
+    shown = spread(heading, f"{name}_mean", form, values)
+
+    def text(sample: Sample) -> str:
+        known, seeds = len(values(sample)), len(sample[2].step)
+        return f"{shown.text(sample) or '–'}{f' ({known} of {seeds} seeds)' if 0 < known < seeds else ''}"
+
+    return replace(
+        shown,
+        text=text,
+        record=lambda sample: {**records_of([shown], [sample])[0], f"{name}_seeds": len(values(sample))},
+    )
+
+
+def _curve(sample: Sample, s: int) -> tuple[Sequence[int], Sequence[float]]:
+    return sample[2].step[s], sample[2].loss_bits[s]
+
+
+_COLUMNS: Sequence[Column[Sample]] = (
+    word("dataset · model", "row", lambda sample: sample[0].row),
+    word("eraser", "eraser", lambda sample: sample[0].eraser),
+    Column("sample", lambda sample: NAMES[sample[1]], lambda sample: {"sample": sample[1]}),
+    _column("learnt", "learnt_step", ",.0f", lambda sample, s: learnt_step(*_curve(sample, s))),
+    _column(
+        "beyond", "beyond_step", ",.0f",
+        lambda sample, s: beyond_step(*_curve(sample, s), _of(sample[0])["data"].loss_bits[s]),
+    ),
+    _column("unlearnt", "unlearnt_step", ",.0f", lambda sample, s: unlearnt_step(*_curve(sample, s))),
+    _column("lowest", "lowest_loss_bits", ".3f", lambda sample, s: min(sample[2].loss_bits[s])),
+    _column("end", "end_loss_bits", ".3f", lambda sample, s: sample[2].loss_bits[s][-1]),
+    _column("agreement", "agreement", ".3f", lambda sample, s: sample[2].agreement[s][-1]),
+)  # fmt: skip
+
+
 def table_of(comparison: Comparison) -> Table:
     """Tabulate a row for each run and sample."""
-    headings = ["dataset · model", "eraser", "sample", "learnt", "beyond", "unlearnt", "lowest", "end", "agreement"]
-    rows, records = list[list[str]](), list[dict[str, str | float | None]]()
-    for entry, name, sample in _samples(comparison):
-        curves = [*zip(sample.step, sample.loss_bits, strict=True)]
-        columns = {
-            "learnt_step": [learnt_step(*curve) for curve in curves],
-            "beyond_step": [
-                beyond_step(*curve, images) for curve, images in zip(curves, _of(entry)["data"].loss_bits, strict=True)
-            ],
-            "unlearnt_step": [unlearnt_step(*curve) for curve in curves],
-            "lowest_loss_bits": [min(losses) for losses in sample.loss_bits],
-            "end_loss_bits": [losses[-1] for losses in sample.loss_bits],
-            "agreement": [values[-1] for values in sample.agreement],
-        }
-        forms = (",.0f", ",.0f", ",.0f", ".3f", ".3f", ".3f")
-        shown = [_text(values, form) for values, form in zip(columns.values(), forms, strict=True)]
-        rows.append([entry.row.display, entry.eraser.display, NAMES[name], *shown])
-        record: dict[str, str | float | None] = {"row": str(entry.row), "eraser": str(entry.eraser), "sample": name}
-        for column, values in columns.items():
-            known = [value for value in values if value is not None]
-            spread = Spread.of(known) if known else None
-            record |= {f"{column}_mean": spread and spread.mean, f"{column}_std": spread and spread.std}
-            record[f"{column}_seeds"] = len(known)
-        records.append(record)
-    seeds = deviation_over(len(sample.step) for _, _, sample in _samples(comparison))
-    return Table("learning_order", f"{_CAPTION} {seeds}.".replace(" .", ""), headings, rows, records)
-
-
-def _text(values: Sequence[float | None], form: str) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    lacking = f" ({len(known)} of {len(values)} seeds)" if len(known) < len(values) else ""
-    return f"{Spread.of(known):{form}}{lacking}"
+    samples = list(_samples(comparison))
+    over = deviation_over(len(sample.step) for _, _, sample in samples)
+    return Table.of("learning_order", _COLUMNS, samples, f"{_CAPTION} {over}." if over else _CAPTION)
 
 
 def draw(comparison: Comparison, path: Path) -> Path:
@@ -143,7 +153,7 @@ def draw(comparison: Comparison, path: Path) -> Path:
     return path
 
 
-def _draw_losses(ax: "Axes", name: str, sample: CounterpartResult) -> None:
+def _draw_losses(ax: Axes, name: str, sample: CounterpartResult) -> None:
     steps, mean, deviation = mean_losses(sample)
     ax.plot(steps, mean, color=_COLOURS[name], linewidth=1.8, label=NAMES[name])
     ax.fill_between(steps, mean - deviation, mean + deviation, color=_COLOURS[name], alpha=0.2, linewidth=0)

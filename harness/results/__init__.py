@@ -7,15 +7,15 @@ that a training, which needs no frame, does not wait for it.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.results.comparison import compare
     from harness.results.frames import Results, load
-    from harness.results.paired import compare
 
 __all__ = ["Results", "compare", "load"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "compare":
-        from harness.results.paired import compare
+        from harness.results.comparison import compare
 
         return compare
     if name in ("Results", "load"):

@@ -3,22 +3,29 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from statistics import mean
 from typing import Any
+
+import numpy as np
 
 from conf import Options
 from conf.schema import identifying
-from harness.result import InformationResult, Result
-from harness.results.comparison import compare_with_control
+from harness.example_bits import loss_error
+from harness.loss_curves import crossing, crossing_epoch
+from harness.result import InformationResult, Result, of_common_seeds
+from harness.results.comparison import differences, reader
 from harness.results.entry import Entry, StoredRun, log
-from harness.results.labels import Label, labels, setting, setting_text
+from harness.results.frames import run_frame
+from harness.results.labels import Label, comparable, labels, setting, setting_text, without
 from harness.results.output import file_name
 from harness.results.read import INFORMATION, Reading
+from harness.results.statistics import holm
 from harness.style import ERASER_COLOURS
-from harness.trained import Coded
+from harness.trained import Coded, Point
 
 CODES = ("mdl.code", "mdl.replay")  # keys of a setting that may differ within a table: rows say how
 _PAIRED = ("dataset", "model", "sample_info", "seeds", "setting")  # what a run and its control share
+MEASURES = {"code": "bits_per_label", "published": "published_units", "loss": "test_loss_bits"}  # columns compared
 _SWEEP_TABLES = (("code", "loss"),)  # measures whose differences share a table
 _REPORT_TABLES = (("code",), ("published",), ("loss",))
 
@@ -83,25 +90,26 @@ class Comparison:
         return [(e.row, e.eraser, result) for e, result in runs if isinstance(result, InformationResult)]
 
 
-def arrange(runs: Sequence[Result] | Sequence[StoredRun]) -> Comparison:
+def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Callable[[str], object] = log.warning) -> Comparison:
     """Arrange finished runs, such as a sweep's, whatever their setting: a row per dataset and model.
 
-    A label is the part's name, and the fewest options that tell it from others of the name.
+    A label is the part's name, and the fewest options that tell it from others of the name. `note` is called with a
+    line on each run or file that is left out.
     """
     stored = [StoredRun.finished(run) if isinstance(run, Result) else run for run in runs]
     described = [identifying(run.config) | {"setting": setting(run.config)} for run in stored]
     rows = labels([{key: options.get(key) for key in _PAIRED} for options in described], ("dataset", "model"))
-    return _compare(stored, rows, log.warning, _SWEEP_TABLES)
+    return _compare(stored, rows, note, _SWEEP_TABLES)
 
 
-def by_setting(results: Sequence[Result]) -> dict[str, Comparison]:
-    """Arrange results of a sweep by how they were trained (`setting_text`): their numbers share no column.
+def by_setting(runs: Sequence[Result] | Sequence[StoredRun]) -> dict[str, Comparison]:
+    """Arrange runs of a sweep by how they were trained (`setting_text`): their numbers share no column.
 
     Two codes of the same labels share one: rows say which is which.
     """
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(setting_text(result.config, without=CODES), []).append(result)
+    groups: dict[str, list[Any]] = {}
+    for run in runs:
+        groups.setdefault(setting_text(run.config, without=CODES), []).append(run)
     return {text: replace(arrange(group), setting=text) for text, group in groups.items()}
 
 
@@ -112,7 +120,7 @@ def by_dataset(reading: Reading) -> list[Comparison]:
     """
     runs = [run for run in reading.runs if run.command != INFORMATION]
     parts = [
-        {"verb": {"name": run.command}, "dataset": dataset, "setting": _without(setting(run.config), CODES)}
+        {"verb": {"name": run.command}, "dataset": dataset, "setting": without(setting(run.config), CODES)}
         for run, dataset in zip(runs, _datasets(runs), strict=True)
     ]
     datasets = labels([{"dataset": part["dataset"]} for part in parts], ("dataset",), ("dataset",))
@@ -153,45 +161,97 @@ def _compare(
 ) -> Comparison:
     """Put runs into entries by row and eraser, and compare these with the control of their row."""
     columns = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
-    rows, columns = disambiguate(runs, rows, columns)
     erasers = sorted(set(columns), key=eraser_order)
+    newest: dict[tuple[Any, ...], StoredRun] = {}
+    finished = [place for place in zip(runs, rows, columns, strict=True) if place[0].result is not None]
+    for run, *place in sorted(finished, key=lambda place: place[0].result.timing.started if place[0].result else 0.0):
+        newest[*place, *run.seeds] = run
     arranged: dict[Label, dict[Label, Entry]] = {}
     for run, row, column in zip(runs, rows, columns, strict=True):
         if row not in arranged:
             arranged[row] = {eraser: Entry(row, eraser, note=note) for eraser in erasers}
         entry = arranged[row][column]
+        if (other := newest.get((row, column, *run.seeds), run)) is not run and run.result is not None:
+            note(f"{run.directory}: left out: {other.id} has the same configuration and seeds and is newer")
+            continue
         (entry.unfinished if run.result is None else entry.runs).append(run)
-    compare_with_control([[*entries.values()] for entries in arranged.values()], tables)
+    for entries in arranged.values():
+        ran = (entry for entry in entries.values() if entry.all_runs)
+        if (control := next((entry for entry in ran if entry.config["eraser"]["name"] == "control"), None)) is not None:
+            control.is_control = True
+    compare_with_control([*arranged.values()], tables, note)
     return Comparison([Row(row, entries) for row, entries in arranged.items()], erasers)
 
 
-def disambiguate(
-    runs: Sequence[StoredRun], rows: Sequence[Label], columns: Sequence[Label]
-) -> tuple[list[Label], list[Label]]:
-    """Tell finished runs of one configuration and the same seeds apart: they differ by the version of the code.
+def compare_with_control(
+    rows: Sequence[dict[Label, Entry]], tables: Sequence[Sequence[str]], note: Callable[[str], object]
+) -> None:
+    """Fill in the entries' frames, what they are missing, and their differences to the control of their row.
 
-    Rows say how the code differs that their runs share; columns, where that is not enough, the ends of run ids.
+    Args:
+        rows: entries that share everything but the eraser.
+        tables: the `MEASURES` whose differences stand in one table: their p-values are corrected together.
+        note: called with a line on each damaged file.
     """
-    rows, columns = list(rows), list(columns)
-    results = {i: run.result for i, run in enumerate(runs) if run.result is not None}
-    for row in dict.fromkeys(rows[i] for i in _twins(results, rows, columns)):
-        of_row = [i for i in results if rows[i] == row]
-        shared = sorted(set.intersection(*(set(results[i].code) for i in of_row)))
-        versions = [{"row": {"name": ""}, "code": {name: results[i].code[name] for name in shared}} for i in of_row]
-        for i, version in zip(of_row, labels(versions, ("row",)), strict=True):
-            rows[i] = replace(row, options=(*row.options, *version.options))
-    for i in _twins(results, rows, columns):
-        columns[i] = columns[i].with_option("", "-".join(results[i].run_id.split("-")[-2:]))
-    return rows, columns
+    entries = [entry for row in rows for entry in row.values()]
+    row_of = [i for i, row in enumerate(rows) for _ in row]
+    places = [i for i, entry in enumerate(entries) for run in entry.runs for _ in run.seeds]
+    frame = run_frame(run for entry in entries for run in entry.runs)
+    frame["row"], frame["entry"] = [row_of[i] for i in places], places
+    frame = frame.drop_duplicates(["entry", "seed"])
+    for i, entry in enumerate(entries):
+        entry.frame = frame[frame["entry"] == i]
+    is_control = frame["entry"].isin([i for i, entry in enumerate(entries) if entry.is_control])
+    losses = reader(lambda line: note(f"{line}: no error over test examples"))
+    for together in tables:
+        raw = {
+            (measure, i): difference
+            for measure in together
+            for (_, i), difference in differences(
+                frame, MEASURES[measure], ("row", "entry"), is_control, losses
+            ).items()
+        }
+        for (measure, i), difference in holm(raw).items():
+            setattr(entries[i], f"{measure}_difference", difference)
+    for row in rows:
+        seeds = {seed for entry in row.values() for run in entry.all_runs for seed in run.seeds}
+        control = next((entry for entry in row.values() if entry.is_control), None)
+        for entry in row.values():
+            entry.missing = entry.missing_of(seeds)
+            if entry.result is not None:
+                kept = losses(tuple(str(run.directory) for run in entry.runs))
+                entry.loss_error = loss_error(kept, entry.result.seeds)
+            if control is not None:
+                _fill_in_crossings(entry, control)
 
 
-def _twins(results: dict[int, Result], rows: Sequence[Label], columns: Sequence[Label]) -> list[int]:
-    """Return runs in one place, of which one has all seeds of the other."""
-    places: dict[tuple[Label, Label], list[int]] = {}
-    for i in results:
-        places.setdefault((rows[i], columns[i]), []).append(i)
-    pairs = (pair for place in places.values() for pair in permutations(place, 2))
-    return sorted({i for a, b in pairs if set(results[a].seeds) <= set(results[b].seeds) for i in (a, b)})
+def _fill_in_crossings(entry: Entry, control: Entry) -> None:
+    """Note from where on an entry's losses stay below the control's."""
+    if entry is control or entry.result is None or control.result is None:
+        return
+    if (common := of_common_seeds(entry.result, control.result)) is None:
+        return
+    entry.crossing_size = crossing_size(*(result.curve if isinstance(result, Coded) else () for result in common))
+    curves = [[one.curves[seed] for seed in common[0].seeds if seed in one.curves] for one in (entry, control)]
+    if all(len(known) == len(common[0].seeds) for known in curves):
+        entry.crossing_epoch = crossing_epoch(*curves)
+
+
+def crossing_size(erased: Sequence[Point], control: Sequence[Point]) -> int | None:
+    """Return the training size from which the mean test loss of `erased` stays below that of `control`.
+
+    Args:
+        erased: a run's learning curve.
+        control: the control's, at the same sizes.
+
+    Raises:
+        ValueError: they were trained on different sizes.
+    """
+    sizes = [point.n for point in erased]
+    if sizes != (others := [point.n for point in control]):
+        raise ValueError(f"trained on {sizes} examples, the control on {others}")
+    losses = [np.array([mean(point.ce_test_bits) for point in curve]) for curve in (erased, control)]
+    return crossing(sizes, *losses) if len(sizes) > 1 else None
 
 
 def _of_one_curve(runs: Sequence[StoredRun], problems: list[str]) -> list[StoredRun]:
@@ -225,35 +285,15 @@ def _model(config: Options) -> Options:
 def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
     """Return datasets with their sizes where one name stands for folders of several sizes."""
     plain = [comparable({"dataset": run.config["dataset"]})["dataset"] for run in runs]
-    names, places = [one["name"] for one in plain], [str(run.config["dataset"]) for run in runs]
-    of_place: dict[str, int] = {}
-    of_name: dict[str, set[int]] = {}
-    for run, name, place in zip(runs, names, places, strict=True):
-        if run.result is not None:
-            of_place[place] = run.result.train_size
-            of_name.setdefault(name, set()).add(run.result.train_size)
-    sizes = [
-        of_place.get(place) if run.result is None else run.result.train_size
-        for run, place in zip(runs, places, strict=True)
-    ]
+    of_place = {str(run.config["dataset"]): run.result.train_size for run in runs if run.result is not None}
+    sizes = [run.result.train_size if run.result else of_place.get(str(run.config["dataset"])) for run in runs]
+    counts = Counter(
+        name for name, size in {(one["name"], size) for one, size in zip(plain, sizes, strict=True)} if size
+    )
     return [
-        one if size is None or len(of_name[name]) == 1 else one | {"train_size": size}
-        for one, name, size in zip(plain, names, sizes, strict=True)
+        one | ({"train_size": size} if size and counts[one["name"]] > 1 else {})
+        for one, size in zip(plain, sizes, strict=True)
     ]
-
-
-def comparable(config: Options) -> Options:
-    """Return a configuration without the options that say how and where: what is left makes a row."""
-    counted = identifying(config)
-    return counted | {"dataset": _without(counted["dataset"], ("root",))}
-
-
-def _without(section: Options, options: Sequence[str]) -> Options:
-    return {
-        key: _without(value, options) if isinstance(value, dict) else value
-        for key, value in section.items()
-        if key not in options
-    }
 
 
 def eraser_order(eraser: Label) -> tuple[Any, ...]:

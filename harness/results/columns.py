@@ -1,103 +1,84 @@
-"""The columns of tables of trained runs and their comparison with the control, each defined once."""
+"""The columns of tables of trained runs and their comparison with the control, each defined once.
+
+A column is a function of an entry's frame, which has a row per seed, or of its differences to the control.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import mean
+from typing import Any
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
-from harness.result import MdlResult, TrainedResult
-from harness.results.comparison import Entry, Values, calibrated_bits, code_bits, final_bits, published_code
-from harness.results.excess import area_bits, excess_bits, sample_complexity, surplus_bits
+from harness.results.entry import Entry
 from harness.results.labels import setting
 from harness.results.statistics import LEVEL, PLATEAU, Difference, deviation_over, difference_record
 from harness.results.table import Column, Record, number, spread, word
-from harness.trained import Coded, TrainedOnce, stuck, untrained
+from harness.trained import Coded, stuck, untrained
 
 
-def known(show: Callable[[TrainedResult], str]) -> Callable[[Entry], str]:
-    """Text of a result; nothing where there is none."""
-    return lambda entry: "" if entry.result is None else show(entry.result)
+def _stuck(which: slice) -> Callable[[Entry], str]:
+    """Return the function that counts the trainings, by size, that never left the plateau."""
+    return lambda entry: "" if entry.result is None else stuck(entry.result.trainings[which])
 
 
-# how many trainings never left the plateau: of those that the codelength rests on, of the last, of all
-_coding = known(lambda result: stuck(result.coding))
-_final = known(lambda result: stuck(result.trainings[-1:]))
-_everywhere = known(lambda result: stuck(result.trainings))
+_everywhere, _final = _stuck(slice(None)), _stuck(slice(-1, None))
 
 
-def _of_seeds(values: Values) -> Callable[[Entry], Sequence[float]]:
-    """Return the function of an entry that a spread is over: a result's values, or none."""
-    return lambda entry: (values(entry.result) if entry.result is not None else None) or ()
+def _coding(entry: Entry) -> str:
+    """Count the trainings on the plateau that the codelength rests on."""
+    return "" if entry.result is None else stuck(entry.result.coding)
 
 
-def _rests_on(plateaus: Callable[[Entry], str]) -> Callable[[Entry], list[str]]:
-    """Return an entry's marks: on what trainings its number rests, and what is missing."""
-    return lambda entry: [f"{mark}{count}" for mark, count in (("‡", plateaus(entry)), ("†", entry.missing)) if count]
+def _seeds(
+    heading: str,
+    form: str,
+    column: str,
+    meaning: str = "",
+    plateaus: Callable[[Entry], str] | None = None,
+    values: Callable[[Entry], Sequence[float]] | None = None,
+) -> Column[Entry]:
+    """Return the column of mean and standard deviation over the seeds of a column of the frame.
+
+    `plateaus` counts the trainings that it rests on and that never left the plateau: they and missing seeds are marked.
+    `values` are by seed, where the frame has no such column.
+    """
+    scale = 100 if heading.endswith("(%)") else 1
+    own = spread(heading, f"{column}_mean", form, values or (lambda entry: entry.values(column)), meaning, scale)
+    if plateaus is None:
+        return own
+
+    def text(entry: Entry) -> str:
+        marks = (f"{mark}{count}" for mark, count in (("‡", plateaus(entry)), ("†", entry.missing)) if count)
+        return " ".join(filter(None, [own.text(entry), *marks]))
+
+    return replace(own, text=text)
 
 
-def _delta(of: Callable[[Entry], Difference | None], unit: str, meaning: str = "") -> Column[Entry]:
+def _delta(heading: str, of: Callable[[Entry], Difference | None], unit: str, meaning: str = "") -> Column[Entry]:
+    """Return the column of a difference of codelengths to the control."""
+
     def record(entry: Entry) -> Record:
         found = of(entry)
         return {**difference_record("difference", found, unit), "significant": found and found.significant}
 
-    return Column("Δ to control", lambda entry: f"{of(entry) or ''}", record, meaning)
+    return Column(heading, lambda entry: f"{of(entry) or ''}", record, meaning)
 
 
-def _below(entry: Entry) -> str:
-    if entry.loss_difference is None or entry.loss_difference.standard_error is None:  # one seed says nothing of others
-        return ""
-    size, epoch = entry.crossing_size, entry.crossing_epoch
-    where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
-    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * entry.loss_difference.below])
+def _first(entry: Entry, column: str) -> Any:
+    """Return what all seeds of an entry have in a column; None where it is not known."""
+    return next(iter(entry.values(column)), None)
 
 
-def _crossings(entry: Entry) -> Record:
-    return {
-        "backfires": entry.loss_difference and entry.loss_difference.below,
-        "crossing_size": entry.crossing_size,
-        "crossing_epoch": entry.crossing_epoch,
-    }
-
-
-def _drop(entry: Entry) -> Record:
-    drop = entry.result.sharp_drop if entry.result else None
-    return {"sharp_drop_bits": drop and mean(drop.bits), "sharp_drop_epoch": drop and drop.mean_epoch}
-
-
-def _certified(split: str, name: str) -> Callable[[Entry], float | None]:
-    return lambda entry: entry.result and getattr(entry.result.certificate[split], name)
-
-
-def _gap(split: str, of: str, meaning: str = "") -> Column[Entry]:
-    heading, name = f"gap of {of}s" + ", test" * (split == "test"), "test_" * (split == "test") + f"{of}_gap"
-    return number(heading, name, ".1g", _certified(split, f"{of}_gap"), meaning)
-
-
-def _coded_bits(of: Callable[[MdlResult], Sequence[float]]) -> Callable[[Entry], Sequence[float]]:
-    return lambda entry: of(entry.result) if isinstance(entry.result, MdlResult) else ()
-
-
-def _surplus(entry: Entry) -> Sequence[float]:
-    if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
-        return ()
-    return surplus_bits(entry.result, entry.control_bits)
-
-
-def _complexity(entry: Entry) -> int | str | None:
-    """Return the largest size that a seed needs; "> N" where one needs more."""
-    if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
-        return None
-    needed = sample_complexity(entry.result, entry.control_bits)
-    reached = [n for n in needed if n is not None]
-    return f"> {entry.result.train_size}" if len(reached) < len(needed) else max(reached)
-
-
-_ORDER_NUMBERS = ("order_shares", "order_errors", "order_z_scores")
+def _gap(heading: str, split: str, moments: str, meaning: str = "") -> Column[Entry]:
+    name = f"{'' if split == 'train' else 'test_'}{moments}_gap"
+    return number(heading, name, ".1g", lambda entry: _first(entry, f"certificate.{split}.{moments}_gap"), meaning)
 
 
 def _order(p: int, meaning: str = "") -> Column[Entry]:
+    names = [f"{name}_{p}" for name in ("order_shares", "order_errors", "order_z_scores")]
+
     def record(entry: Entry) -> Record:
-        found = entry.result.certificate["test"].numbers() if entry.result else {}
-        return {f"test_{name}_{p}": found.get(f"{name}_{p}") for name in _ORDER_NUMBERS}
+        return {f"test_{name}": _first(entry, f"certificate.test.{name}") for name in names}
 
     def text(entry: Entry) -> str:
         share, error, z_score = record(entry).values()
@@ -110,9 +91,17 @@ def _order(p: int, meaning: str = "") -> Column[Entry]:
     return Column(f"order {p} left (%)", text, record, meaning)
 
 
-def _epochs(result: TrainedResult) -> str:
-    epochs = result.trainings[-1].epochs
-    return f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}–{max(epochs)}"
+def _below(entry: Entry) -> str:
+    if entry.loss_difference is None or entry.loss_difference.standard_error is None:  # one seed says nothing of others
+        return ""
+    size, epoch = entry.crossing_size, entry.crossing_epoch
+    where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
+    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * entry.loss_difference.below])
+
+
+def _drop(entry: Entry) -> Record:
+    drop = entry.result.sharp_drop if entry.result else None
+    return {"sharp_drop_bits": drop and mean(drop.bits), "sharp_drop_epoch": drop and drop.mean_epoch}
 
 
 def _plateaus(entry: Entry) -> str:
@@ -135,65 +124,37 @@ RUNS = Column[Entry](
     },
 )
 SEEDS = Column[Entry]("seeds", lambda entry: f"{len(entry.result.seeds)}" if entry.result else "")
-PUBLISHED = spread("Table 16's unit", "published_units_mean", ".3f", _of_seeds(published_code)).noted(
-    _rests_on(_everywhere)
-)
-PUBLISHED_DELTA = _delta(lambda entry: entry.published_difference, "published_units")
+PUBLISHED = _seeds("Table 16's unit", ".3f", "published_units", plateaus=_everywhere)
+PUBLISHED_DELTA = _delta("Δ to control", lambda entry: entry.published_difference, "published_units")
 
 # by the names by which a report's are chosen: of the codelength
 CODES: dict[str, Column[Entry]] = {
-    "bits": spread(
-        "bits per label", "bits_per_label_mean", ".3f", _of_seeds(code_bits),
-        "prequential codelength; a model at chance needs log2 k",
-    ).noted(_rests_on(_coding)),
-    "difference": _delta(lambda entry: entry.code_difference, "bits_per_label", "of the codelength"),
-    "calibrated": spread(
-        "calibrated", "calibrated_bits_per_label_mean", ".3f", _of_seeds(calibrated_bits),
-        "the codelength by logits divided by one temperature for each training size, fitted on the validation split",
-    ).noted(_rests_on(_coding)),
-    "excess_bits": spread(
-        "excess (bits)", "excess_bits_mean", ",.0f", _coded_bits(excess_bits),
-        "codelength of all labels less N times the test loss (docs/bits.md)",
+    "bits": _seeds(
+        "bits per label", ".3f", "bits_per_label", "prequential codelength; a model at chance needs log2 k", _coding
     ),
-    "surplus_bits": spread(
-        "surplus (bits)", "surplus_bits_mean", ",.0f", _surplus, "above the control's test loss, of all labels"
+    "difference": _delta(
+        "Δ to control", lambda entry: entry.code_difference, "bits_per_label", "of the codelength"
     ),
-    "sample_complexity": Column(
-        "sample complexity",
-        lambda entry: f"{_complexity(entry) or ''}",
-        lambda entry: {"sample_complexity": _complexity(entry)},
-        "training size from which new labels cost no more than the control's test loss, the largest over seeds",
+    "calibrated": _seeds(
+        "calibrated", ".3f", "calibrated_bits_per_label",
+        "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
+        _coding,
     ),
-    "area_bits": spread(
-        "area (bits)", "area_bits_mean", ",.0f", _coded_bits(area_bits), "of labels, above the last block's"
+    "excess_bits": _seeds(
+        "excess (bits)", ",.0f", "excess_bits", "codelength of all labels less N times the test loss (docs/bits.md)"
     ),
 }  # fmt: skip
-GAPS = {  # of what erasing leaves
-    "mean_gap": _gap(
-        "train", "mean",
-        "between classes, relative, as that of covariances on the training split: no promise goes further",
-    ),
-    "covariance_gap": _gap("train", "covariance"),
-    "test_mean_gap": _gap("test", "mean", "the same on the test split, under the same map"),
-    "test_covariance_gap": _gap("test", "covariance"),
-}  # fmt: skip
-ORDERS = {
-    "order_1": _order(
-        1,
-        "share of the order's energy that lies between classes, on the test split, and so of orders 2 to 4; < where it "
-        "is within two standard deviations of what shuffled labels give (docs/orders.md)",
-    ),
-    **{f"order_{p}": _order(p) for p in (2, 3, 4)},
-}
 # and of what is trained on everything
 FINALS: dict[str, Column[Entry]] = {
-    "loss": spread(
-        "test loss (bits)", "final_loss_bits_mean", ".4f", _of_seeds(final_bits),
-        "per label, of networks trained on everything",
-    ).noted(_rests_on(_final), lambda entry: {"final_loss_test_error": entry.loss_error}),
-    "accuracy": spread(
-        "accuracy (%)", "accuracy_mean", ".1f", _of_seeds(lambda result: result.final.accuracy), scale=100
+    "loss": _seeds(
+        "test loss (bits)", ".4f", "final_loss_bits", "per label, of networks trained on everything", _final,
+        values=lambda entry: entry.values("test_loss_bits"),
     ),
+    "loss_error": number(
+        "error of the test loss", "final_loss_test_error", ".4f", lambda entry: entry.loss_error,
+        "standard error over test examples",
+    ),
+    "accuracy": _seeds("accuracy (%)", ".1f", "accuracy"),
     "gap": Column(
         "Δ of test loss",
         lambda entry: f"{entry.loss_difference or ''}",
@@ -203,51 +164,60 @@ FINALS: dict[str, Column[Entry]] = {
     "below": Column(
         "below control",
         _below,
-        _crossings,
+        lambda entry: {
+            "backfires": entry.loss_difference and entry.loss_difference.below,
+            "crossing_size": entry.crossing_size,
+            "crossing_epoch": entry.crossing_epoch,
+        },
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
         "control's; a run backfires that ends significantly below it",
     ),
     "fall": Column(
         "sharpest fall (bits)",
-        known(lambda result: f"{result.sharp_drop or ''}"),
+        lambda entry: f"{entry.result.sharp_drop or ''}" if entry.result else "",
         _drop,
         f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
         "began",
     ),
-    "training_loss": spread(
-        "training loss", "train_loss_bits_mean", ".4f", _of_seeds(lambda result: result.final.train_loss_bits),
+    "training_loss": _seeds(
+        "training loss", ".4f", "train_loss_bits",
         "on the images without augmentation, at the lowest validation loss, and at the end of training",
     ),
-    "end_loss": spread(
-        "at the end", "end_train_loss_bits_mean", ".4f", _of_seeds(lambda result: result.final.end_train_loss_bits)
-    ),
+    "end_loss": _seeds("at the end", ".4f", "end_train_loss_bits"),
     "entropy": Column(
         "entropy",
-        known(lambda result: f"{result.label_entropy_bits:.4f}" if isinstance(result, TrainedOnce) else ""),
+        lambda entry: "" if (bits := _first(entry, "label_entropy_bits")) is None else f"{bits:.4f}",
         meaning="of the training labels, the best that a constant predictor can do",
     ),
-    "epochs": Column("epochs", known(_epochs)),
     "plateau": Column(PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones"),
     "untrained": Column(
         "untrained",
-        known(lambda result: untrained(result.trainings)),
+        lambda entry: untrained(entry.result.trainings) if entry.result else "",
         meaning="trainings of all whose lowest validation loss is that of the initial weights, which are kept",
     ),
-    **GAPS,
+    "mean_gap": _gap(
+        "gap of means", "train", "mean",
+        "between classes, relative, as that of covariances on the training split: no promise goes further",
+    ),
+    "covariance_gap": _gap("gap of covariances", "train", "covariance"),
+    "test_mean_gap": _gap("gap of means, test", "test", "mean", "the same on the test split, under the same map"),
+    "test_covariance_gap": _gap("gap of covariances, test", "test", "covariance"),
     "edit": Column(
         "edit (%)",
-        known(lambda result: f"{100 * result.certificate['train'].edit_size:.3g}"),
-        lambda entry: {name: _certified("train", name)(entry) for name in ("edit_size", "out_of_range")},
+        lambda entry: "" if (size := _first(entry, "certificate.train.edit_size")) is None else f"{100 * size:.3g}",
+        lambda entry: {name: _first(entry, f"certificate.train.{name}") for name in ("edit_size", "out_of_range")},
         "share of the variance of the training images that erasing them takes",
     ),
-    **ORDERS,
+    "order_1": _order(
+        1,
+        "share of the order's energy that lies between classes, on the test split, and so of orders 2 to 4; < where it "
+        "is within two standard deviations of what shuffled labels give (docs/orders.md)",
+    ),
+    **{f"order_{p}": _order(p) for p in (2, 3, 4)},
     "parameters": Column(
         "parameters",
-        known(lambda result: f"{result.parameters:,}"),
-        lambda entry: {
-            "parameters": entry.result and entry.result.parameters,
-            "seconds": entry.result and entry.result.timing.seconds,
-        },
+        lambda entry: f"{entry.result.parameters:,}" if entry.result else "",
+        lambda entry: {name: _first(entry, name) for name in ("parameters", "seconds")},
     ),
 }  # fmt: skip
 BY_NAME = {**CODES, "published": PUBLISHED, **FINALS}

@@ -1,108 +1,100 @@
-"""Comparison of the entries of a table with the control of their row."""
+"""Comparison with the control on frames: differences paired by seed, their errors, and Holm's correction."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from statistics import mean
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from harness.example_bits import error_over_examples, loss_error
-from harness.loss_curves import crossing, crossing_epoch
-from harness.result import TrainedResult, of_common_seeds
-from harness.results.entry import Entry
-from harness.results.statistics import Difference, holm, paired_difference
-from harness.trained import Coded, Point
+from harness.example_bits import error_over_examples, read_test_bits
+from harness.results.statistics import Array, Difference, holm, paired_difference
 
-Values = Callable[[TrainedResult], Sequence[float] | None]  # per seed; None where a result has none
+LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
+Losses = Callable[[tuple[str, ...]], Mapping[int, Array]]  # of test examples, by seed, of runs in some directories
 
 
-def code_bits(result: TrainedResult) -> Sequence[float] | None:
-    """Return the codelength per label by seed; None without one."""
-    return result.mdl.bits_per_sample if isinstance(result, Coded) else None
-
-
-def calibrated_bits(result: TrainedResult) -> Sequence[float] | None:
-    """Return the codelength with logits divided by a temperature; None without one."""
-    return result.mdl.calibrated_bits_per_sample if isinstance(result, Coded) else None
-
-
-def published_code(result: TrainedResult) -> Sequence[float] | None:
-    """Return the codelength in the unit of Table 16, by seed; None without one."""
-    return result.mdl.published if isinstance(result, Coded) else None
-
-
-def final_bits(result: TrainedResult) -> Sequence[float]:
-    """Return the loss per label on the test split, trained on everything, by seed."""
-    return result.final.loss_bits
-
-
-MEASURES: Mapping[str, Values] = {"code": code_bits, "published": published_code, "loss": final_bits}
-
-
-def compare_with_control(rows: Sequence[Sequence[Entry]], tables: Sequence[Sequence[str]]) -> None:
-    """Fill in what entries are missing, and their differences to the control of their row.
+def differences(
+    runs: pd.DataFrame, value: str, by: Sequence[str], is_baseline: "pd.Series[bool]", losses: Losses
+) -> dict[tuple, Difference]:
+    """Return the mean difference to the baseline's runs by group, paired by seed; their p-values are not corrected.
 
     Args:
-        rows: entries that share everything but the eraser; the first one with the eraser "control" is the control.
-        tables: the MEASURES whose differences stand in one table: their p-values are corrected together.
+        runs: a row per run and seed; of two rows of a group and seed the first counts.
+        value: the column to compare.
+        by: columns that name what a group shares with its baseline, and the group.
+        is_baseline: which rows are compared with.
+        losses: reads losses of test examples, for the error over them.
     """
-    pairs: list[tuple[Entry, Entry, tuple[TrainedResult, TrainedResult]]] = []
-    for row in rows:
-        seeds = {seed for entry in row for run in entry.all_runs for seed in run.seeds}
-        control = next((one for one in row if one.all_runs and one.config["eraser"]["name"] == "control"), None)
-        for entry in row:
-            entry.missing = entry.missing_of(seeds)
-            entry.is_control = entry is control
-            if entry.result is not None:
-                entry.loss_error = loss_error(entry.test_bits(), entry.result.seeds)
-            if control is None or control.result is None or entry.result is None:
-                continue
-            control_bits = dict(zip(control.result.seeds, final_bits(control.result), strict=True))
-            if set(entry.result.seeds) <= set(control_bits):
-                entry.control_bits = [control_bits[seed] for seed in entry.result.seeds]
-            common = of_common_seeds(entry.result, control.result)
-            if entry is not control and common is not None:
-                pairs.append((entry, control, common))
-    for together in tables:
-        raw = {
-            (name, i): difference
-            for i, pair in enumerate(pairs)
-            for name in together
-            if (difference := _difference(name, *pair)) is not None
-        }
-        for (name, i), difference in holm(raw).items():
-            setattr(pairs[i][0], f"{name}_difference", difference)
-    for entry, control, common in pairs:
-        entry.crossing_size = crossing_size(*(run.curve if isinstance(run, Coded) else () for run in common))
-        entry.crossing_epoch = _crossing_epoch(entry, control, common[0].seeds)
+    known = runs[runs[value].notna()]
+    baselines: dict[Any, pd.DataFrame] = dict(iter(known[is_baseline[known.index]].groupby(by[0], sort=False)))
+    found = {}
+    key: Any
+    for key, own in known[~is_baseline[known.index]].groupby(list(by), sort=False):
+        control = baselines.get(key[0], known[:0])
+        values, reference = (one.drop_duplicates("seed").set_index("seed")[value] for one in (own, control))
+        if seeds := [seed for seed in values.index if seed in reference.index]:
+            kept = [losses(tuple(dict.fromkeys(one["directory"]))) if value == LOSSES else {} for one in (own, control)]
+            error = error_over_examples(kept[0], kept[1], seeds)
+            found[key] = paired_difference(values[seeds].tolist(), reference[seeds].tolist(), error)
+    return found
 
 
-def _difference(
-    name: str, entry: Entry, control: Entry, common: tuple[TrainedResult, TrainedResult]
-) -> Difference | None:
-    erased, reference = map(MEASURES[name], common)
-    if erased is None or reference is None:
-        return None
-    losses = (entry.test_bits(), control.test_bits()) if name == "loss" else ({}, {})
-    return paired_difference(erased, reference, error_over_examples(*losses, common[0].seeds))
+def reader(note: Callable[[str], object]) -> Losses:
+    """Return a function that reads losses of test examples, each file once; damaged files are noted and left out."""
+    return functools.lru_cache(maxsize=64)(lambda directories: read_test_bits(map(Path, directories), note))
 
 
-def _crossing_epoch(entry: Entry, control: Entry, seeds: Sequence[int]) -> int | None:
-    curves = [[each.curves[seed] for seed in seeds if seed in each.curves] for each in (entry, control)]
-    return crossing_epoch(*curves) if all(len(known) == len(seeds) for known in curves) else None
-
-
-def crossing_size(erased: Sequence[Point], control: Sequence[Point]) -> int | None:
-    """Return the training size from which the mean test loss of `erased` stays below that of `control`.
+def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "control") -> pd.DataFrame:
+    """Compare runs with the baseline of their dataset, model and setting, paired by seed.
 
     Args:
-        erased: a run's learning curve.
-        control: the control's, at the same sizes.
+        runs: rows of `Results.runs`; what is compared together is corrected together, so select first.
+        value: the column to compare, such as "bits_per_label" or "test_loss_bits".
+        baseline: name of the eraser to compare with.
+
+    Returns:
+        A row per dataset, model, setting and eraser:
+        `dataset`, `model`, `setting`, `eraser`, `pair_id`, `eraser_id`; `runs` (their ids); `seeds` (how many);
+        `mean` and `std` of the value over seeds (std: sample standard deviation, missing for one seed);
+        `difference` to the baseline, mean over the seeds that both have; `standard_error` of it over seeds;
+        `p_value` of Student's t, two-sided; `p_holm`, corrected for all rows (Holm 1979); `significant`
+        (p_holm ≤ 0.05); `backfires` (significantly below the baseline); `error_over_examples`, the bootstrap's
+        standard error over test examples, where value is "test_loss_bits" and the runs kept their losses.
+        The difference is missing for the baseline itself, and where no seed is shared.
 
     Raises:
-        ValueError: they were trained on different sizes.
+        ValueError: there is no such column of numbers.
     """
-    sizes = [point.n for point in erased]
-    if sizes != (others := [point.n for point in control]):
-        raise ValueError(f"trained on {sizes} examples, the control on {others}")
-    losses = [np.array([mean(point.ce_test_bits) for point in curve]) for curve in (erased, control)]
-    return crossing(sizes, *losses) if len(sizes) > 1 else None
+    numbers = [str(name) for name in runs.columns if pd.api.types.is_numeric_dtype(runs[name])]
+    if value not in numbers:
+        raise ValueError(f"value={value!r} is no column of numbers: choose from {', '.join(numbers)}")
+    by = ["pair_id", "eraser_id"]
+    known = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
+    known = known.drop_duplicates([*by, "seed"], keep="last").sort_index()
+    raw = differences(known, value, by, known["eraser"] == baseline, reader(lambda _: None))
+    corrected, rows = holm(raw), []
+    for key, own in known.groupby(by, sort=False):
+        first, found = own.iloc[0], corrected.get(key)
+        rows.append(
+            (
+                *(first[name] for name in _COLUMNS[:6]),
+                tuple(dict.fromkeys(own["run_id"])),
+                len(own),
+                own[value].mean(),
+                own[value].std(),
+                *((found.mean, found.standard_error, raw[key].p_value, found.p_value) if found else (None,) * 4),
+                found is not None and found.significant,
+                found is not None and found.below,
+                found and found.test_error,
+            )
+        )
+    missing = dict.fromkeys(("difference", "standard_error", "p_value", "p_holm", "error_over_examples"), np.float64)
+    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(missing)
+
+
+_COLUMNS = (
+    "dataset", "model", "setting", "eraser", "pair_id", "eraser_id", "runs", "seeds", "mean", "std", "difference",
+    "standard_error", "p_value", "p_holm", "significant", "backfires", "error_over_examples",
+)  # fmt: skip

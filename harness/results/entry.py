@@ -5,15 +5,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from conf import Options
-from harness.example_bits import CodedBits, read_coded_bits, read_test_bits
+from harness.example_bits import CodedBits, read_coded_bits
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import Result, TrainedResult, of_seeds
 from harness.results.labels import Label
-from harness.results.statistics import Array, Difference
+from harness.results.statistics import Difference
 from harness.run import whole_curves
 from harness.trained import stuck
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +64,8 @@ class Entry:
         eraser: label of the eraser.
         runs: finished runs, each with a seed that the others lack.
         unfinished: the others.
-        note: called with a line on each damaged file, once.
+        note: called with a line on each damaged file.
+        frame: a row per seed, with the columns of `harness.results.frames.RUNS`; None while nothing has finished.
         missing: what is missing beside the rest of the row: "not run", a state, or "2 of 5 seeds"; empty if nothing.
         is_control: whether the row's other entries are compared with this one.
         code_difference: of the codelength, from the control's; None for the control, and where no seed is shared.
@@ -71,7 +76,6 @@ class Entry:
         crossing_epoch: of the training on the whole dataset, from which the mean validation loss stays below the
             control's (`harness.loss_curves.crossing_epoch`); None if it ends above, or without curves.
         loss_error: standard error of the final loss over test examples.
-        control_bits: the control's final losses, by seed; None where it lacks one of these seeds.
     """
 
     row: Label
@@ -79,6 +83,7 @@ class Entry:
     runs: list[StoredRun] = field(default_factory=list)
     unfinished: list[StoredRun] = field(default_factory=list)
     note: Callable[[str], object] = log.warning
+    frame: "pd.DataFrame | None" = None
     missing: str = ""
     is_control: bool = False
     code_difference: Difference | None = None
@@ -87,8 +92,6 @@ class Entry:
     crossing_size: int | None = None
     crossing_epoch: int | None = None
     loss_error: float | None = None
-    control_bits: Sequence[float] | None = None
-    _damaged: set[str] = field(default_factory=set)
 
     @property
     def all_runs(self) -> list[StoredRun]:
@@ -107,10 +110,12 @@ class Entry:
     def result(self) -> TrainedResult | None:
         """Results of all seeds as one; None while nothing has finished."""
         results = [run.result for run in self.runs if isinstance(run.result, TrainedResult)]
-        if not results:
-            return None
         seeds = sorted({seed for result in results for seed in result.seeds})
-        return of_seeds(results, seeds) if len(results) > 1 else results[0]
+        return of_seeds(results, seeds) if len(results) > 1 else next(iter(results), None)
+
+    def values(self, column: str) -> list[Any]:
+        """Return what the seeds have in a column of the frame; nothing of a seed that lacks it."""
+        return [] if self.frame is None or column not in self.frame else self.frame[column].dropna().tolist()
 
     @cached_property
     def curves(self) -> dict[int, LossCurve]:
@@ -127,21 +132,10 @@ class Entry:
                 self.note(f"{run.directory}: no loss curves: {error}")
         return curves
 
-    def test_bits(self) -> dict[int, Array]:
-        """Read losses of the test examples by seed; of a run whose file is damaged, none."""
-        return read_test_bits((run.directory for run in self.runs), self._note_once("no error over test examples"))
-
     def coded_bits(self) -> CodedBits | None:
         """Read what single labels cost in runs whose files are whole; None where it is not known."""
-        return read_coded_bits((run.directory for run in self.runs), self._note_once("nothing on single labels"))
-
-    def _note_once(self, lacking: str) -> Callable[[str], None]:
-        def note(line: str) -> None:
-            if line not in self._damaged:
-                self.note(f"{line}: {lacking}")
-            self._damaged.add(line)
-
-        return note
+        directories = (run.directory for run in self.runs)
+        return read_coded_bits(directories, lambda line: self.note(f"{line}: nothing on single labels"))
 
     def missing_of(self, seeds: Collection[int]) -> str:
         """Say what is missing of a row's seeds; empty if nothing."""

@@ -19,9 +19,8 @@ from conf.schema import identifying
 from erasure.store.storage import fingerprint
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
-from harness.results.arrange import comparable
 from harness.results.entry import StoredRun
-from harness.results.labels import setting_text
+from harness.results.labels import comparable, flatten, setting_text
 from harness.results.read import read_runs
 from harness.run import whole_curves
 
@@ -44,6 +43,7 @@ RUNS: Mapping[str, str] = {
     "bits_per_label": "codelength per label (mdl)",
     "total_bits": "codelength of all labels (mdl)",
     "calibrated_bits_per_label": "codelength per label with one temperature per training size (mdl)",
+    "excess_bits": "codelength of all labels less N times the test loss (mdl)",
     "published_units": "Σ n_{i+1} · CE_i / N, the unit of Table 16, not a codelength (mdl)",
     "test_loss_bits": "per label, of the network trained on everything (mdl, train)",
     "accuracy": "share of test examples that are right (mdl, train); of the linearised network (sample_info)",
@@ -185,7 +185,7 @@ def load(*directories: str | Path) -> Results:
     reading = read_runs(roots)
     finished = [run for run in reading.finished if run.result is not None]
     return Results(
-        runs=_frame((row for run in finished for row in _run_rows(run)), RUNS),
+        runs=run_frame(finished),
         curve=_frame((row for run in finished for row in _curve_rows(run)), CURVE),
         unfinished=_frame((_unfinished_row(run) for run in reading.runs if run.result is None), UNFINISHED),
         problems=reading.problems,
@@ -200,13 +200,16 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.
     return frame.reindex(columns=[*columns, *sorted(further)]).infer_objects()
 
 
-def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
+def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
+    """Return a row per finished run and seed (columns: `RUNS`, options, certificate)."""
+    return _frame((row for run in runs if run.result is not None for row in _run_rows(run, run.result)), RUNS)
+
+
+def _run_rows(run: StoredRun, result: Result) -> Iterator[dict[str, Any]]:
     """Yield a row per seed."""
-    result = run.result
-    assert result is not None
     config = result.config
     counted = identifying(config)
-    options = {key: value for key, value in _flat(counted).items() if not key.startswith("seeds")}
+    options = {key: _hashable(value) for key, value in flatten(counted).items() if not key.startswith("seeds")}
     shared = {
         "run_id": run.id,
         "command": run.command,
@@ -217,9 +220,7 @@ def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
         "eraser_id": fingerprint(counted["eraser"]),
         "started": result.timing.started,
         "seconds": result.timing.seconds,
-        "parameters": result.parameters,
-        "num_classes": result.num_classes,
-        "train_size": result.train_size,
+        **{name: getattr(result, name) for name in ("parameters", "num_classes", "train_size")},
         **{key: value for key, value in options.items() if not key.endswith("._target_")},
         **{
             f"certificate.{split}.{name}": value
@@ -227,7 +228,8 @@ def _run_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
             for name, value in certificate.numbers().items()
         },
     }
-    lists = dict(_numbers(result))
+    lists = {name: values for name, path in _VALUES.items() if (values := _at(result, path)) is not None}
+    lists |= _counts(result) if isinstance(result, TrainedResult) else _information(result)
     for s, seed in enumerate(result.seeds):
         yield {**shared, "seed": seed, **{name: values[s] for name, values in lists.items()}}
 
@@ -238,63 +240,68 @@ def pair_id(result: Result) -> str:
     return fingerprint([result.command, shared, result.train_size])
 
 
-def _numbers(result: Result) -> Iterator[tuple[str, list[Any]]]:
-    """Yield columns of `RUNS` that have a value per seed."""
-    if isinstance(result, InformationResult):
-        for name in ("f_si_nats", "si_nats", "si_sgd_nats"):
-            if name in result.information:
-                yield name, [summary.mean_nats for summary in result.information[name]]
-        yield "accuracy", result.network.test_accuracy
-    if not isinstance(result, TrainedResult):
-        return
-    final = result.final
-    yield "test_loss_bits", final.loss_bits
-    yield "accuracy", final.accuracy
-    for name in ("train_loss_bits", "validation_loss_bits", "end_train_loss_bits"):
-        if (values := getattr(final, name)) is not None:
-            yield name, values
-    if result.sharp_drop is not None:
-        yield "sharp_drop_bits", result.sharp_drop.bits
+_VALUES = {  # column of `RUNS` -> where a result has its values, one per seed
+    "bits_per_label": "mdl.bits_per_sample",
+    "total_bits": "mdl.total_bits",
+    "calibrated_bits_per_label": "mdl.calibrated_bits_per_sample",
+    "published_units": "mdl.published",
+    "test_loss_bits": "final.loss_bits",
+    "accuracy": "final.accuracy",
+    "train_loss_bits": "final.train_loss_bits",
+    "validation_loss_bits": "final.validation_loss_bits",
+    "end_train_loss_bits": "final.end_train_loss_bits",
+    "sharp_drop_bits": "sharp_drop.bits",
+}
+
+
+def _at(part: Any, path: str) -> list[Any] | None:
+    for name in path.split("."):
+        part = getattr(part, name, None)
+    return part
+
+
+def _counts(result: TrainedResult) -> dict[str, list[Any]]:
+    """Return the ends of the training on everything, and how many trainings were of no use, by seed."""
     last = result.trainings[-1]
-    for name in ("epochs", "best_epoch", "ended"):
-        if (values := getattr(last, name)) is not None:
-            yield name, values
+    found = {name: values for name in ("epochs", "best_epoch", "ended") if (values := getattr(last, name)) is not None}
     if last.left_plateau is not None:
-        yield "final_on_plateau", [not left for left in last.left_plateau]
-    every = [training.untrained for training in result.trainings if training.untrained is not None]
-    if every:
-        yield "untrained", [sum(of_seed) for of_seed in zip(*every, strict=True)]
+        found["final_on_plateau"] = [not left for left in last.left_plateau]
+    if every := [training.untrained for training in result.trainings if training.untrained is not None]:
+        found["untrained"] = [sum(of_seed) for of_seed in zip(*every, strict=True)]
     if isinstance(result, MdlResult):
-        yield "bits_per_label", result.mdl.bits_per_sample
-        yield "total_bits", result.mdl.total_bits
-        yield "published_units", result.mdl.published
-        if result.mdl.calibrated_bits_per_sample is not None:
-            yield "calibrated_bits_per_label", result.mdl.calibrated_bits_per_sample
-        left = [training.left_plateau for training in result.coding if training.left_plateau is not None]
-        if left:
-            yield "coding_on_plateau", [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
+        pairs = zip(result.mdl.total_bits, result.final.loss_bits, strict=True)
+        found["excess_bits"] = [code - result.train_size * loss for code, loss in pairs]
+        if left := [training.left_plateau for training in result.coding if training.left_plateau is not None]:
+            found["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
     if isinstance(result, TrainResult):
-        yield "label_entropy_bits", [result.label_entropy_bits] * len(result.seeds)
+        found["label_entropy_bits"] = [result.label_entropy_bits] * len(result.seeds)
+    return found
+
+
+def _information(result: Result) -> dict[str, list[Any]]:
+    assert isinstance(result, InformationResult)
+    scores = {name: result.information[name] for name in RUNS if name in result.information}
+    means = {name: [summary.mean_nats for summary in of_seeds] for name, of_seeds in scores.items()}
+    return means | {"accuracy": result.network.test_accuracy}
+
+
+_POINT = {  # column of `CURVE` -> its name in result.json
+    "next_loss_bits": "ce_next_bits",
+    "calibrated_next_loss_bits": "ce_next_calibrated_bits",
+    "test_loss_bits": "ce_test_bits",
+    "train_loss_bits": "ce_train_bits",
+    "validation_loss_bits": "ce_validation_bits",
+    "accuracy": "test_accuracy",
+    **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
+}
 
 
 def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield a row per seed and training size; none of a run without a learning curve."""
-    if not isinstance(run.result, MdlResult):
-        return
-    names = {
-        "next_loss_bits": "ce_next_bits",
-        "calibrated_next_loss_bits": "ce_next_calibrated_bits",
-        "test_loss_bits": "ce_test_bits",
-        "train_loss_bits": "ce_train_bits",
-        "validation_loss_bits": "ce_validation_bits",
-        "accuracy": "test_accuracy",
-        **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
-    }
-    for point in run.result.curve:
-        lists = {column: getattr(point, name) for column, name in names.items()}
-        for s, seed in enumerate(run.result.seeds):
-            known = {column: values[s] for column, values in lists.items() if values is not None}
-            yield {"run_id": run.id, "seed": seed, "n": point.n, **known}
+    for point in run.result.curve if isinstance(run.result, MdlResult) else ():
+        lists = {column: values for column, name in _POINT.items() if (values := getattr(point, name)) is not None}
+        for s, seed in enumerate(run.seeds):
+            yield {"run_id": run.id, "seed": seed, "n": point.n, **{name: of[s] for name, of in lists.items()}}
 
 
 def _unfinished_row(run: StoredRun) -> dict[str, Any]:
@@ -303,13 +310,6 @@ def _unfinished_row(run: StoredRun) -> dict[str, Any]:
     return {**about, **parts, "seeds": len(run.seeds), "state": run.state}
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return options by their dotted names; lists as tuples, which can be grouped by."""
-    if not isinstance(value, Mapping):
-        return {prefix: _hashable(value)}
-    inner = (_flat(each, f"{prefix}.{key}" if prefix else str(key)) for key, each in value.items())
-    return {key: each for flat in inner for key, each in flat.items()}
-
-
 def _hashable(value: Any) -> Any:
+    """Return lists as tuples, which can be grouped by."""
     return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -1,6 +1,5 @@
 """Labels of runs that are compared: names, and the fewest options that tell them apart; the setting of a run."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,28 +70,28 @@ def labels(descriptions: Sequence[Options], named: Sequence[str], unsaid: Sequen
         named: the parts whose names a label has.
         unsaid: sections that keys of a label's options leave out: "width", not "model.width".
     """
-    flat = [_flatten(description) for description in descriptions]
-    names = [tuple(str(f[f"{part}.name"]) for part in named) for f in flat]
+    flat = [flatten(description) for description in descriptions]
+    names = [tuple(str(options[f"{part}.name"]) for part in named) for options in flat]
     namesakes: dict[tuple[str, ...], list[Options]] = {}
     for name, options in zip(names, flat, strict=True):
         namesakes.setdefault(name, []).append(options)
     telling = {name: _telling(members) for name, members in namesakes.items()}
+
+    def said(key: str) -> str:
+        section, _, option = key.partition(".")
+        return option if option and section in unsaid else key
+
     return [
         Label(
             name,
             tuple(
-                (_without_section(key, unsaid), _number_or_text(_whole(options[key])))
+                (said(key), _number_or_text(_whole(options[key])))
                 for key, usual in telling[name].items()
                 if options.get(key) is not None and repr(options[key]) != usual
             ),
         )
         for name, options in zip(names, flat, strict=True)
     ]
-
-
-def _without_section(key: str, unsaid: Sequence[str]) -> str:
-    section, _, option = key.partition(".")
-    return option if option and section in unsaid else key
 
 
 def _telling(members: Sequence[Options]) -> dict[str, str | None]:
@@ -102,22 +101,17 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     """
     keys = dict.fromkeys(key for member in members for key in member)
     values = {key: [repr(member.get(key)) for member in members] for key in keys}
-    seen = {key: Counter(each) for key, each in values.items()}
-    code = {(key, value): _code(key, value) for key in keys if len(seen[key]) > 1 for value in seen[key]}
-    codes = {key: [code[key, value] for value in values[key]] for key in keys if len(seen[key]) > 1}
-    sums = [sum(each) for each in zip(*codes.values(), strict=True)]  # differ where members do
-    for key in reversed(list(codes)):
-        without = [one - code for one, code in zip(sums, codes[key], strict=True)]
-        if len({*without}) == len({*sums}):
-            sums = without
-            del codes[key]
-    usual = {key: seen[key].most_common(1)[0] for key in codes if key.startswith("sample_info.")}
-    return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in codes}
+    telling = [key for key in keys if len({*values[key]}) > 1]
 
+    def apart(keys: Sequence[str]) -> int:
+        return len({*zip(*(values[key] for key in keys), strict=True)})
 
-def _code(key: str, value: str) -> int:
-    """Return a number whose sums differ where options do; those of Python's hashes often do not."""
-    return int.from_bytes(hashlib.blake2b(repr((key, value)).encode(), digest_size=8).digest(), "big")
+    members_apart = apart(telling)
+    for key in telling[::-1]:
+        if apart(others := [other for other in telling if other != key]) == members_apart:
+            telling = others
+    usual = {key: Counter(values[key]).most_common(1)[0] for key in telling if key.startswith("sample_info.")}
+    return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in telling}
 
 
 def setting(config: Options) -> Options:
@@ -160,8 +154,24 @@ def _number_or_text(value: Any) -> str | float:
     return value if isinstance(value, int | float) else str(value)
 
 
-def _flatten(value: Any, prefix: str = "") -> Options:
+def flatten(value: Any, prefix: str = "") -> Options:
+    """Return nested options by their dotted names."""
     if not isinstance(value, Mapping):
         return {prefix: value}
-    inner = (_flatten(each, f"{prefix}.{key}" if prefix else str(key)) for key, each in value.items())
+    inner = (flatten(each, f"{prefix}.{key}" if prefix else str(key)) for key, each in value.items())
     return dict(item for flat in inner for item in flat.items())
+
+
+def comparable(config: Options) -> Options:
+    """Return a configuration without the options that say how and where: what is left makes a row."""
+    counted = identifying(config)
+    return counted | {"dataset": without(counted["dataset"], ("root",))}
+
+
+def without(section: Options, options: Sequence[str]) -> Options:
+    """Return a section without some options, of it and of those within it."""
+    return {
+        key: without(value, options) if isinstance(value, dict) else value
+        for key, value in section.items()
+        if key not in options
+    }

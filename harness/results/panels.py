@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from harness.loss_curves import Array, LossCurve
-
-if TYPE_CHECKING:  # a figure drawn before is copied without matplotlib
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Which = Literal["train_bits", "validation_bits"]
 
@@ -20,7 +18,7 @@ def panel_size(count: int) -> tuple[float, float]:
     return max(6.0, 4.7 * min(3, count)), 3.7 * math.ceil(count / 3) + 0.4
 
 
-def panels(figure: "Figure", count: int) -> "list[Axes]":
+def panels(figure: Figure, count: int) -> list[Axes]:
     """Create `count` axes, three per row."""
     wide = min(3, count)
     return [figure.add_subplot(math.ceil(count / wide), wide, i + 1) for i in range(count)]
@@ -36,7 +34,7 @@ def mean_curve(curves: Sequence[LossCurve], which: Which = "validation_bits") ->
     return points[0][0][:shortest], bits.mean(0), bits.std(0, ddof=1) if len(bits) > 1 else np.zeros(shortest)
 
 
-def loss_lines(ax: "Axes", curves: Sequence[LossCurve], which: Which, **line: Any) -> None:
+def loss_lines(ax: Axes, curves: Sequence[LossCurve], which: Which, **line: Any) -> None:
     """Draw each seed as a thin line and their mean with the properties `line`, those of matplotlib's `Line2D`."""
     for curve in curves[: len(curves) if len(curves) > 1 else 0]:
         ax.plot(*_known(curve, which), **{**line, "linewidth": 0.7, "alpha": 0.45, "label": None})

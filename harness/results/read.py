@@ -1,5 +1,6 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,6 @@ from erasure.store.regular import DamagedFileError, IrregularFileError
 from erasure.store.storage import read_json
 from harness.result import MdlResult, unknown_keys
 from harness.results.entry import StoredRun
-from harness.results.excess import blocks_of, sizes_of
 from harness.run import RESULT
 from harness.run_files import believed_result, command_of, read_config, require_run_id, run_directories
 from harness.state import read_state
@@ -92,6 +92,12 @@ def read_run(directory: Path) -> StoredRun:
     return StoredRun.finished(found, directory, remarks)
 
 
+def sizes_of(result: MdlResult) -> list[int]:
+    """Return the ends of the blocks of labels: all training sizes, and N where nothing was trained on everything."""
+    sizes = [point.n for point in result.curve]
+    return sizes if sizes[-1] == result.train_size else [*sizes, result.train_size]
+
+
 def _check(result: MdlResult) -> None:
     """Recompute every codelength from its curve: nats, or another unit's numbers, do not pass.
 
@@ -101,12 +107,13 @@ def _check(result: MdlResult) -> None:
     Raises:
         UnusableError: the codelengths are not those of the learning curve in bits.
     """
-    curve, total = result.curve, result.train_size
-    sizes, uniform = sizes_of(result), math.log2(result.num_classes)
+    curve, total, sizes = result.curve, result.train_size, sizes_of(result)
+    dearest = sizes[0] * math.log2(result.num_classes) + _LEARNING_BITS
     for s, seed in enumerate(result.seeds):
-        (first, loss), *later = blocks_of(result, s)
-        dearest = uniform + _LEARNING_BITS / first
-        bits = first * min(max(loss, 0.0), dearest) + sum(labels * bits for labels, bits in later)
+        losses = [point.ce_next_bits[s] for point in curve if point.ce_next_bits]
+        blocks = zip(itertools.pairwise(sizes), losses, strict=True)
+        later = sum((after - before) * loss for (before, after), loss in blocks)
+        bits = later + min(max(result.mdl.total_bits[s] - later, 0.0), dearest)
         expected = {
             "total_bits": bits,
             "bits_per_sample": bits / total,

@@ -1,11 +1,9 @@
 """One table for all that is shown: a column is defined once, and printed for the terminal, Markdown, LaTeX and CSV."""
 
-import csv
 import html
-import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from rich import box
@@ -27,48 +25,40 @@ _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """A column of a table: heading, text of an entry, and numbers for CSV.
+    """A column of a table: heading, text of a row, and numbers for CSV.
 
     Attributes:
         heading: above it.
-        text: of an entry.
-        record: the same in full, for CSV; None where that has none.
+        text: of a row.
+        record: the same in full, for CSV; nothing where that has none.
         meaning: for the caption; empty where the heading says it.
         menu: whether the page filters by it.
     """
 
     heading: str
     text: Callable[[T], str]
-    record: Callable[[T], Record] | None = None
+    record: Callable[[T], Record] = lambda _: {}
     meaning: str = ""
     menu: bool = False
-
-    def noted(self, marks: Callable[[T], Sequence[str]], more: Callable[[T], Record] = lambda _: {}) -> "Column[T]":
-        """Return the column with marks after its text, and more in its record."""
-        return replace(
-            self,
-            text=lambda entry: " ".join(filter(None, [self.text(entry), *marks(entry)])),
-            record=lambda entry: {**(self.record(entry) if self.record else {}), **more(entry)},
-        )
 
 
 def word(heading: str, name: str, text: Callable[[T], str | Label]) -> Column[T]:
     """Return a column to filter by; CSV has labels and names as the command line has them, under `name`."""
 
-    def display(entry: T) -> str:
-        found = text(entry)
+    def display(row: T) -> str:
+        found = text(row)
         return found.display if isinstance(found, Label) else display_name(found)
 
-    return Column(heading, display, lambda entry: {name: str(text(entry))}, menu=True)
+    return Column(heading, display, lambda row: {name: str(text(row))}, menu=True)
 
 
 def number(heading: str, name: str, form: str, value: Callable[[T], float | None], meaning: str = "") -> Column[T]:
     """Nothing where it is not known, as in runs that are older than the number."""
 
-    def text(entry: T) -> str:
-        return "" if (found := value(entry)) is None else format(found, form)
+    def text(row: T) -> str:
+        return "" if (found := value(row)) is None else format(found, form)
 
-    return Column(heading, text, lambda entry: {name: value(entry)}, meaning)
+    return Column(heading, text, lambda row: {name: value(row)}, meaning)
 
 
 def spread(
@@ -81,25 +71,24 @@ def spread(
 ) -> Column[T]:
     """Return a column of mean ± standard deviation over the seeds that have a value, `scale` times what CSV has."""
 
-    def spread_of(entry: T, scale: float = 1) -> Spread | None:
-        known = [scale * value for value in values(entry) if value is not None]
+    def spread_of(row: T, scale: float = 1) -> Spread | None:
+        known = [scale * value for value in values(row) if value is not None]
         return Spread.of(known) if known else None
 
-    def text(entry: T) -> str:
-        return format(found, form) if (found := spread_of(entry, scale)) else ""
+    def text(row: T) -> str:
+        return format(found, form) if (found := spread_of(row, scale)) else ""
 
-    def record(entry: T) -> Record:
-        found = spread_of(entry)
+    def record(row: T) -> Record:
+        found = spread_of(row)
         return {name: found and found.mean, f"{name.removesuffix('_mean')}_std": found and found.std}
 
     return Column(heading, text, record, meaning)
 
 
-def sort_key(column: Column[T], entry: T) -> float | None:
-    """Return the number that orders an entry in a column: the first of its record, None where that has none."""
-    values = column.record(entry).values() if column.record else ()
-    numbers = (v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v))
-    return next(numbers, None)
+def sort_key(column: Column[T], row: T) -> float | None:
+    """Return the number that orders a row in a column: the first of its record, None where that has none."""
+    known = (v for v in column.record(row).values() if isinstance(v, int | float) and not isinstance(v, bool))
+    return next(filter(math.isfinite, known), None)
 
 
 @dataclass(frozen=True)
@@ -166,13 +155,12 @@ class Table:
 
     def show(self, title: str = "") -> None:
         """Print it on stdout."""
-        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-        for heading in self.headings:
-            table.add_column(heading, overflow="fold")
+        table = RichTable(*self.headings, box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+        for column in table.columns:
+            column.overflow = "fold"
         for row in self.rows:
             table.add_row(*row)
-        widths = [max(map(len, column)) + 3 for column in zip(self.headings, *self.rows, strict=True)]
-        output = console(min_width=sum(widths))
+        output = console(min_width=sum(max(map(len, each)) + 3 for each in zip(self.headings, *self.rows, strict=True)))
         output.print(table)
         output.print(self.caption, style="dim", highlight=False)
 
@@ -183,30 +171,16 @@ class Table:
 
     def latex(self) -> str:
         """Needs booktabs and graphicx, which shrinks what is wider than the text; longtable where the table is long."""
-        columns = "l" * len(self.headings)
-        head, *rows = [" & ".join(map(tex, line)) + r" \\" for line in (self.headings, *self.rows)]
-        body = "\n".join([r"\toprule", head, r"\midrule", *rows, r"\bottomrule"])
-        caption = rf"\caption{{{tex(self.caption)}}}\label{{tab:{self.name}}}"
-        if len(rows) > _LONG:
-            return f"\\begin{{longtable}}{{{columns}}}\n{caption} \\\\\n{body}\n\\end{{longtable}}\n"
-        tabular = f"\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}"
-        return f"\\begin{{table}}\n\\centering\n{caption}\n{_SHRUNK}{{%\n{tabular}}}\n\\end{{table}}\n"
+        import pandas as pd
+
+        cells = pd.DataFrame([map(tex, row) for row in self.rows], columns=[tex(heading) for heading in self.headings])
+        long, caption = len(self.rows) > _LONG, tex(self.caption)
+        text = cells.to_latex(index=False, longtable=long, caption=caption, label=f"tab:{self.name}")
+        begin, end = r"\begin{tabular}", r"\end{tabular}"
+        return text.replace(begin, f"{_SHRUNK}{{%\n{begin}").replace(end, f"{end}}}")
 
     def csv(self) -> str:
         return csv_of(self.records)
-
-    def sheet(self) -> dict[str, Any]:
-        """Return the table as the page sorts and filters it."""
-        keys = [*zip(*self.keys, strict=True)] or [()] * len(self.headings)
-        columns = [
-            {
-                "heading": heading,
-                "menu": heading in self.menus,
-                "keys": own if any(k is not None for k in own) else None,
-            }
-            for heading, own in zip(self.headings, keys, strict=True)
-        ]
-        return {"caption": self.caption, "columns": columns, "rows": [list(row) for row in self.rows]}
 
 
 def caption_of(columns: Sequence[Column[T]], more: str = "") -> str:
@@ -217,18 +191,14 @@ def caption_of(columns: Sequence[Column[T]], more: str = "") -> str:
 
 def records_of(columns: Sequence[Column[T]], entries: Sequence[T]) -> list[Record]:
     """Return a record per entry, of all columns that have any."""
-    return [{k: v for c in columns if c.record for k, v in c.record(entry).items()} for entry in entries]
+    return [{k: v for c in columns for k, v in c.record(entry).items()} for entry in entries]
 
 
 def csv_of(records: Sequence[Record]) -> str:
     """Return records as CSV, with the columns of all of them; a cell is empty where a record lacks the column."""
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for record in records for name in record))
-    if names:
-        writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
-    return text.getvalue()
+    import pandas as pd
+
+    return pd.DataFrame(records, dtype=object).to_csv(index=False) if any(records) else ""
 
 
 def markdown(text: str) -> str:

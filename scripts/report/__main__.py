@@ -83,7 +83,8 @@ def build(
             return NOTHING_BUILT
         comparisons = sorted(by_dataset(reading), key=lambda one: (one.command != "mdl", -len(one.run)))
         scored = [run for run in reading.finished if run.command == INFORMATION]
-        information = arrange([replace(run, config=comparable(run.config)) for run in scored])
+        scored = [replace(run, config=comparable(run.config)) for run in scored]
+        information = arrange(scored, reading.problems.append)
         erasers = {eraser for one in [*comparisons, information] for eraser in one.erasers}
         colours = eraser_colours(sorted(erasers, key=eraser_order))
         display.update(0.5, "tables")

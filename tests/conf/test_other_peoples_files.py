@@ -130,7 +130,6 @@ def test_a_disk_that_fills_up_while_a_figure_is_drawn_is_one_line(command) -> No
     assert command(MDL, *TINY).code == 0
     (run,) = Path("runs").glob("mdl-*")
     (run / "comparison.png").unlink()
-    shutil.rmtree("runs/.figures")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # less than a figure takes
     try:

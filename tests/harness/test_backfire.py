@@ -17,9 +17,8 @@ from harness.loss_curves import (
     sharp_drops,
 )
 from harness.result import MdlResult
-from harness.results.comparison import compare_with_control
-from harness.results.entry import Entry, StoredRun
-from harness.results.labels import Label
+from harness.results.arrange import arrange
+from harness.results.entry import Entry
 from harness.results.statistics import Difference
 from harness.run import Run
 from harness.trained import SharpDrops
@@ -98,14 +97,9 @@ def test_a_control_that_overfits_is_not_crossed() -> None:
 
 
 def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Entry]:
-    changed = replace(erased, config={**erased.config, "eraser": {"name": "leace"}})
-    row = [
-        Entry(Label(("row",)), Label((run.config["eraser"]["name"],)), [StoredRun.finished(run)])
-        for run in (control, changed)
-    ]
-    compare_with_control([row], [("code", "loss")])
-    assert row[1].loss_difference is not None
-    return row[1].loss_difference, row[1]
+    _, entry = arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})]).entries
+    assert entry.loss_difference is not None
+    return entry.loss_difference, entry
 
 
 def test_backfire_is_significant_and_paired() -> None:

@@ -1,7 +1,6 @@
 """A run's identity and its files."""
 
 import csv
-import functools
 import logging
 import os
 from pathlib import Path
@@ -13,7 +12,6 @@ from harness.execution import logged
 from harness.job import run_id
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
-from harness.results import output
 from harness.results.entry import Entry, StoredRun
 from harness.results.labels import Label
 from harness.run import Run, whole_curves
@@ -184,35 +182,6 @@ def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> 
     assert run.kept("100") is None
     path.write_text(whole)
     assert run.kept("100") == {"loss": [5.441]}
-
-
-def test_a_figure_is_drawn_again_once_code_that_draws_it_has_changed(tmp_path: Path, monkeypatch) -> None:
-    """The key left out what panels, comparisons and labels are made of."""
-    root = Path(output.__file__).parents[2]
-    code = output.drawing_code("mdl.figure")
-    for name in (
-        "harness/results/panels.py",
-        "harness/results/statistics.py",
-        "harness/style.py",
-        "mdl/figure.py",
-        "conf/train/quick.yaml",
-    ):
-        assert (root / name).read_text() in code
-    calls: list[Path] = []
-
-    def draw(path: Path) -> None:
-        calls.append(path)
-        path.write_text("png")
-        path.with_suffix(".pdf").write_text("pdf")
-
-    path = tmp_path / "run" / "figure.png"
-    path.parent.mkdir()
-    for _ in range(2):
-        output.drawn_once(functools.partial(draw), path, [made_up()])
-    assert len(calls) == 1
-    monkeypatch.setattr(output, "drawing_code", lambda module: [*code, module])
-    output.drawn_once(functools.partial(draw), path, [made_up()])
-    assert len(calls) == 2
 
 
 def test_the_state_of_a_run_that_is_no_folder_of_files(tmp_path: Path) -> None:

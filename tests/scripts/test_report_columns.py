@@ -8,7 +8,6 @@ from statistics import mean
 import pytest
 
 from harness.results.arrange import by_dataset
-from harness.results.comparison import code_bits
 from harness.results.labels import Label
 from harness.results.read import read_runs
 from scripts.report.__main__ import main
@@ -27,14 +26,14 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
         headings = re.findall(r"<th [^>]*><button[^>]*>(.*?)</button>", (out / "index.html").read_text())
         return (out / "tables.md").read_text(), headings
 
-    asked = ["--columns", "surplus_bits,order_1,bits"]
+    asked = ["--columns", "excess_bits,order_1,bits"]
     markdown, page = shown()
-    assert re.search(r"\| model, surplus \(bits\) \|.*\n.*\n.*\n\| bits per label \|", markdown)
+    assert re.search(r"\| model, excess \(bits\) \|.*\n.*\n.*\n\| bits per label \|", markdown)
     assert re.search(r"\| model \| eraser \| order 1 left \(%\) \|", markdown)
     assert "accuracy" not in markdown
-    assert page == ["model", "eraser", "surplus (bits)", "bits per label", "seeds"]  # and no column that is empty
+    assert page == ["model", "eraser", "excess (bits)", "bits per label", "seeds"]  # and no column that is empty
     full = next(csv.DictReader((out / "tables" / "mdl-digits-bits.csv").open()))
-    assert float(full["area_bits_mean"]) > 0
+    assert float(full["bits_per_label_std"]) > 0
     asked = ["--columns", "accuracy"]
     assert not re.search("-bits|-paper-unit", shown()[0])
     asked = ["--columns", "published"]
@@ -43,13 +42,12 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
     assert "-bits" not in markdown
     asked = ["--columns", "all"]
     markdown, page = shown()
-    assert "sample complexity" in markdown
-    assert {"epochs", "Table 16&#39;s unit", "parameters"} <= set(page)
+    assert {"excess (bits)", "Table 16&#39;s unit", "parameters"} <= set(page)
     with pytest.raises(SystemExit) as stopped:
         main([str(runs), "--columns", "bits,exces_bits"])
     assert stopped.value.code == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "unknown column exces_bits: did you mean excess_bits? choose from accuracy, all, area_bits" in line
+    assert "unknown column exces_bits: did you mean excess_bits? choose from accuracy, all, below" in line
 
 
 def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(tmp_path: Path) -> None:
@@ -69,12 +67,8 @@ def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(
     assert [str(row.label) for row in block.rows] == labels
     assert (block.setting, quick.setting) == ("train=paper, mdl=paper", "train=quick, mdl=quick")
     replayed = block.rows[1].entries
-    ours, control = (
-        code_bits(entry.result)
-        for entry in (replayed[Label(("leace",))], replayed[Label(("control",))])
-        if entry.result
-    )
-    expected = mean(a - b for a, b in zip(ours or (), control or (), strict=True))
+    ours, control = (replayed[Label((name,))].values("bits_per_label") for name in ("leace", "control"))
+    expected = mean(a - b for a, b in zip(ours, control, strict=True))
     assert f"{replayed[Label(('leace',))].code_difference}".startswith(f"{expected:+.3f} ±")
     panels = scaling_panels(block, "width")  # a line never mixes codes
     assert [[str(row.label) for row in rows] for _, rows in panels] == [labels[::2], labels[1::2]]

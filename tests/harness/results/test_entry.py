@@ -1,22 +1,21 @@
 """Runs of one place in a table as one: their seeds, curves and losses, and what is damaged."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from harness.example_bits import save_test_bits
 from harness.loss_curves import CurveRow
 from harness.result import TrainResult
+from harness.results.arrange import arrange
 from harness.results.entry import Entry, StoredRun
-from harness.results.labels import Label
 from harness.run import Run
 from tests.results import made_up
 
 
-def entry(runs: Sequence[StoredRun] = (), **options: Any) -> Entry:
-    return Entry(Label(("digits", "mlp")), Label(("leace",)), list(runs), **options)
+def entry(*runs: StoredRun) -> Entry:
+    (only,) = arrange(runs).entries
+    return only
 
 
 def found(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
@@ -31,26 +30,26 @@ def found(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
 
 
 def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path) -> None:
-    cell = entry([found(tmp_path, [2, 3], [2.0, 3.0]), found(tmp_path, [0, 2], [0.5, 9.0])])
+    cell = entry(found(tmp_path, [2, 3], [2.0, 3.0]), found(tmp_path, [0, 2], [0.5, 9.0]))
     assert isinstance(cell.result, TrainResult)
     assert (cell.result.seeds, cell.result.final.loss_bits) == ([0, 2, 3], [0.5, 2.0, 3.0])
+    assert cell.values("test_loss_bits") == [2.0, 3.0, 0.5]
     assert cell.curves[2].validation_bits.tolist() == [5.0, 4.0, 3.0, 2.0]
-    assert sorted(cell.test_bits()) == [0, 2, 3]
+    assert cell.loss_error == 0.0
     assert [cell.missing_of(seeds) for seeds in ([0, 2, 3], [0, 1, 2, 3])] == ["", "3 of 4 seeds"]
 
 
-def test_a_cell_without_a_finished_run_says_so(tmp_path: Path) -> None:
-    started = StoredRun("x", tmp_path, {}, "train", [0], None, "interrupted")
-    assert (entry().missing_of([0]), entry(unfinished=[started]).missing_of([0])) == ("not run", "interrupted")
-    assert entry(unfinished=[started]).result is None
+def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
+    started = StoredRun("x", tmp_path, found(tmp_path, [0], [1.0]).config, "train", [0], None, "interrupted")
+    assert (entry(started).missing, entry(started).result) == ("interrupted", None)
 
 
-def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path) -> None:
-    told: list[str] = []
-    cell = entry([found(tmp_path, [0], [1.0])], note=told.append)
+def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> None:
+    run = found(tmp_path, [0], [1.0])
     for name in ("curves.csv", "test_bits.safetensors"):
-        (cell.runs[0].directory / name).write_text("damaged")
-    for _ in range(2):
-        assert (cell.curves, cell.test_bits()) == ({}, {})
-    assert [line.rpartition(": ")[2] for line in told][1:] == ["no error over test examples"]
-    assert "no loss curves" in told[0]
+        (run.directory / name).write_text("damaged")
+    cell = entry(run)
+    assert (cell.curves, cell.curves, cell.loss_error) == ({}, {}, None)
+    first, second = caplog.messages
+    assert first.endswith("no error over test examples")
+    assert "no loss curves" in second

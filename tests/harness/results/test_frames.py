@@ -1,6 +1,8 @@
 """Frames of finished runs: their columns, their numbers, and what is said of runs that cannot be read."""
 
+import itertools
 import json
+import math
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,10 @@ import pytest
 import torch
 
 from erasure.store.storage import save_tensors
-from harness.results import load
-from harness.results.arrange import by_dataset
-from harness.results.comparison import code_bits
+from harness.results import compare, load
 from harness.results.frames import CURVE, LOSSES, RUNS, UNFINISHED
-from harness.results.paired import compare
-from harness.results.read import read_runs
-from harness.results.statistics import Spread
+from mdl.__main__ import COMMAND as MDL
 from tests.runs import write_information_run, write_run
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_a_row_per_run_and_seed_has_what_result_json_has(tmp_path: Path) -> None:
@@ -36,6 +32,32 @@ def test_a_row_per_run_and_seed_has_what_result_json_has(tmp_path: Path) -> None
     assert runs["certificate.train.covariance_gap"].tolist() == [0.7, 0.7]
     assert runs["f_si_nats"].isna().all()
     assert set(runs["setting"]) == {"train=paper, mdl=paper"}
+
+
+def test_the_excess_is_the_code_less_what_as_many_labels_cost_at_the_end(tmp_path: Path) -> None:
+    """EDL (Donoway et al. 2026), label by label."""
+    write_run(tmp_path, seeds=[3])
+    results = load(tmp_path)
+    costs = {0: math.log2(10), **results.curve.set_index("n")["next_loss_bits"].dropna()}
+    sizes = [*costs, 48976]
+    code = sum((after - before) * costs[before] for before, after in itertools.pairwise(sizes))
+    excess, loss = (results.runs[name].item() for name in ("excess_bits", "test_loss_bits"))
+    assert excess == pytest.approx(code - 48976 * loss, rel=1e-12)
+
+
+def test_labels_that_say_nothing_have_no_excess(command, tmp_path: Path) -> None:
+    """Labels drawn at random, five times: seeds alone do not cover what the test split's few labels happen to be."""
+    quick = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=20", "logger.mode=disabled"]
+    found = []
+    for draw in range(5):
+        generator, path = np.random.default_rng(draw), tmp_path / f"noise{draw}.npz"
+        np.savez(path, x=generator.normal(size=(900, 6)), y=generator.integers(0, 4, 900))
+        sizes = ["mdl.num_chunks=3", "mdl.min_chunk=60", f"runs_dir=runs{draw}"]
+        assert command(MDL, "dataset=arrays", f"dataset.path={path}", "seeds=[0,1]", *quick, *sizes).code == 0
+        runs = load(f"runs{draw}").runs
+        found.append(runs["excess_bits"].mean() / runs["total_bits"].mean())
+    assert abs(np.mean(found)) < 0.01
+    assert abs(np.mean(found)) <= 3 * np.std(found, ddof=1) / 5**0.5
 
 
 def test_a_learning_curve_has_a_row_per_size_and_seed(tmp_path: Path) -> None:
@@ -181,25 +203,3 @@ def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
         save_tensors(run.directory / "test_bits.safetensors", {"test_bits": own}, {"seeds": [0]})
     row = row_of(compare(load(tmp_path).runs, "test_loss_bits"))
     assert row["error_over_examples"] == pytest.approx(0.25)  # differences 1, 0, 1, 0: deviation 0.5, over sqrt(4)
-
-
-def test_comparisons_are_the_reports() -> None:
-    """On the kept study: every difference and p-value of the report's tables, to the last digit."""
-    runs = load(ROOT / "docs/study").runs
-    compared = 0
-    for comparison in by_dataset(read_runs([ROOT / "docs/study"])):
-        if comparison.command != "mdl":
-            continue
-        ids = {run for entry in comparison.entries for run in entry.run_ids}
-        together = compare(runs[runs["run_id"].isin(ids)]).set_index("runs")
-        for entry in comparison.entries:
-            if (expected := entry.code_difference) is None:
-                continue
-            found = together.loc[[own for own in together.index if set(own) == set(entry.run_ids)]].iloc[0]
-            assert entry.result is not None
-            assert found["mean"] == Spread.of(code_bits(entry.result) or []).mean
-            assert found["difference"] == expected.mean
-            np.testing.assert_equal(found["standard_error"], expected.standard_error or np.nan)
-            assert found["p_holm"] == expected.p_value
-            compared += 1
-    assert compared > 20

@@ -20,6 +20,7 @@ from harness.results.statistics import (
     holm,
     paired_difference,
 )
+from harness.trained import Timing
 from tests.results import made_up
 
 
@@ -157,23 +158,15 @@ def test_runs_of_different_settings_are_different_tables() -> None:
     )
 
 
-def test_runs_that_differ_in_their_code_alone_are_all_kept() -> None:
-    def run(version: int, eraser: str) -> Result:
-        code = {"train": version, f"erasers.{eraser}": 1}
-        return replace(result({"name": eraser}), code=code, run_id=f"mdl-digits-{eraser}-mlp-{version}-{eraser}")
-
-    runs = [run(version, eraser) for version in (1, 2) for eraser in ("control", "leace")]
-    grid = arrange(runs)
-    assert rows_of(grid) == ["digits · mlp (code.train=1)", "digits · mlp (code.train=2)"]
-    assert columns_of(grid) == ["control", "leace"]
-    assert [entry.runs[0].result for entry in grid.run] == runs
-    # the control has no share in it
-    other = replace(runs[1], code={**runs[1].code, "erasers.leace": 2}, run_id="mdl-digits-leace-mlp-1-other")
-    assert columns_of(arrange([*runs[:2], other])) == [
-        "control",
-        "leace (1-leace)",
-        "leace (1-other)",
-    ]
+def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) -> None:
+    older, newer = (
+        replace(result(), code={"train": version}, run_id=f"run-{version}", timing=Timing(started=float(version)))
+        for version in (1, 2)
+    )
+    for both in ([older, newer], [newer, older]):
+        (entry,) = arrange(both).run
+        assert entry.run_ids == ["run-2"]
+        assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
 
 
 def test_a_run_without_a_difference_has_empty_columns() -> None:
