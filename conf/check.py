@@ -6,16 +6,21 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
+from typing_extensions import TypedDict
 
 from conf import Options
 
 AtLeast1 = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+CLOSED = ConfigDict(
+    extra="forbid"
+)  # of a dataclass's or dictionary's `__pydantic_config__`: no other keys, at any depth
+T = TypeVar("T")
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for keys that there are not
 _LIMITS = {  # what these types ask for, by pydantic's names
@@ -40,23 +45,44 @@ def keyword_only(function: Callable) -> Mapping[str, Any]:
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def check(prefix: str, section: Options, types: Mapping[str, Any]) -> Options:
+def check(prefix: str, section: Options, kind: type[T]) -> T:
+    """Make options into the dataclass of settings, or the `section_of` types, that they must be.
+
+    Args:
+        prefix: of their keys, in errors.
+        section: plain values; a group of options is a dictionary, and a dataclass within the settings.
+        kind: what to make of them.
+
+    Raises:
+        ConfigError: unknown or missing key, or a value that is refused; suggests the nearest key.
+    """
     try:
-        checked = _model(tuple(types.items())).model_validate(dict(section))
+        return _adapter(kind).validate_python(section)
     except ValidationError as error:
         first = min(
             error.errors(), key=lambda one: one["type"] not in _UNKNOWN
         )  # a key that is missing may be misspelt
-        raise ConfigError(_one_line(prefix, first, types)) from None
-    return {key: getattr(checked, f"field_{i}") for i, key in enumerate(types)}
+        raise ConfigError(_one_line(prefix, first, _types(kind))) from None
+
+
+def section_of(types: Mapping[str, Any]) -> type[Options]:
+    """Return the type of a dictionary with these keys and no others, for `check`."""
+    return _section_of(tuple(types.items()))
 
 
 @functools.cache
-def _model(types: tuple[tuple[str, Any], ...]) -> type[BaseModel]:
-    """Create the model of a section; cached, as it takes milliseconds, and a sweep of thousands needs the same few."""
-    # Pydantic keeps names with a leading underscore to itself, so fields are numbered and aliased.
-    numbered: dict[str, Any] = {f"field_{i}": (kind, Field(alias=key)) for i, (key, kind) in enumerate(types)}
-    return create_model("Section", __config__=ConfigDict(extra="forbid"), **numbered)  # groups inherit that
+def _section_of(types: tuple[tuple[str, Any], ...]) -> Any:
+    make: Any = TypedDict  # of keys that are not known before, which type checkers do not take
+    section = make("Section", dict(types))
+    section.__pydantic_config__ = CLOSED
+    return section
+
+
+_adapter = functools.cache(TypeAdapter)  # it takes milliseconds, and a sweep of thousands needs the same few
+
+
+def _types(kind: Any) -> Mapping[str, Any]:
+    return keyword_only(kind) if is_dataclass(kind) else typing.get_type_hints(kind)
 
 
 def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str:
@@ -67,12 +93,16 @@ def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str
         place, types = f"{place}{loc.pop(0)}.", keyword_only(kind)
     key, *within = loc
     if error["type"] in _UNKNOWN:
-        return unknown_key(str(key), [name for name in types if name not in ("name", "_target_")], what=f"key {place}")
+        names = [name for name in types if name not in ("name", "_target_")]
+        return unknown_key(str(key), names, what=f"key {place}")
+    kind = types[str(key)]
     if error["type"] == "missing" and not within:
+        if kind == Options or is_dataclass(kind):
+            return f"section '{place}{key}' is missing: choose one with {place}{key}=NAME (see --help)"
         return f"{place}{key} is missing: set it with {place}{key}=VALUE"
     value = f"{place}{key}{''.join(f'[{p}]' for p in within)}={error['input']}"
     if error["type"] == "dataclass_type":
-        options = ", ".join(f"{place}{key}.{option}" for option in keyword_only(types[str(key)]))
+        options = ", ".join(f"{place}{key}.{option}" for option in keyword_only(kind))
         return f"{value}: it has options of its own: set {options}"
     if limit := _LIMITS.get(error["type"]):
         return f"{value}: {limit.format(**error.get('ctx', {}))}"

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +21,6 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError
-from conf.compose import plain
 from conf.errors import (
     BAD_CONFIG,
     FAILED,
@@ -33,7 +32,7 @@ from conf.errors import (
 )
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
-from conf.schema import Config, Section, validate
+from conf.schema import config_of, plain, validate
 from conf.sweep import Sweep, process
 from conf.target import READ_RESULT, imported
 
@@ -60,16 +59,14 @@ class Command:
     Attributes:
         name: of the package and of its primary configuration.
         purpose: one sentence for --help.
-        sections: configuration section -> dataclass of its settings, or its qualified name.
-        work: configuration -> its run.
+        work: configuration (`conf.schema.config_of`) -> its run.
         headline: the result in one line.
         summarise: (finished results, directory for files, failed jobs' names) -> prints tables and paths.
     """
 
     name: str
     purpose: str
-    sections: Mapping[str, Section]
-    work: Callable[[Config], Executable]
+    work: Callable[[Any], Executable]
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
 
@@ -130,12 +127,12 @@ def checked_job(command: Command, config: DictConfig) -> Path:
     Raises:
         ConfigError: it cannot be run.
     """
-    return _work(command, validate(plain(config), command.sections)).directory
+    return _work(command, config).directory
 
 
-def _work(command: Command, config: Config) -> Executable:
+def _work(command: Command, config: DictConfig) -> Executable:
     try:
-        return command.work(config)
+        return command.work(validate(plain(config), config_of(command.name)))
     finally:
         if not gc.get_freeze_count():
             gc.freeze()  # later collections skip all that was imported
@@ -156,8 +153,7 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
         if not sweep and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
             raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
-        checked = validate(plain(config), command.sections)
-        work = _work(command, checked)
+        work = _work(command, config)
         if process.planned_run is not None and (now := work.directory.name) != process.planned_run:
             raise ConfigError(
                 f"{now} was planned as {process.planned_run}: its configuration, data or code has changed meanwhile; "
@@ -169,11 +165,11 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
             return
         outcome |= {
             "run_id": result.run_id,
-            "result": str(Path(checked["runs_dir"]) / result.run_id / "result.json"),
+            "result": str(work.directory / "result.json"),
         }
         print(f"{result.run_id}: {command.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if not sweep:
-            outcome["exit_code"] = _summarise(command, [result], Path(checked["runs_dir"]) / result.run_id)
+            outcome["exit_code"] = _summarise(command, [result], work.directory)
     except Exception as error:
         bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
         outcome |= {

@@ -1,8 +1,7 @@
 """Compose configurations from lists of overrides: one, or those of all jobs of a sweep."""
 
 import copy
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -11,26 +10,23 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue
 
-from conf import Options
-from conf.check import ConfigError
 from conf.groups import CONF, search_path
-from conf.schema import Config, Section, validate
+from conf.schema import C, plain, validate
 
 
-def composed(command: str, overrides: Sequence[str], sections: Mapping[str, Section]) -> Config:
+def composed(command: str, overrides: Sequence[str], kind: type[C]) -> C:
     """Return the checked configuration that `python -m COMMAND OVERRIDES` would run.
 
     Args:
         command: "mdl" or "train".
         overrides: as on the command line, e.g. "dataset=digits".
-        sections: as `Command.sections`.
+        kind: the class of the command's configuration.
 
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
     """
-    return validate(plain(unchecked(command, overrides)), sections)
+    return validate(plain(unchecked(command, overrides)), kind)
 
 
 def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
@@ -59,22 +55,6 @@ def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str],
         composer = Composer(command, loader, search_path())
         for job in jobs:
             yield job, composer(job)
-
-
-def plain(config: DictConfig) -> Options:
-    """Return resolved plain containers.
-
-    Raises:
-        ConfigError: a mandatory value is missing.
-    """
-    try:
-        container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except MissingMandatoryValue as error:
-        key = re.search(r"full_key: (\S+)", str(error))
-        name = key.group(1) if key else "a value"
-        raise ConfigError(f"{name} is missing: set it with {name}=VALUE") from None
-    assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}
 
 
 class Composer:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from conf import Options
-from conf.check import ConfigError, check, keyword_only
+from conf.check import ConfigError, check, keyword_only, section_of
 from conf.groups import choices, preset
 
 # all that is imported by name, as it is needed: it imports `conf` itself, and --help and a wrong key need no torch
@@ -21,11 +21,10 @@ TARGETS = {  # section that names a class in _target_ -> its base class
     "eraser": "erasure.eraser.Eraser",
     "model": "models.classifier.Model",
 }
-SECTIONS = {  # any other section -> dataclass of its options
-    "train": "train.settings.TrainSettings",
-    "mdl": "mdl.chunks.ChunkSettings",
-    "logger": "harness.logger.LoggerSettings",
-    "sample_info": "sample_info.settings.SampleInfoSettings",
+CONFIGS = {  # command -> class of its configuration
+    "train": "train.settings.TrainConfig",
+    "mdl": "mdl.chunks.MdlConfig",
+    "sample_info": "sample_info.settings.SampleInfoConfig",
 }
 READ_RESULT = "harness.result.read_result"
 T = TypeVar("T")
@@ -191,9 +190,11 @@ def check_target(place: str, section: Options, kind: str) -> Options:
     if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
         raise ConfigError(f"{place}.{missing[0]} is missing: every {kind} names itself and its class")
     target = Target(section)
-    target.resolve(Target({"_target_": TARGETS[kind]}).resolve())
+    target.resolve(imported(TARGETS[kind]))
     nested = {key: Mapping[str, Options] if several else Options for key, (_, several) in target.nested.items()}
-    checked = check(f"{place}.", section, {"name": str, "_target_": str, **keyword_only(target.schema), **nested})
+    checked = check(
+        f"{place}.", section, section_of({"name": str, "_target_": str, **keyword_only(target.schema), **nested})
+    )
     for within, held, part in Target(checked).held():
         check_target(f"{place}.{within}", part, held)
     if kind == "eraser":

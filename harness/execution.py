@@ -18,7 +18,7 @@ from harness.device import versions
 from harness.information import Information
 from harness.interruption import interruptible
 from harness.job import Job
-from harness.logger import Logger, LoggerSettings, RunDescription
+from harness.logger import Logger, RunDescription
 from harness.result import Result, result_of
 from harness.run import Run
 from harness.trained import Timing, Trained
@@ -114,7 +114,7 @@ class Execution:
 def _under_way(job: Job, run: Run) -> Iterator[None]:
     """Note that a run is computed, what is logged meanwhile, and why it ends early if it does."""
     # with the sections on how and where: the record should be complete
-    run.start(yaml.safe_dump(dict(job.config), sort_keys=False, allow_unicode=True))
+    run.start(yaml.safe_dump(job.config.plain, sort_keys=False, allow_unicode=True))
     try:
         with logged(run.directory):
             _tell_changes(job, run)
@@ -149,9 +149,10 @@ def _carry_out(work: Execution, functions: Functions[L], run: Run, group: str | 
     job = work.job
     started = time.time()
     prepared = prepared or functions.load(job)
-    names = [job.config[part]["name"] for part in ("dataset", "eraser", "model")]
-    described = RunDescription(run_id=run.id, command=job.command, group=group, tags=names, config=job.config)
-    with Logger(job.settings(LoggerSettings), described, run.directory, work.axes) as logger:
+    config = job.config.plain
+    names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
+    described = RunDescription(run_id=run.id, command=job.command, group=group, tags=names, config=config)
+    with Logger(job.config.logger, described, run.directory, work.axes) as logger:
         for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
@@ -159,7 +160,7 @@ def _carry_out(work: Execution, functions: Functions[L], run: Run, group: str | 
         own = dict(vars(share))
         seconds = run.seconds()
         timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
-        about = {"run_id": run.id, "verb": job.command, "config": dict(job.config), "code": job.code()}
+        about = {"run_id": run.id, "verb": job.command, "config": config, "code": job.code()}
         about |= {"certificate": dict(prepared.dataset.certificate), "versions": versions(job.device)}
         result = result_of({**about, **prepared.described, **own, "timing": timing})
         logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})

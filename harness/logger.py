@@ -14,32 +14,12 @@ from typing import Any, Literal, Self
 from torch import Tensor
 
 from conf import Options
-from conf.schema import unhashed
+from conf.schema import LoggerSettings
 from harness.loss_curves import CurveRow
 from harness.result import Result, as_json, per_seed
 from harness.trained import Coded, Part
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoggerSettings:
-    """Options of `conf/logger`.
-
-    Args:
-        mode: "offline" writes beside the run's files (upload later with `wandb sync`); "online" needs an
-            account; "disabled" writes nothing.
-        project: W&B project.
-        entity: W&B user or team; None for the account's default.
-        init_timeout_s: seconds to wait for the server before falling back to offline.
-        finish_timeout_s: seconds to wait at a run's end for what is not uploaded yet; it stays on disk.
-    """
-
-    mode: Literal["online", "offline", "disabled"] = unhashed("offline")
-    project: str = unhashed("erasure-mdl")
-    entity: str | None = unhashed(None)
-    init_timeout_s: float = unhashed(30.0)
-    finish_timeout_s: float = unhashed(300.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from conf import Options
-from conf.target import SECTIONS, TARGETS
+from conf.schema import command_of
+from conf.target import TARGETS
 from erasure.store.regular import regular
 from harness.result import Result, result_of
 from harness.run import CONFIG, RESULT, STATE
@@ -128,11 +129,6 @@ def require_run_id(name: str) -> None:
         )
 
 
-def command_of(config: Options) -> str:
-    """Return the command whose configuration it is."""
-    return next((command for command in ("mdl", "sample_info") if command in config), "train")
-
-
 def require_config(config: Any, command: str = "") -> None:
     """Refuse a configuration of which no table can be made.
 
@@ -147,7 +143,7 @@ def require_config(config: Any, command: str = "") -> None:
     if not isinstance(config, dict):
         raise ValueError(f"config is {config!r:.60}, not sections of options")
     own = ("mdl", "train") if (command := command or command_of(config)) == "mdl" else (command,)
-    for section in dict.fromkeys([*TARGETS, *own, *(name for name in SECTIONS if name in config)]):
+    for section in dict.fromkeys([*TARGETS, *own, *(["logger"] if "logger" in config else [])]):
         if not isinstance(config.get(section), Mapping):
             raise ValueError(f"config.{section} is {config.get(section)!r:.60}, not a section of options")
     for part in TARGETS:

@@ -5,27 +5,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conf import cli
-from conf.schema import Config
-from conf.target import SECTIONS
 
 if TYPE_CHECKING:
     from harness.result import MdlResult
-    from mdl.chunks import ChunkSettings
+    from mdl.chunks import ChunkSettings, MdlConfig
 
 
 AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
-def work(config: Config) -> cli.Executable:
+def work(config: "MdlConfig") -> cli.Executable:
     from harness.execution import Execution, Functions
-    from mdl.chunks import ChunkSettings
     from models.kernel import KernelModel
     from train.prepare import load, training_job
-    from train.settings import TrainSettings
 
-    job, settings = training_job("mdl", config), config.settings(ChunkSettings)
+    job, settings = training_job("mdl", config), config.mdl
     of_kernel = issubclass(job.model, KernelModel)
-    as_published = not of_kernel and job.settings(TrainSettings).protocol == "published"
+    as_published = not of_kernel and config.train.protocol == "published"
     if of_kernel and settings.code != "blocks":
         raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
     if as_published:
@@ -86,7 +82,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     if len(results) == 1:
         (only,) = results
         print_run(only)
-        control = Job.from_config("mdl", only.config).control().run()
+        control = Job.stored(only.config).control().run()
         if not isinstance(found := control.result, MdlResult):
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:
@@ -98,7 +94,6 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
 COMMAND = cli.Command(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
-    sections={name: SECTIONS[name] for name in ("train", "mdl", "logger")},
     work=work,
     headline=headline,
     summarise=summarise,

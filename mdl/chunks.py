@@ -7,6 +7,7 @@ from typing import Literal
 
 from conf.check import AtLeast1
 from conf.schema import later, only_with, unhashed
+from train.settings import TrainingConfig
 
 _MIN_CHUNK = 1024  # ours: the paper's text states none
 _HELD_SHARE = 10  # of a prefix, a tenth
@@ -68,6 +69,13 @@ class ChunkSettings:
     def own_validation(self, n: int) -> int:
         """Return how many of the first n examples stop the training on the others."""
         return max(1, n // _HELD_SHARE) if self.validation == "prefix" else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MdlConfig(TrainingConfig):
+    """The configuration of `python -m mdl`."""
+
+    mdl: ChunkSettings
 
 
 def chunk_sizes(total: int, settings: ChunkSettings) -> list[int]:

@@ -18,7 +18,7 @@ from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.run import Run
 from harness.trained import Coded, Part, Point
-from mdl.chunks import ChunkSettings, chunk_sizes
+from mdl.chunks import MdlConfig, chunk_sizes
 from mdl.codelength import as_result
 from mdl.kernel_code import KernelCode
 from mdl.prequential import placed
@@ -34,6 +34,7 @@ _BIT_NATS = math.log(2)
 class PreparedKernel(PreparedData):
     """Prepared data with the kernel to predict by."""
 
+    job: Job[MdlConfig]
     kernel: KernelModel
 
     @property
@@ -56,7 +57,7 @@ class SeedCoded(Part):
     test_bits: list[float]
 
 
-def load(job: Job) -> PreparedKernel:
+def load(job: Job[MdlConfig]) -> PreparedKernel:
     """Erase (or fetch) the dataset, and bring it to the device.
 
     Raises:
@@ -64,11 +65,11 @@ def load(job: Job) -> PreparedKernel:
     """
     dataset = erased(job)
     sizes = {name: len(dataset.splits[name].labels) for name in ("train", "test")}
-    chunk_sizes(sizes["train"], job.settings(ChunkSettings))
+    chunk_sizes(sizes["train"], job.config.mdl)
     data = to_device(dataset, crop_padding=0, flip=False, device=job.device)
-    kernel = Target(job.config["model"]).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
+    kernel = Target(job.config.model).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
     beside = kernel.beside_bytes(sizes["train"] + sizes["test"])
-    require_memory(job.config["model"]["name"], sizes["train"], sizes["test"], beside, job.device)
+    require_memory(job.config.model["name"], sizes["train"], sizes["test"], beside, job.device)
     return PreparedKernel(job, dataset, data, kernel)
 
 
@@ -102,7 +103,7 @@ def code(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
     Orders that an earlier, interrupted attempt finished are taken from the run's directory.
     """
     seeds, n = prepared.seeds, len(prepared.data["train"])
-    sizes = chunk_sizes(n, prepared.job.settings(ChunkSettings))
+    sizes = chunk_sizes(n, prepared.job.config.mdl)
     coded: list[SeedCoded] = []
     kernel = given = None
 

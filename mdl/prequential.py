@@ -18,7 +18,7 @@ from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
 from harness.run import Run
 from harness.trained import Coded, Point, Timing
-from mdl.chunks import ChunkSettings, chunk_sizes
+from mdl.chunks import MdlConfig, chunk_sizes
 from mdl.codelength import log_point, log_summary, of_curve, online_code_bits
 from train.early_stopping import endings, warn_of_unlike_validation
 from train.engine import Engine, EpochReport
@@ -27,7 +27,7 @@ from train.progress import TrainingProgress
 from train.whole import save_weights
 
 
-def prequential(prepared: PreparedTraining, run: Run, logger: Logger) -> Coded:
+def prequential(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
     """Train on every chunk size and score each model on the next chunk and on the test split.
 
     Finished chunk sizes of an earlier, interrupted attempt, or of another process, are taken from the run's directory.
@@ -49,7 +49,7 @@ def prequential(prepared: PreparedTraining, run: Run, logger: Logger) -> Coded:
     return replace(result, timing=Timing(stacking=asdict(sizes.engine.stacking)))
 
 
-def share(prepared: PreparedTraining, run: Run) -> bool:
+def share(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
     """Train the chunk sizes that no other process trains; whether all are trained then."""
     with Display(run.id) as display:
         sizes = _Sizes(prepared, run, display)
@@ -69,9 +69,9 @@ class _Sizes:
         turns: their indices, in the order in which they are trained.
     """
 
-    def __init__(self, prepared: PreparedTraining, run: Run, display: Display) -> None:
+    def __init__(self, prepared: PreparedTraining[MdlConfig], run: Run, display: Display) -> None:
         total = len(prepared.data["train"])
-        settings = prepared.job.settings(ChunkSettings)
+        settings = prepared.job.config.mdl
         if settings.validation == "given":
             instead = "mdl.validation=prefix stops them by training images"
             warn_of_unlike_validation(prepared.dataset.certificate, instead)
@@ -101,7 +101,7 @@ class _Sizes:
         """Return the part of size number i, trained if it is not yet."""
         if i not in self._trained:
             self._finish(i, parsed(SizeTrained, self._run.step(self.name(i), lambda: as_json(self._train(i)))))
-            self.engine.finished(self.sizes[i] - self._bench.job.settings(ChunkSettings).own_validation(self.sizes[i]))
+            self.engine.finished(self.sizes[i] - self._bench.job.config.mdl.own_validation(self.sizes[i]))
         return self._trained[i]
 
     def _train(self, i: int) -> "SizeTrained":
@@ -132,7 +132,7 @@ class SizeTrained:
 
 
 def train_size(
-    prepared: PreparedTraining,
+    prepared: PreparedTraining[MdlConfig],
     run: Run,
     engine: Engine,
     known: Tensor,
@@ -140,7 +140,7 @@ def train_size(
     show: Callable[[EpochReport], None],
 ) -> SizeTrained:
     """Train every seed on its `known` examples [S, n] and score it on those that follow [S, m], m >= 0."""
-    train, own = prepared.data["train"], prepared.job.settings(ChunkSettings).own_validation(known.shape[1])
+    train, own = prepared.data["train"], prepared.job.config.mdl.own_validation(known.shape[1])
     held = known[:, -own:] if own else None
     fitted = engine.fit(known[:, : known.shape[1] - own], show, held)
     test = fitted.score(prepared.data["test"])
@@ -179,9 +179,9 @@ def coded(prepared: PreparedTraining, sizes: Sequence[int], orders: Tensor, part
 
 def placed(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
     """Place costs of labels, [S, N] in each seed's order, at their examples' positions in the dataset."""
-    source, cache = job.source, Cache(job.config["cache_dir"])
+    source, cache = job.source, Cache(job.config.cache_dir)
     train = positions(source, whole_images(source, cache))["train"]
-    return CodedBits.in_order(job.config["seeds"], train.images, train.labels, orders, bits, trained_on)
+    return CodedBits.in_order(job.config.seeds, train.images, train.labels, orders, bits, trained_on)
 
 
 def summarise(prepared: PreparedTraining, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:

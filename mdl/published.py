@@ -26,7 +26,7 @@ from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
 from harness.run import Run
 from harness.trained import Coded, Codelength, Final, Point, published_units
-from mdl.chunks import ChunkSettings, rounded_sizes
+from mdl.chunks import MdlConfig, rounded_sizes
 from mdl.codelength import fit_power_law, log_point, log_summary, online_code_bits
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear
@@ -57,7 +57,7 @@ class PublishedData:
         model: the network, in that precision.
     """
 
-    job: Job
+    job: Job[MdlConfig]
     dataset: ErasedDataset
     images: Tensor
     labels: Tensor
@@ -65,7 +65,7 @@ class PublishedData:
 
     @property
     def settings(self) -> TrainSettings:
-        return self.job.settings(TrainSettings)
+        return self.job.config.train
 
     @property
     def validation_size(self) -> int:
@@ -75,21 +75,21 @@ class PublishedData:
     def described(self) -> Mapping[str, Any]:
         """The fields of result.json that describe the data."""
         return {
-            "seeds": list(self.job.config["seeds"]),
+            "seeds": list(self.job.config.seeds),
             "num_classes": len(self.dataset.class_names),
             "train_size": len(self.labels) - self.validation_size,
             "parameters": count_parameters(self.model),
         }
 
 
-def load(job: Job) -> PublishedData:
+def load(job: Job[MdlConfig]) -> PublishedData:
     """Erase (or fetch) the dataset and build the network, both in the precision of training."""
-    dataset, settings = erased(job), job.settings(TrainSettings)
+    dataset, settings = erased(job), job.config.train
     dtype = getattr(torch, settings.precision)
     parts = [dataset.splits[name] for name in ("train", "validation")]
     images = torch.cat([part.images for part in parts]).to(job.device, dtype)
     labels = torch.cat([part.labels for part in parts]).to(job.device)
-    model = Target(job.config["model"]).build(Classifier, tuple(images.shape[1:]), len(dataset.class_names))
+    model = Target(job.config.model).build(Classifier, tuple(images.shape[1:]), len(dataset.class_names))
     return PublishedData(job, dataset, images, labels, model.to(job.device, dtype))
 
 
@@ -100,8 +100,8 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
         The command's share of the result. `mdl.published` is the unit of the paper's code; `mdl.bits_per_sample` is the
         online code's length, estimated with the losses on the test part.
     """
-    seeds, settings = data.job.config["seeds"], data.settings
-    sizes = rounded_sizes(len(data.labels) - data.validation_size, data.job.settings(ChunkSettings))
+    seeds, settings = data.job.config.seeds, data.settings
+    sizes = rounded_sizes(len(data.labels) - data.validation_size, data.job.config.mdl)
     checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
     trained: list[list[SeedTrained]] = []
     with Display(run.id) as display:

@@ -17,7 +17,7 @@ from harness.example_bits import save_coded_bits, save_test_bits
 from harness.logger import Logger
 from harness.run import Run
 from harness.trained import Coded, Point, Timing
-from mdl.chunks import ChunkSettings, ReplaySettings, chunk_sizes
+from mdl.chunks import MdlConfig, ReplaySettings, chunk_sizes
 from mdl.codelength import as_result
 from mdl.mixture import TemperatureMixture
 from mdl.prequential import placed
@@ -35,9 +35,9 @@ _AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with
 _FORMAT = 1  # of a code's state; what an earlier version saved does not go on
 
 
-def replay(prepared: PreparedTraining, run: Run, logger: Logger) -> Coded:
+def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
     """Code every seed's labels in its order, each batch before it is learnt; the command's share of the result."""
-    settings, splits = prepared.job.settings(ChunkSettings), prepared.data
+    settings, splits = prepared.job.config.mdl, prepared.data
     sizes = chunk_sizes(len(splits["train"]), settings)
     engine, finished = Engine(prepared, run), 0
     with Display(run.id) as display:

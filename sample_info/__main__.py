@@ -5,20 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf import Options, cli
-from conf.schema import Config, validate
-from conf.target import SECTIONS
+from conf import cli
 
 if TYPE_CHECKING:
     from harness.execution import Functions
     from harness.job import Job
     from harness.result import InformationResult
+    from sample_info.settings import SampleInfoConfig
 
 AXES = {"information/*": "seed"}
 _FIGURES = ("scores.png", "summaries.png")  # of every run
 
 
-def work(config: Config) -> cli.Executable:
+def work(config: "SampleInfoConfig") -> cli.Executable:
     from harness.execution import Execution
 
     return Execution(job_of(config), _functions, AXES)
@@ -32,18 +31,16 @@ def _functions() -> "Functions":
     return Functions(load, score)
 
 
-def job_of(config: "Options") -> "Job":
+def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     """Return the job that a configuration describes, on the classes that it names."""
     from erasure.classes import ClassSubset
     from harness.job import Job
     from sample_info.references.registry import require_known
-    from sample_info.settings import SampleInfoSettings
     from sample_info.summaries import summary_model
     from sample_info.training_problem import checksum_of
     from train.prepare import require_network
 
-    config = config if isinstance(config, Config) else validate(config, COMMAND.sections)  # a finished run's
-    settings = config.settings(SampleInfoSettings)
+    settings = config.sample_info
     require_known(settings.references.methods)
     job = require_network(Job.from_config("sample_info", config))
     summary_model(config)  # refuses what it does not have
@@ -98,7 +95,6 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
 COMMAND = cli.Command(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
-    sections={name: SECTIONS[name] for name in ("sample_info", "logger")},
     work=work,
     headline=headline,
     summarise=summarise,

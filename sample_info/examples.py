@@ -19,7 +19,7 @@ from erasure.store.cache import Cache
 from harness.job import Job, erased
 from models.classifier import Classifier, count_parameters
 from sample_info.refitting import EraserFit, Refitting, resolved
-from sample_info.settings import SampleInfoSettings
+from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 from sample_info.subgroups import Subgroups, adversaries, capped, decisions, flip_labels, subgroups_of
 from sample_info.training_problem import TrainedWeights, TrainingProblem, initial_weights
 from train.data import to_device
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class Examples:
     """A job's examples, erased, on the device."""
 
-    job: Job
+    job: Job[SampleInfoConfig]
     settings: SampleInfoSettings
     dataset: ErasedDataset
     index: Tensor  # where each training example stands in the dataset's own images, [n]
@@ -54,7 +54,7 @@ class Examples:
     def described(self) -> dict[str, Any]:
         """Return its part of result.json."""
         return {
-            "seeds": list(self.job.config["seeds"]),
+            "seeds": list(self.job.config.seeds),
             "num_classes": len(self.dataset.class_names),
             "train_size": len(self.x),
             "held_out_size": len(self.held_out),
@@ -71,7 +71,7 @@ class Examples:
     @cached_property
     def model(self) -> Classifier:
         """The architecture, with as many outputs as needed."""
-        return self.built(self.job.config["model"])
+        return self.built(self.job.config.model)
 
     def built(self, section: Options) -> Classifier:
         """Build an architecture for these examples."""
@@ -119,12 +119,12 @@ class Examples:
         return replace(problem, x=x, held_out=held_out)
 
 
-def load(job: Job) -> Examples:
+def load(job: Job[SampleInfoConfig]) -> Examples:
     """Erase (or fetch) the dataset, choose its examples, bring them to the device."""
-    settings = job.settings(SampleInfoSettings)
+    settings = job.config.sample_info
     seed, start = settings.data.seed, settings.initial_weights
     trained = None if start is None else TrainedWeights.read(start)
-    whole = whole_images(job.source, Cache(job.config["cache_dir"]))
+    whole = whole_images(job.source, Cache(job.config.cache_dir))
     numbered = positions(job.source, whole)
     index, labels = numbered["train"].images, numbered["train"].labels
     groups = subgroups_of(job.source, whole, index)
@@ -134,7 +134,7 @@ def load(job: Job) -> Examples:
     if len(chosen) < settings.examples:
         log.info("sample_info.examples=%d: there are %d, and all are scored", settings.examples, len(chosen))
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
-    eraser, d = Target(job.config["eraser"]).resolve(Eraser), whole.train.images[0].numel()
+    eraser, d = Target(job.config.eraser).resolve(Eraser), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
     dataset = erased(job, apart=chosen if fit == "disjoint" else None)
     data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
@@ -161,7 +161,7 @@ def load(job: Job) -> Examples:
     )
     if trained is not None:
         readout = settings.training.readout_gain is None
-        trained.require(examples.model, job.model_identity, job.config["seeds"], readout=readout)
+        trained.require(examples.model, job.model_identity, job.config.seeds, readout=readout)
     if not settings.data.adversarial:
         return examples
     x, attacked = _attacked(examples)
@@ -175,7 +175,7 @@ def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
 
 def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
     """Return inputs of which some are adversarial, and a mask of these."""
-    data, problem = examples.settings.data, examples.problem(examples.job.config["seeds"][0], "adversary")
+    data, problem = examples.settings.data, examples.problem(examples.job.config.seeds[0], "adversary")
     training, stored = problem.training, examples.stored(examples.x)
     weights = training.trained()
     x, attacked = adversaries(

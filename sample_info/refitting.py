@@ -39,7 +39,7 @@ class Refitting:
 
     def without(self, i: int) -> tuple[Tensor, Tensor]:
         """Scored examples and held-out ones, erased by an eraser that has seen all of the training split but i."""
-        (train, held_out), target = self._plain, Target(self.job.config["eraser"])
+        (train, held_out), target = self._plain, Target(self.job.config.eraser)
         scored, fitted_on = train[self.scored], train[torch.arange(len(train)) != self.scored[i]]
         log = logging.getLogger("erasure")
         level = log.level

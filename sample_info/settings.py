@@ -8,7 +8,7 @@ from pydantic import Field
 
 from conf import Options
 from conf.check import AtLeast1, Fraction, Positive
-from conf.schema import later, unhashed
+from conf.schema import Config, later, unhashed
 from models.tangent.jacobian import Kind
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.refitting import EraserFit
@@ -154,6 +154,13 @@ class SampleInfoSettings:
     def memory_bytes(self) -> float:
         """`memory_gib` in bytes."""
         return self.memory_gib * 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleInfoConfig(Config):
+    """The configuration of `python -m sample_info`."""
+
+    sample_info: SampleInfoSettings
 
 
 def _require(met: object, option: str, value: object, complaint: str) -> None:

@@ -18,6 +18,7 @@ from harness.run import Run
 from sample_info.examples import Examples
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.truth import train_on_each
+from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem, initial_weights
 
 Show = Callable[[float, str], None]  # the share that is done, and what is being done
@@ -30,7 +31,7 @@ class Curve(NamedTuple):
     classes_left: list[int]  # how many classes a summary has examples of
 
 
-def summary_model(config: Options) -> Options:
+def summary_model(config: SampleInfoConfig) -> Options:
     """Return the section of the network that is trained on summaries: the model with `summaries.model`'s options.
 
     Another `_target_` takes those of the run's options that it knows.
@@ -38,8 +39,8 @@ def summary_model(config: Options) -> Options:
     Raises:
         ConfigError: an option that the architecture does not have.
     """
-    own = config["sample_info"]["summaries"]["model"] or {}
-    base = config["model"]
+    own = config.sample_info.summaries.model or {}
+    base = config.model
     if "_target_" in own:
         accepted = {"name", *keyword_only(Target(own).schema)}
         base = {key: value for key, value in base.items() if key in accepted}

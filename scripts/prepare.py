@@ -17,7 +17,7 @@ from erasure.progress import console
 from erasure.source import MissingDataError, RawImages, Source, splits
 from erasure.store.cache import Cache
 from scripts.cache import size
-from train.__main__ import COMMAND as TRAIN
+from train.settings import TrainConfig
 
 _HELP = """{doc}
 
@@ -35,13 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if {"--help", "-h"} & set(overrides):
         print(_HELP.format(doc=__doc__, datasets=", ".join(choices("dataset"))), end="")
         return 0
-    return exit_code(functools.partial(_prepare, overrides), TRAIN.name, overrides)
+    return exit_code(functools.partial(_prepare, overrides), "train", overrides)
 
 
 def _prepare(overrides: Sequence[str]) -> int:
     started = time.monotonic()
-    config = composed(TRAIN.name, overrides, TRAIN.sections)
-    source, cache = Target(config["dataset"]).build(Source), Cache(config["cache_dir"])
+    config = composed("train", overrides, TrainConfig)
+    source, cache = Target(config.dataset).build(Source), Cache(config.cache_dir)
     raw = prepare(source, cache)
     print_summary(source, raw, cache, time.monotonic() - started)
     return 0

@@ -19,7 +19,7 @@ from erasure.pipeline import ErasedDataset
 from harness.job import Job, erased
 from harness.results.labels import display_name
 from harness.style import hide_axes, literal, name_row, save
-from mdl.__main__ import COMMAND
+from mdl.chunks import MdlConfig
 from scripts.options import parser
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
@@ -50,7 +50,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def job_under(eraser: str, overrides: Sequence[str]) -> Job:
     """Return the job of `python -m mdl OVERRIDES` with an eraser."""
-    return Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], COMMAND.sections))
+    return Job.from_config("mdl", composed("mdl", [*overrides, f"eraser={eraser}"], MdlConfig))
 
 
 def erased_by(eraser: str, overrides: Sequence[str]) -> ErasedDataset:

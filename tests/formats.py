@@ -22,7 +22,6 @@ from safetensors.torch import save_file
 from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
-from conf.schema import Config
 from conf.sweep import Sweep
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.cifar10 import Cifar10
@@ -37,6 +36,7 @@ from harness.results.read import read_run
 from harness.run import Run
 from harness.state import State, state_of
 from mdl.__main__ import COMMAND
+from mdl.chunks import MdlConfig
 from sample_info.report.tables import read_scores
 from scripts.sweep.relaunch import launch_command
 from scripts.sweep.status import Found
@@ -153,7 +153,7 @@ def _unfinished(place: Path) -> None:
 
 
 def _interrupted(place: Path) -> None:
-    config = dict(_config("train.lr=0.007"))
+    config = _config("train.lr=0.007").plain
     Run(place, "mdl-digits-leace-linear-0123456789").start(yaml.safe_dump(config, sort_keys=False))
 
 
@@ -272,11 +272,11 @@ def _write_cifar10(place: Path) -> None:
 _VECTORS = {"x": torch.from_numpy(_PIXELS.reshape(12, -1)[:, :7] / 255), "y": torch.arange(12) % 3}
 
 
-def _config(*overrides: str) -> Config:
-    return composed("mdl", [*_TINY, *overrides], COMMAND.sections)
+def _config(*overrides: str) -> MdlConfig:
+    return composed("mdl", [*_TINY, *overrides], MdlConfig)
 
 
-def _run_config(place: Path) -> Config:
+def _run_config(place: Path) -> MdlConfig:
     return _config(f"runs_dir={place}/runs", f"cache_dir={place}/cache")
 
 

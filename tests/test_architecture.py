@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from conf.target import READ_RESULT, SECTIONS, TARGETS, imported
+from conf.target import CONFIGS, READ_RESULT, TARGETS, imported
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -68,7 +68,7 @@ def test_a_package_imports_only_packages_of_the_layers_before_its_own() -> None:
 def test_what_is_imported_by_name_is_named_in_one_place() -> None:
     by_name = {path for path, names in IMPORTS.items() if names & {"importlib", "pkgutil", "conf.target.imported"}}
     assert by_name == {"conf/target.py", "conf/schema.py", "conf/cli.py", "scripts/benchmarks/peers.py"}
-    for name in (*TARGETS.values(), *SECTIONS.values(), READ_RESULT):
+    for name in (*TARGETS.values(), *CONFIGS.values(), READ_RESULT):
         assert callable(imported(name))
 
 

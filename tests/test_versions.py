@@ -19,7 +19,7 @@ from erasure.datasets.cumulants import Cumulants
 from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
 from erasure.source import Source
-from mdl.__main__ import COMMAND as MDL
+from mdl.chunks import MdlConfig
 from models.classifier import Model
 from tests.conf.test_yaml import MANDATORY
 from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, write_svhn
@@ -80,7 +80,7 @@ def projected(x: Tensor) -> float:
 
 
 def target(group: str, choice: str) -> Target:
-    return Target(composed("mdl", [f"{group}={choice}", *MANDATORY.get(choice, [])], MDL.sections)[group])
+    return Target(composed("mdl", [f"{group}={choice}", *MANDATORY.get(choice, [])], MdlConfig).plain[group])
 
 
 def test_everything_that_a_yaml_names_has_a_version_of_its_own() -> None:

@@ -5,24 +5,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conf import cli
-from conf.schema import Config
-from conf.target import SECTIONS
 
 if TYPE_CHECKING:
     from harness.execution import Functions
     from harness.result import TrainResult
+    from train.settings import TrainConfig
 
 
 AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
 
 
-def work(config: Config) -> cli.Executable:
+def work(config: "TrainConfig") -> cli.Executable:
     from harness.execution import Execution
     from train.prepare import require_network, training_job
-    from train.settings import TrainSettings
 
     job = require_network(training_job("train", config))
-    if job.settings(TrainSettings).protocol != "standard":
+    if config.train.protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
     return Execution(job, _functions, AXES)
 
@@ -63,7 +61,6 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
 COMMAND = cli.Command(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
-    sections={name: SECTIONS[name] for name in ("train", "logger")},
     work=work,
     headline=headline,
     summarise=summarise,

@@ -24,6 +24,7 @@ from harness.job import Job
 from harness.trained import CounterpartResult
 from train.data import DeviceImages, as_trained_on
 from train.ensemble import Ensemble, Weights
+from train.settings import TrainConfig
 
 DATA = "data"  # the test images themselves, among their counterparts
 VERSION = 1  # of how counterparts are drawn
@@ -115,7 +116,9 @@ def _epochs(last: int) -> set[int]:
     return chosen
 
 
-def draw_counterparts(job: Job, dataset: ErasedDataset) -> tuple[Counterparts, dict[str, dict[str, float]]]:
+def draw_counterparts(
+    job: Job[TrainConfig], dataset: ErasedDataset
+) -> tuple[Counterparts, dict[str, dict[str, float]]]:
     """Return the test images and the counterparts that the job asks for, on its device, and their order spectra.
 
     Counterparts are drawn once, and kept in the cache.
@@ -126,13 +129,13 @@ def draw_counterparts(job: Job, dataset: ErasedDataset) -> tuple[Counterparts, d
     Raises:
         ValueError: a class with too few test images.
     """
-    names = job.config.get("counterparts")
+    names = job.config.counterparts
     if not names:
         return {}, {}
     test = dataset.splits["test"]
     chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:_MOST].sort().values
     data = LabelledImages(test.images[chosen].float(), test.labels[chosen])
-    samples, spectra, cache = {DATA: data}, dict[str, dict[str, float]](), Cache(job.config["cache_dir"])
+    samples, spectra, cache = {DATA: data}, dict[str, dict[str, float]](), Cache(job.config.cache_dir)
     about = {"images": digest(data.images), "labels": digest(data.labels), "version": VERSION}
     for name in names:
 

@@ -1,13 +1,11 @@
 """A job's data on the device, and its architecture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import torch
 
-from conf.schema import Config
 from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from harness.device import pick_precision
@@ -15,27 +13,31 @@ from harness.job import Job, erased
 from models.classifier import Classifier, count_parameters
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
-from train.settings import TrainSettings
+from train.settings import TrainingConfig, TrainSettings
+
+C = TypeVar("C", bound=TrainingConfig)
+Of = TypeVar("Of", bound=TrainingConfig, covariant=True)  # what a job is of
+J = TypeVar("J", bound=Job)
 
 
-def training_job(command: str, config: Config) -> Job:
+def training_job(command: str, config: C) -> Job[C]:
     """Return the job of a command that trains, with `train.precision` resolved, never "auto".
 
     Raises:
         ValueError: a value that its part refuses, before anything is loaded.
     """
-    precision = pick_precision(config.settings(TrainSettings).precision, config["device"])
-    return Job.from_config(command, config.changed("train", precision=precision))
+    precision = pick_precision(config.train.precision, config.device)
+    return Job.from_config(command, replace(config, train=replace(config.train, precision=precision)))
 
 
-def require_network(job: Job) -> Job:
+def require_network(job: J) -> J:
     """Return the job, if its model is a network.
 
     Raises:
         ValueError: its model has no weights, and there is nothing to train.
     """
     if not issubclass(job.model, Classifier):
-        name = job.config["model"]["name"]
+        name = job.config.model["name"]
         raise ValueError(
             f"model={name}: has no weights, which python -m {job.command} is about: take a network, e.g. model=mlp; "
             f"what labels cost with this one, python -m mdl model={name} says"
@@ -57,7 +59,7 @@ class PreparedData:
 
     @property
     def seeds(self) -> Sequence[int]:
-        return self.job.config["seeds"]
+        return self.job.config.seeds
 
     @property
     def described(self) -> Mapping[str, Any]:
@@ -76,26 +78,27 @@ class PreparedData:
 
 
 @dataclass(frozen=True)
-class PreparedTraining(PreparedData):
+class PreparedTraining(PreparedData, Generic[Of]):
     """A job's data on the device, and the architecture to train."""
 
+    job: Job[Of]
     ensemble: Ensemble
 
-    @cached_property
+    @property
     def settings(self) -> TrainSettings:
-        return self.job.settings(TrainSettings)
+        return self.job.config.train
 
     @property
     def parameters(self) -> int:
         return count_parameters(self.ensemble.model)
 
 
-def load(job: Job) -> PreparedTraining:
+def load(job: Job[Of]) -> PreparedTraining[Of]:
     """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
-    dataset, settings = erased(job), job.settings(TrainSettings)
+    dataset, settings = erased(job), job.config.train
     data = to_device(dataset, crop_padding=settings.crop_padding, flip=job.source.flip, device=job.device)
     shape, k = data["train"].image_shape, len(dataset.class_names)
-    model = Target(job.config["model"]).build(Classifier, shape, k)
+    model = Target(job.config.model).build(Classifier, shape, k)
     precision = getattr(torch, settings.precision)
     ensemble = Ensemble(model.to(job.device), precision, eval_batch_size=settings.eval_batch_size)
     return PreparedTraining(job, dataset, data, ensemble)

@@ -1,12 +1,12 @@
-"""Settings of a training: the options of `conf/train`."""
+"""Settings of a training, the options of `conf/train`, and the configuration of `python -m train`."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from conf.check import AtLeast1, Fraction, Positive
-from conf.schema import later, only_with, unhashed
+from conf.check import AtLeast1, ConfigError, Fraction, Positive
+from conf.schema import Config, later, only_with, unhashed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,3 +74,31 @@ class TrainSettings:
     protocol: Literal["standard", "published"] = later("standard")
     published: PublishedSettings = field(default_factory=PublishedSettings, metadata=only_with(protocol="published"))
     checkpoint_every_s: Annotated[float, Field(gt=0)] = unhashed(120.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(Config):
+    """The configuration of a command that trains networks."""
+
+    train: TrainSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(TrainingConfig):
+    """The configuration of `python -m train`.
+
+    Args:
+        counterparts: samples that share some statistics with the test images, whose losses are followed along the
+            training (`train.counterparts`); None for none.
+    """
+
+    counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = field(
+        default=None, metadata={"later": True}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.counterparts is not None and len({*self.counterparts}) < max(1, len(self.counterparts)):
+            raise ConfigError(
+                f"counterparts={self.counterparts}: name each once, e.g. [order1,order2,swap]; null for none"
+            )

@@ -16,11 +16,12 @@ from train.early_stopping import endings, warn_of_unlike_validation
 from train.engine import Engine, EpochReport, Fit
 from train.prepare import PreparedTraining
 from train.progress import TrainingProgress
+from train.settings import TrainConfig
 
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 
 
-def train_on_everything(prepared: PreparedTraining, run: Run, logger: Logger) -> TrainedOnce:
+def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logger: Logger) -> TrainedOnce:
     """Train every seed on the whole training split; the command's share of the result.
 
     The same trainings as the last ones of a prequential run with the same options, whose weights are the same.

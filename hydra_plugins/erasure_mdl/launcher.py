@@ -15,7 +15,7 @@ from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 from hydra_plugins.hydra_submitit_launcher.submitit_launcher import BaseSubmititLauncher
 from omegaconf import OmegaConf
 
-from conf.check import AtLeast1, ConfigError, check
+from conf.check import AtLeast1, ConfigError, check, section_of
 from conf.sweep import Sweep, process
 from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn, planned, unfinished
 
@@ -65,7 +65,8 @@ class Submitit(BaseSubmititLauncher):
         Raises:
             ConfigError: a value of the wrong type, or out of range.
         """
-        self.params = check("hydra.launcher.", self.params, {**dict.fromkeys(self.params, Any), **self._OPTIONS})
+        types = section_of({**dict.fromkeys(self.params, Any), **self._OPTIONS})
+        self.params = check("hydra.launcher.", self.params, types)
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         raise NotImplementedError

@@ -58,7 +58,7 @@ def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
 
 def title_of(examples: Examples) -> str:
     """Return the title of a run's figures."""
-    names = [examples.job.config[part]["name"] for part in ("dataset", "eraser", "model")]
+    names = [getattr(examples.job.config, part)["name"] for part in ("dataset", "eraser", "model")]
     return literal(" · ".join([*map(display_name, names), f"{len(examples.x):,} examples"]))
 
 

@@ -88,7 +88,7 @@ def save_scores(
     logger.table("scores", list(rows[0]), [list(row.values()) for row in rows])
     logger.figure("scores/figure", save(lambda: run_figure(examples, means), directory / "scores.png", dpi=120))
     if share.summaries is not None:
-        panel = Panel(title_of(examples), examples.job.config, examples.eraser_fit, share.summaries)
+        panel = Panel(title_of(examples), examples.job.config.plain, examples.eraser_fit, share.summaries)
         drawn = save(lambda: summaries_figure([panel]), directory / "summaries.png", dpi=110)
         logger.figure("summaries/figure", drawn)
     for one in scored:

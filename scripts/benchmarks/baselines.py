@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from conf.schema import validate
 from erasure.store.storage import load_tensors, write_text
 from harness.information import Attribution, Interval
 from harness.result import read_result
@@ -28,6 +29,7 @@ from sample_info.examples import load
 from sample_info.leave_one_out import Effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.registry import cosine, influence
+from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem
 from scripts import options
 from scripts.benchmarks.benchmark import Cost, machine, measured, shown
@@ -107,7 +109,7 @@ class Study:
                 f"{directory}: no {path.name}: run with sample_info.references.methods=[subsets,retraining]"
             )
         kept, _ = load_tensors(path)
-        self.run_id, self.examples = result.run_id, load(job_of(result.config))
+        self.run_id, self.examples = result.run_id, load(job_of(validate(result.config, SampleInfoConfig)))
         self.problem = self.examples.problem(seed)
         require_one_output(self.problem)
         self.sets, self.truth, self.single = kept["left_out"], kept["outputs"], None

@@ -20,7 +20,7 @@ from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages, splits
 from harness.results.table import Table
-from mdl.__main__ import COMMAND
+from mdl.chunks import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, parser, timed
 from scripts.benchmarks.data import DIGITS, labelled_images
@@ -83,10 +83,10 @@ def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _
     keep_freed_memory()
     rows = []
     for network in networks:
-        config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], COMMAND.sections)
-        settings = config.settings(TrainSettings)
+        config = composed("mdl", [f"model={network.split()[0]}", *network.split()[1:]], MdlConfig)
+        settings = config.train
         for size, shape in _SHAPES.items():
-            model = Target(config["model"]).build(Classifier, shape, 10)
+            model = Target(config.model).build(Classifier, shape, 10)
             products = multiply_adds(model, shape)
             part = LabelledImages(torch.rand(settings.batch_size, *shape), torch.arange(settings.batch_size) % 10)
             zeros = torch.zeros(shape[0])
@@ -135,10 +135,10 @@ class Bench:
         self.train, self.validation = data["train"], data["validation"]
         self.seeds = list(range(options.seeds))
         overrides = [f"model={options.model}"] + ([f"model.width={options.width}"] if options.width else [])
-        config = composed("mdl", overrides, COMMAND.sections)
+        config = composed("mdl", overrides, MdlConfig)
         epochs = {"max_epochs": options.epochs, "patience_steps": _FOREVER, "min_epoch_steps": 1}
-        self.settings = dataclasses.replace(config.settings(TrainSettings), **epochs)
-        self.model_section = config["model"]
+        self.settings = dataclasses.replace(config.train, **epochs)
+        self.model_section = config.model
         self.subsets = torch.stack([permutation(seed, len(self.train)) for seed in self.seeds]).to(self.device)
         precision = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         self.ensemble = Ensemble(self.model(), precision)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from conf.check import unknown_key
 from conf.errors import explain
-from conf.schema import unknown_key
 from erasure.progress import Display, duration
 from harness.results.arrange import Comparison, arrange, by_dataset, comparable, eraser_order
 from harness.results.columns import BY_NAME

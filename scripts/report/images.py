@@ -90,7 +90,7 @@ def images_of(config: Options, cache_dir: str) -> ErasedDataset:
             nothing that a run's directory names.
     """
     try:
-        dataset = erased(Job.from_config("", {**config, "cache_dir": cache_dir}))
+        dataset = erased(Job.stored({**config, "cache_dir": cache_dir}))
     except (ValueError, OSError):
         raise
     except Exception as error:  # options of another version, or anybody's

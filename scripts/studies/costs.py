@@ -23,24 +23,22 @@ import torch
 
 from conf import Options
 from conf.check import ConfigError
-from conf.compose import jobs_of, plain
+from conf.compose import jobs_of
 from conf.errors import exit_code
 from conf.groups import look_in
-from conf.schema import Config, identifying, validate
+from conf.schema import identifying, plain, validate
 from conf.target import Target
 from harness.device import pick_device
 from harness.result import MdlResult
 from harness.results.labels import labels
 from harness.results.read import read_runs
 from harness.results.table import Table
-from mdl.__main__ import COMMAND
-from mdl.chunks import ChunkSettings, chunk_sizes
+from mdl.chunks import MdlConfig, chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step import Device, Step
 from scripts.options import parser
 from train.order import EpochOrder
-from train.settings import TrainSettings
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}
@@ -96,24 +94,24 @@ def epochs_seen(roots: Sequence[Path]) -> Epochs:
     return {key: [sum(size) / len(size) for size in zip(*own, strict=True)] for key, own in seen.items()}
 
 
-def kind_of(name: str, runs: int, config: Config, chosen: argparse.Namespace, seen: Epochs) -> Kind:
-    shape, classes, examples = sized(config["dataset"], chosen.size)
-    settings, sizes = config.settings(TrainSettings), chunk_sizes(examples, config.settings(ChunkSettings))
-    step = Step.of(Target(config["model"]).build(Classifier, shape, classes), shape)
+def kind_of(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace, seen: Epochs) -> Kind:
+    shape, classes, examples = sized(config.dataset, chosen.size)
+    settings, sizes = config.train, chunk_sizes(examples, config.mdl)
+    step = Step.of(Target(config.model).build(Classifier, shape, classes), shape)
     assumed = [min(chosen.epochs, settings.max_epochs)] * len(sizes)
-    epochs = seen.get(training(config, sizes), assumed)
+    epochs = seen.get(training(config.plain, sizes), assumed)
     orders = [EpochOrder([0], n, 1, settings) for n in sizes]
-    steps = [round(len(config["seeds"]) * own * order.steps) for own, order in zip(epochs, orders, strict=True)]
+    steps = [round(len(config.seeds) * own * order.steps) for own, order in zip(epochs, orders, strict=True)]
     return Kind(name, runs, step, [(own, order.batch_size) for own, order in zip(steps, orders, strict=True)])
 
 
 def kinds(chosen: argparse.Namespace) -> list[Kind]:
     """Return the kinds of the sweep's runs, each run counted once."""
-    found: dict[str, tuple[Config, set[str]]] = {}
+    found: dict[str, tuple[MdlConfig, set[str]]] = {}
     for _, composed in jobs_of("mdl", chosen.overrides):
-        config = validate(plain(composed), COMMAND.sections)
-        key = json.dumps(identifying(config) | {"eraser": None}, sort_keys=True)
-        found.setdefault(key, (config, set()))[1].add(json.dumps(config["eraser"], sort_keys=True))
+        config = validate(plain(composed), MdlConfig)
+        key = json.dumps(identifying(config.plain) | {"eraser": None}, sort_keys=True)
+        found.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
     names = labels([*map(json.loads, found)], ["model"])
     made, seen = zip(names, found.values(), strict=True), epochs_seen(chosen.runs)
     return [kind_of(str(name), len(own), config, chosen, seen) for name, (config, own) in made]
@@ -181,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = own.parse_intermixed_args(look_in(sys.argv[1:] if arguments is None else arguments))
     if chosen.epochs < 1 or (chosen.teraflops is None) != (chosen.terabytes is None):
         own.error("--epochs must be at least 1, and --teraflops and --terabytes go together")
-    return exit_code(functools.partial(show, chosen), COMMAND.name, chosen.overrides)
+    return exit_code(functools.partial(show, chosen), "mdl", chosen.overrides)
 
 
 if __name__ == "__main__":

@@ -113,9 +113,9 @@ def require_maps_of_classes(job: Job) -> None:
     Raises:
         ValueError: the job's eraser is such a one.
     """
-    kind = Target(job.config["eraser"]).resolve(Eraser)
+    kind = Target(job.config.eraser).resolve(Eraser)
     if kind.transductive or not kind.uses_labels:
-        name = job.config["eraser"]["name"]
+        name = job.config.eraser["name"]
         raise ValueError(f"eraser={name}: has no map for each class; choose qleace or oracle_leace")
 
 
@@ -147,7 +147,7 @@ def show(chosen: argparse.Namespace) -> int:
     before, after = erased_by("control", chosen.overrides), erased(job)
     require_images(before)
     subspace_table(after).show()
-    levels = raw_images(job.source, Cache(job.config["cache_dir"])).max_value
+    levels = raw_images(job.source, Cache(job.config.cache_dir)).max_value
     train = after.splits["train"]
     back = affine_maps(train.images, before.pixels(before.splits["train"].images.double()), train.labels)
     rows = [row(name, part, back, levels) for name, part in after.splits.items() if part is not train]

@@ -28,10 +28,10 @@ from harness.results.table import Table
 from scripts.options import parser
 from scripts.show_erasers import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
-from train.__main__ import COMMAND
 from train.data import as_trained_on
 from train.ensemble import Weights
 from train.prepare import PreparedTraining, load, training_job
+from train.settings import TrainConfig
 from train.whole import WEIGHTS
 
 _CAPTION = (
@@ -107,7 +107,7 @@ def trained(overrides: Sequence[str]) -> tuple[PreparedTraining, Weights]:
     Raises:
         ValueError: there is none.
     """
-    job = training_job(COMMAND.name, composed(COMMAND.name, overrides, COMMAND.sections))
+    job = training_job("train", composed("train", overrides, TrainConfig))
     path = job.run().directory / WEIGHTS
     if not path.exists():
         raise ValueError(f"there is no {path}: train the network first, python -m train {' '.join(overrides)}")
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own.add_argument("--eraser", default="qleace", help="whose maps: one that sees labels")
     own.add_argument("--trained-on", nargs="+", help="erasers of the networks; control and --eraser by default")
     chosen = own.parse_args(arguments)
-    return exit_code(functools.partial(show, chosen), COMMAND.name, chosen.overrides)
+    return exit_code(functools.partial(show, chosen), "train", chosen.overrides)
 
 
 if __name__ == "__main__":

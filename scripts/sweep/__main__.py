@@ -43,7 +43,7 @@ def _status(options: argparse.Namespace, command: str, overrides: Sequence[str])
         discard(runs, delete=options.yes)
         return 0
     print_status(runs)
-    unsaid = "train" in command_named(command).sections and not any(o.startswith("device=") for o in overrides)
+    unsaid = command != "sample_info" and not any(o.startswith("device=") for o in overrides)
     if unsaid and any(run.state.name == "missing" for run in runs):
         here = pick_device("auto").type
         print(f"device=auto is {here} here; where it is not, train.precision=auto makes other runs: say device=…")

@@ -17,7 +17,7 @@ from conf.cli import Command
 from conf.compose import composed, unchecked
 from conf.errors import explain
 from conf.groups import choices, own_folders
-from conf.schema import TARGETS, ConfigError, validate
+from conf.schema import TARGETS, ConfigError, config_of, validate
 from conf.target import require_listed
 from harness.run_files import read_config
 from scripts.commands import command_named
@@ -68,11 +68,11 @@ def _overrides(command: Command, directory: Path) -> list[str]:
     try:
         read = read_config(directory)
         require_listed(read)
-        config = validate(read, command.sections)
-        names = [f"{part}={_choice(part, config[part])}" for part in TARGETS]
+        config = validate(read, config_of(command.name))
+        names = [f"{part}={_choice(part, getattr(config, part))}" for part in TARGETS]
         defaults: Any = OmegaConf.to_container(unchecked(command.name, names), resolve=True)
-        overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(defaults, config))]
-        if composed(command.name, overrides, command.sections) != config:
+        overrides = [*names, *(f"{key}={_value(value)}" for key, value in _differences(defaults, config.plain))]
+        if composed(command.name, overrides, type(config)) != config:
             raise ConfigError("no command line gives it")
     except (OSError, AttributeError, TypeError, RecursionError, ValueError) as error:
         raise ValueError(f"its config.yaml cannot be used ({' '.join(str(error).split())})") from error

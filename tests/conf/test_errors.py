@@ -15,6 +15,7 @@ from erasure.datasets.digits import Digits
 from erasure.source import MissingDataError, Source
 from mdl.__main__ import COMMAND as MDL
 from train.__main__ import COMMAND as TRAIN
+from train.settings import TrainConfig
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -23,7 +24,7 @@ CASES = {
         ["model.widht=64"],
         "unknown model=mlp option widht: did you mean width? choose from activation,",
     ),
-    "added key": (["+foo=1"], "unknown key foo: choose from cache_dir, counterparts, dataset,"),
+    "added key": (["+foo=1"], "unknown key foo: choose from cache_dir, dataset, device,"),
     "added option": (
         ["+model.widht=64"],
         "unknown key model.widht: did you mean width? choose from activation, depth,",
@@ -160,7 +161,7 @@ def test_one_line_and_exit_code_2(command, arguments: list[str], line: str) -> N
 )
 def test_the_command_that_fetches_a_dataset_gives_the_same_dataset(overrides: list[str]) -> None:
     def source(words: list[str]) -> Source:
-        return Target(composed(TRAIN.name, words, TRAIN.sections)["dataset"]).build(Source)
+        return Target(composed(TRAIN.name, words, TrainConfig).dataset).build(Source)
 
     line = explain(MissingDataError("it is gone", source(overrides)), TRAIN.name, [])
     told, _, command = line.partition(": fetch it with python -m scripts.prepare ")

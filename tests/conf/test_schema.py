@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from conf.check import ConfigError, keyword_only, unknown_key
-from conf.schema import hashed, later, only_with, unhashed, validate
+from conf.schema import Config, hashed, later, only_with, unhashed, validate
 from conf.target import Target
 from models.mlp import MLP
 from train.settings import TrainSettings
@@ -38,6 +38,11 @@ class Options:
     _quiet: bool = unhashed(False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Own(Config):
+    part: Options
+
+
 GOOD = {
     "dataset": {
         "name": "d", "_target_": "erasure.datasets.digits.Digits", "flip": False, "validation_size": None,
@@ -55,18 +60,15 @@ def changed(section: str, **values):
 
 
 def test_values_take_the_types_of_the_signature() -> None:
-    checked = validate(GOOD, {"part": Options})
+    checked = validate(GOOD, Own)
+    assert checked.part == Options(width=3, rate=1.0, pair=(1.0, 2.0), kind="a", size=None, group=Group(count=1))
+    assert isinstance(checked.part.rate, float)
+    assert checked.eraser["rank_tolerance"] == 1.0
     group = {"count": 1, "buffer": 3}
-    assert checked["part"] == {
+    assert checked.plain["part"] == {
         "width": 3, "rate": 1.0, "pair": [1.0, 2.0], "kind": "a", "size": None, "group": group, "_quiet": False
     }  # fmt: skip
-    made = checked.settings(Options)
-    assert made == Options(width=3, rate=1.0, pair=(1.0, 2.0), kind="a", size=None, group=Group(count=1))
-    changed = checked.changed("part", width=4)
-    assert (changed["part"]["width"], changed.settings(Options).width) == (4, 4)
-    assert isinstance(checked["part"]["rate"], float)
-    assert checked["eraser"]["rank_tolerance"] == 1.0
-    assert list(checked) == list(GOOD)
+    assert validate(checked.plain, Own) == checked
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_values_take_the_types_of_the_signature() -> None:
 )
 def test_anything_else_is_refused_in_one_line(values: dict, line: str) -> None:
     with pytest.raises(ConfigError, match=line):
-        validate(changed("part", **values), {"part": Options})
+        validate(changed("part", **values), Own)
 
 
 def test_what_came_later_is_part_of_an_identity_where_it_matters() -> None:
@@ -102,17 +104,17 @@ def test_what_came_later_is_part_of_an_identity_where_it_matters() -> None:
 
 
 def test_what_is_unhashed_is_no_part_of_an_identity_at_any_depth() -> None:
-    checked = validate(GOOD, {"part": Options})
-    assert hashed(checked["part"], Options) == GOOD["part"] | {"pair": [1.0, 2.0]}
+    checked = validate(GOOD, Own)
+    assert hashed(checked.plain["part"], Options) == GOOD["part"] | {"pair": [1.0, 2.0]}
 
 
 def test_sections_must_be_there_and_nothing_else() -> None:
     with pytest.raises(ConfigError, match="section 'model' is missing"):
-        validate({key: value for key, value in GOOD.items() if key != "model"}, {"part": Options})
+        validate({key: value for key, value in GOOD.items() if key != "model"}, Own)
     with pytest.raises(ConfigError, match="unknown key part"):
-        validate(GOOD, {})
+        validate(GOOD, Config)
     with pytest.raises(ConfigError, match=r"model\.name is missing"):
-        validate(GOOD | {"model": {"_target_": "models.polynomial.PolynomialClassifier"}}, {"part": Options})
+        validate(GOOD | {"model": {"_target_": "models.polynomial.PolynomialClassifier"}}, Own)
 
 
 def test_a_target_builds_its_class_from_its_options() -> None:
@@ -131,7 +133,7 @@ def test_a_target_builds_its_class_from_its_options() -> None:
 def test_an_installed_module_is_not_imported_for_a_configuration(section: str, path: str) -> None:
     before = set(sys.modules)
     with pytest.raises(ConfigError, match=rf"_target_={re.escape(path)}: must be a subclass of .*an installed package"):
-        validate(changed(section, _target_=path), {"part": Options})
+        validate(changed(section, _target_=path), Own)
     assert path.partition(".")[0] not in set(sys.modules) - before
 
 
@@ -139,12 +141,12 @@ def test_a_module_of_the_users_own_is_imported_and_checked(tmp_path: Path, monke
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own_models.py").write_text("from models.polynomial import PolynomialClassifier as Own\n")
     (tmp_path / "own_broken.py").write_text("raise RuntimeError('not today')\n")
-    checked = validate(changed("model", _target_="own_models.Own"), {"part": Options})
-    assert checked["model"]["_target_"] == "own_models.Own"
+    checked = validate(changed("model", _target_="own_models.Own"), Own)
+    assert checked.model["_target_"] == "own_models.Own"
     with pytest.raises(ConfigError, match=r"own_models\.Own: must be a subclass of erasure\.eraser\.Eraser$"):
-        validate(changed("eraser", _target_="own_models.Own"), {"part": Options})
+        validate(changed("eraser", _target_="own_models.Own"), Own)
     with pytest.raises(ConfigError, match=r"own_broken\.Own: cannot be imported \(not today\)"):
-        validate(changed("model", _target_="own_broken.Own"), {"part": Options})
+        validate(changed("model", _target_="own_broken.Own"), Own)
 
 
 def test_keyword_only_arguments_of_a_dataclass_and_unknown_keys() -> None:

@@ -16,12 +16,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from conf.check import keyword_only
 from conf.cli import Command
-from conf.compose import Composer, plain
+from conf.compose import Composer
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
-from conf.schema import Config, validate
-from conf.target import SECTIONS, TARGETS, Target, imported
+from conf.schema import Config, config_of, plain, validate
+from conf.target import TARGETS, Target
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job
 from mdl.__main__ import COMMAND as MDL
@@ -40,13 +40,13 @@ MANDATORY = {
 COMMANDS = {command.name: command for command in (MDL, TRAIN, SAMPLE_INFO)}
 
 
-def composed(command: Command, *overrides: str) -> Config:
+def composed(command: Command, *overrides: str) -> Any:
     return copy.deepcopy(_composed(command.name, overrides))
 
 
 @functools.cache
 def _composed(command: str, overrides: tuple[str, ...]) -> Config:
-    return compose_checked(command, overrides, COMMANDS[command].sections)
+    return compose_checked(command, overrides, config_of(command))
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
@@ -55,8 +55,8 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     config = composed(command, f"{group}={choice}", *MANDATORY.get(choice, []))
     job = Job.from_config(command.name, config)
     assert job.source.name
-    Target(config["model"]).build(Model, (1, 32, 32), 10)
-    assert Target(config["eraser"]).resolve(Eraser)
+    Target(config.model).build(Model, (1, 32, 32), 10)
+    assert Target(config.eraser).resolve(Eraser)
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
@@ -65,7 +65,7 @@ def test_every_choice_lists_every_option(group: str, choice: str) -> None:
     if group in TARGETS:
         assert set(listed) == {"name", "_target_", *keyword_only(Target(listed).schema)}
     else:
-        assert_lists_all(listed, imported(SECTIONS[group]))
+        assert_lists_all(listed, keyword_only(config_of(group if group == "sample_info" else "mdl"))[group])
 
 
 def assert_lists_all(listed: Mapping[str, Any], settings: type) -> None:
@@ -80,15 +80,15 @@ def assert_lists_all(listed: Mapping[str, Any], settings: type) -> None:
 @pytest.mark.parametrize("command", [MDL, TRAIN], ids=lambda command: command.name)
 def test_defaults_compose_for_the_commands_that_train(command) -> None:
     config = composed(command)
-    assert config["eraser"]["name"] == "leace"
+    assert config.eraser["name"] == "leace"
     assert Job.from_config(command.name, config).identity().startswith(f"{command.name}-digits-leace-mlp-")
 
 
 def test_sample_info_scores_the_control_on_a_wide_network_by_default() -> None:
     config = composed(SAMPLE_INFO)
-    assert config["eraser"] == CONTROL
-    assert (config["model"]["width"], config["model"]["depth"]) == (1024, 1)
-    assert "train" not in config
+    assert config.eraser == CONTROL
+    assert (config.model["width"], config.model["depth"]) == (1024, 1)
+    assert not hasattr(config, "train")
     text = help_text(SAMPLE_INFO.name, SAMPLE_INFO.purpose)
     for line in ("*control", "*wide_mlp", "model.width: 1024", "sample_info.training.steps: 2000", "seeds: [0]"):
         assert line in text
@@ -124,7 +124,7 @@ def test_the_command_of_a_figure_or_table_composes_with_every_value_that_it_swee
         composer = Composer(name, GlobalHydra.instance().config_loader())  # as a sweep does
         for i in range(max(map(len, swept))):
             one_of_each = [values[i % len(values)] for values in swept]
-            validate(plain(composer(one_of_each)), COMMANDS[name].sections)
+            validate(plain(composer(one_of_each)), config_of(name))
 
 
 def test_every_experiment_is_in_the_table_of_commands() -> None:
@@ -141,8 +141,8 @@ def test_what_an_experiment_chooses_is_what_runs(experiment: str) -> None:
     chosen = re.findall(r"^  - override /(\w+): (\w+)$", text, re.MULTILINE)
     config = composed(command, f"+experiment={experiment}", *MANDATORY.get(experiment, []))
     for group, choice in chosen:
-        fresh = composed(command, f"{group}={choice}", *MANDATORY.get(choice, []))[group]
-        assert config[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
+        fresh = composed(command, f"{group}={choice}", *MANDATORY.get(choice, [])).plain[group]
+        assert config.plain[group].get("_target_", group) == fresh.get("_target_", group), (group, choice)
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
@@ -151,17 +151,17 @@ def test_every_experiment_can_be_had_small(experiment: str) -> None:
     if command is SAMPLE_INFO:
         overrides = [*MANDATORY.get(experiment, []), "dataset=digits", "sample_info.examples=30"]
         config = composed(command, f"+experiment={experiment}", *overrides)
-        assert config["sample_info"]["examples"] == 30
+        assert config.sample_info.examples == 30
         return
     config = composed(command, f"+experiment={experiment}", "dataset=digits", "train=quick")
-    assert config["dataset"]["name"] == "digits"
-    assert config["train"]["warmup_steps"] == keys("train", "quick")["warmup_steps"]
+    assert config.dataset["name"] == "digits"
+    assert config.train.warmup_steps == keys("train", "quick")["warmup_steps"]
 
 
 def test_a_swept_size_reaches_the_model_and_no_further() -> None:
     config = composed(MDL, "+experiment=mlp_sizes", "experiment.size=[256,3]")
-    assert (config["model"]["width"], config["model"]["depth"]) == (256, 3)
-    assert "experiment" not in config
+    assert (config.model["width"], config.model["depth"]) == (256, 3)
+    assert "experiment" not in config.plain
 
 
 def launched(header: list[str]) -> list[Command]:

@@ -31,6 +31,7 @@ from tests.erasure.published_files import CIFAR_NAMES, OPTIONS, write_cifar10, w
 from tests.erasure.server import serving
 from tests.erasure.test_image_folder import folder, write_images
 from train.__main__ import COMMAND as TRAIN
+from train.settings import TrainConfig
 
 
 def mixture(parts: dict[str, Any], **changes: Any) -> Mixture:
@@ -277,12 +278,12 @@ def test_every_command_takes_it_as_any_dataset(chosen, mnist_and_svhn, tmp_path:
 def test_a_part_can_be_another_dataset_from_the_command_line(tmp_path: Path) -> None:
     """Hydra's own syntax for a choice at another place."""
     overrides = ["dataset=digits_cifar10", "dataset@dataset.parts.photographs=image_folder"]
-    config = composed(TRAIN.name, [*overrides, "dataset.parts.photographs.root=/nowhere"], TRAIN.sections)
-    source = Target(config["dataset"]).build(Mixture)
+    config = composed(TRAIN.name, [*overrides, "dataset.parts.photographs.root=/nowhere"], TrainConfig)
+    source = Target(config.dataset).build(Mixture)
     assert isinstance(source.parts["digits"], Digits)
     assert isinstance(source.parts["photographs"], ImageFolder)
-    alone = composed(TRAIN.name, ["dataset=mnist_svhn", "~dataset.parts.svhn"], TRAIN.sections)
-    assert list(Target(alone["dataset"]).build(Mixture).parts) == ["mnist"]
+    alone = composed(TRAIN.name, ["dataset=mnist_svhn", "~dataset.parts.svhn"], TrainConfig)
+    assert list(Target(alone.dataset).build(Mixture).parts) == ["mnist"]
 
 
 def test_class_names_differ_only_where_they_do(tmp_path: Path, monkeypatch, digits_source: Digits) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from erasure.moments import ClassMoments
 from erasure.source import LabelledImages, Source
 from tests.erasure.published_files import OPTIONS, write_cifar10
 from train.__main__ import COMMAND as TRAIN
+from train.settings import TrainConfig
 
 
 def shuffled(images: Source, label_seed: int = 0) -> ShuffledLabels:
@@ -24,8 +24,8 @@ def shuffled(images: Source, label_seed: int = 0) -> ShuffledLabels:
 
 
 def composed_source(*overrides: str) -> ShuffledLabels:
-    config: Any = composed(TRAIN.name, ["dataset=shuffled_labels", *overrides], TRAIN.sections)
-    return Target(config["dataset"]).build(ShuffledLabels)
+    config = composed(TRAIN.name, ["dataset=shuffled_labels", *overrides], TrainConfig)
+    return Target(config.dataset).build(ShuffledLabels)
 
 
 def class_spread(part: LabelledImages) -> Tensor:

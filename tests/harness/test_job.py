@@ -11,6 +11,7 @@ from erasure.datasets.digits import Digits
 from erasure.store.storage import read_json
 from harness.job import Job
 from mdl.__main__ import COMMAND as MDL
+from mdl.chunks import MdlConfig
 from tests.conftest import ERASER
 from train.prepare import training_job
 
@@ -23,8 +24,8 @@ class Mine(PolynomialClassifier):
 """
 
 
-def job(*overrides: str) -> Job:
-    return training_job("mdl", composed("mdl", overrides, MDL.sections))
+def job(*overrides: str) -> Job[MdlConfig]:
+    return training_job("mdl", composed("mdl", overrides, MdlConfig))
 
 
 def finished(command, *overrides: str) -> tuple[str, float]:
@@ -78,13 +79,13 @@ def test_a_cpu_and_a_gpu_that_choose_their_precision_have_runs_of_their_own(monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     here, named = job(), job("device=cuda")
     assert here.identity() == job("train.precision=float32").identity()
-    assert here.config["train"]["precision"] == "float32"
+    assert here.config.train.precision == "float32"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     there = job()
     assert there.identity() == named.identity() == job("train.precision=bfloat16").identity() != here.identity()
     assert there.control().identity() != here.control().identity()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # read back on a login node
-    assert Job.from_config("mdl", dict(there.config)).control().identity() == there.control().identity()
+    assert Job.stored(there.config.plain).control().identity() == there.control().identity()
 
 
 def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from harness.job import Job
 from harness.run import leftover
 from mdl import kernel
 from mdl.__main__ import COMMAND as MDL
+from mdl.chunks import MdlConfig
 from mdl.kernel_code import KernelCode
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from train.__main__ import COMMAND as TRAIN
@@ -87,7 +88,7 @@ def test_a_networks_tangent_kernel_is_drawn_with_each_seed_and_known_by_its_netw
     assert (linear["config"]["model"]["name"], mlp["config"]["model"]["name"]) == ("linear_ntk", "mlp_ntk")
     assert "models.mlp.MLP" in mlp["code"]
     assert max(mlp["mdl"]["bits_per_sample"]) < min(linear["mdl"]["bits_per_sample"])
-    deeper = composed(MDL.name, [*NTK, "model.network.depth=3"], MDL.sections)
+    deeper = composed(MDL.name, [*NTK, "model.network.depth=3"], MdlConfig)
     assert Job.from_config(MDL.name, deeper).identity() != mlp["run_id"]
 
 

@@ -23,6 +23,7 @@ from harness.run import Run, leftover
 from harness.trained import Final, Point
 from mdl import prequential
 from mdl.__main__ import COMMAND as MDL
+from mdl.chunks import MdlConfig
 from mdl.codelength import online_code_bits
 from mdl.prequential import SizeTrained, summarise
 from train.prepare import PreparedTraining
@@ -121,7 +122,7 @@ def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of
         return train_size(prepared, run, engine, known, *rest)
 
     monkeypatch.setattr(prequential, "train_size", note)
-    shared = composed("mdl", [*SMALL, "runs_dir=shared", "mdl.share=true"], MDL.sections)
+    shared = composed("mdl", [*SMALL, "runs_dir=shared", "mdl.share=true"], MdlConfig)
     with ThreadPoolExecutor(3) as processes:
         asked = [processes.submit(MDL.work(shared).carry_out, wait=wait) for wait in (True, True, False)]
         results = [process.result(timeout=120) for process in asked]

@@ -12,6 +12,7 @@ from torch import Tensor
 from conf.compose import composed
 from harness.result import MdlResult, read_result
 from mdl.__main__ import COMMAND
+from mdl.chunks import MdlConfig
 from mdl.published import Examples, PublishedTraining, initialise, mean_bits, published_order
 from models.convnextv2 import ConvNeXtV2
 from models.layers import Conv2d
@@ -24,7 +25,7 @@ from train.settings import TrainSettings
 def settings(**options: object) -> TrainSettings:
     changed = {"precision": "float32", "warmup_steps": 5, "lr": 5e-3, "published.patience_epochs": 3} | options
     words = [f"train.{key}={value}" for key, value in changed.items()]
-    return composed("mdl", ["train=published", "eraser=control", *words], COMMAND.sections).settings(TrainSettings)
+    return composed("mdl", ["train=published", "eraser=control", *words], MdlConfig).train
 
 
 def examples(n: int, seed: int, dtype: torch.dtype = torch.float32) -> Examples:
@@ -167,7 +168,7 @@ def test_weights_optimizer_and_images_are_in_bfloat16() -> None:
     "option", ["mdl.share=true", "mdl.code=replay", "mdl.validation=prefix", "mdl.order=largest_first"]
 )
 def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> None:
-    config = composed("mdl", ["train=published", "eraser=control", option], COMMAND.sections)
+    config = composed("mdl", ["train=published", "eraser=control", option], MdlConfig)
     with pytest.raises(ValueError, match=r"train.protocol=published has only"):
         COMMAND.work(config)
 

@@ -275,9 +275,10 @@ def test_a_value_that_cannot_be_is_one_line(command, option: str, why: str) -> N
 
 def test_an_identity_counts_replays_options_where_they_matter() -> None:
     from conf.compose import composed
+    from mdl.chunks import MdlConfig
 
     def run_id(*overrides: str) -> str:
-        return MDL.work(composed("mdl", ["eraser=control", *overrides], MDL.sections)).directory.name
+        return MDL.work(composed("mdl", ["eraser=control", *overrides], MdlConfig)).directory.name
 
     assert run_id("mdl.replay.batch=9") == run_id()
     assert len({run_id(), run_id("mdl.code=replay"), run_id("mdl.code=replay", "mdl.replay.batch=9")}) == 3

@@ -12,6 +12,7 @@ from PIL import Image
 
 from conf import Options
 from conf.compose import composed
+from conf.schema import validate
 from erasure.store.storage import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
@@ -22,6 +23,7 @@ from sample_info.examples import load
 from sample_info.leave_one_out import Effects
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references import registry
+from sample_info.settings import SampleInfoConfig
 from sample_info.subgroups import decisions
 from tests.sample_info.reference_dynamics import coefficients
 from tests.wandb_file import only_run
@@ -75,7 +77,7 @@ def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch
 
 def left_out_correct(config: Options, seed: int) -> list[int]:
     """Whether each example's label is found without it: one linearised network after another."""
-    examples = load(job_of(config))
+    examples = load(job_of(validate(config, SampleInfoConfig)))
     problem = examples.problem(seed)
     kernel = ntk(problem.model, problem.weights, problem.x, problem.held_out).train
     initial = network_outputs(problem.model, problem.weights, problem.x)
@@ -90,7 +92,7 @@ def left_out_correct(config: Options, seed: int) -> list[int]:
 def test_fewer_examples_than_asked_for_are_remarked_on(tmp_path: Path, caplog) -> None:
     overrides = ["sample_info.examples=100000", f"cache_dir={tmp_path}", "logger.mode=disabled", "model.width=8"]
     with caplog.at_level("INFO"):
-        examples = load(job_of(composed("sample_info", overrides, COMMAND.sections)))
+        examples = load(job_of(composed("sample_info", overrides, SampleInfoConfig)))
     assert f"sample_info.examples=100000: there are {len(examples.x)}, and all are scored" in caplog.text
 
 
@@ -212,13 +214,13 @@ def test_adversarial_examples_are_a_group(command) -> None:
     _, result = the_run()
     assert {name: group["examples"] for name, group in result["groups"].items()} == {"original": 54, "adversarial": 6}
     config = result["config"]
-    attacked = load(job_of(config))
+    options = config["sample_info"]
+    attacked = load(job_of(validate(config, SampleInfoConfig)))
     plain = load(
         job_of(
-            {
-                **config,
-                "sample_info": {**config["sample_info"], "data": {**config["sample_info"]["data"], "adversarial": 0.0}},
-            }
+            validate(
+                config | {"sample_info": {**options, "data": {**options["data"], "adversarial": 0.0}}}, SampleInfoConfig
+            )
         )
     )
     moved = (attacked.stored(attacked.x) - plain.stored(plain.x)).abs().flatten(1).amax(1)

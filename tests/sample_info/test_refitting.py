@@ -1,15 +1,18 @@
 """An example that the eraser has seen is not left out: what is fitted on which examples."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from conf.schema import validate
 from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, read_json
+from harness.job import CONTROL
 from harness.result import InformationResult, read_result
 from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
@@ -18,6 +21,7 @@ from sample_info.__main__ import COMMAND, job_of
 from sample_info.examples import load
 from sample_info.refitting import resolved
 from sample_info.report.tables import accuracy_of, tables_of
+from sample_info.settings import SampleInfoConfig
 from tests.runs import write_information_run
 from tests.sample_info import reference_dynamics
 
@@ -57,7 +61,7 @@ def test_a_score_is_what_leaving_one_out_of_eraser_and_training_changes(command)
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/scores.safetensors")
     stored = load_tensors(path)[0]
-    examples = load(job_of(read_json(path.parent / "result.json")["config"]))
+    examples = load(job_of(validate(read_json(path.parent / "result.json")["config"], SampleInfoConfig)))
     problem = examples.problem(0)
     plain = erased_dataset(examples.job.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache")).splits
     x, z = plain["train"].images, plain["train"].labels
@@ -102,10 +106,10 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
     assert result["certificate"]["apart"]["n"] == 100
     assert result["certificate"]["train"]["n"] == 161
     assert result["certificate"]["train"]["covariance_gap"] < 1e-5 < result["certificate"]["apart"]["covariance_gap"]
-    examples = load(job_of(result["config"]))
+    examples = load(job_of(config := validate(result["config"], SampleInfoConfig)))
     plain = erased_dataset(examples.job.source, IdentityEraser, {}, dtype=torch.float32, cache=Cache("cache"))
     x, z = plain.splits["train"].images, plain.splits["train"].labels
-    whole = load(job_of(result["config"] | {"eraser": {"name": "control", "_target_": "erasure.IdentityEraser"}}))
+    whole = load(job_of(replace(config, eraser=CONTROL)))
     assert torch.equal(examples.index, whole.index)  # the same examples as the control's
     assert torch.equal(examples.labels, whole.labels)
     torch.testing.assert_close(examples.dataset.channel_mean, whole.dataset.channel_mean)

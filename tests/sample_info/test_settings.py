@@ -4,15 +4,14 @@ import pytest
 
 from conf.compose import composed
 from models.tangent.jacobian import Kind
-from sample_info.__main__ import COMMAND
-from sample_info.settings import SampleInfoSettings
+from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 
 TRAINED = ["summaries.orders=[bottom]", "summaries.network=trained"]
 
 
 def settings(*overrides: str) -> SampleInfoSettings:
     chosen = [f"sample_info.{override}" for override in overrides]
-    return composed("sample_info", chosen, COMMAND.sections).settings(SampleInfoSettings)
+    return composed("sample_info", chosen, SampleInfoConfig).sample_info
 
 
 def test_memory_is_in_gibibytes() -> None:

@@ -5,14 +5,14 @@ import torch
 
 from conf.compose import composed
 from harness.job import Job
-from sample_info.__main__ import COMMAND
 from sample_info.examples import Examples, load
+from sample_info.settings import SampleInfoConfig
 
 
 @pytest.fixture
 def examples(tmp_path) -> Examples:
     chosen = ["model=linear", "eraser=control", "sample_info.examples=30", "sample_info.held_out=20"]
-    config = composed("sample_info", [*chosen, f"cache_dir={tmp_path}"], COMMAND.sections)
+    config = composed("sample_info", [*chosen, f"cache_dir={tmp_path}"], SampleInfoConfig)
     return load(Job.from_config("sample_info", config))
 
 

@@ -17,9 +17,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 
 from conf.compose import composed
+from conf.schema import config_of
 from erasure.store.storage import write_json
 from harness.job import Job
-from mdl.__main__ import COMMAND as MDL
+from mdl.chunks import MdlConfig
 from scripts.sweep import relaunch
 from scripts.sweep.__main__ import main as sweep
 
@@ -63,7 +64,7 @@ TEXTS = [
 
 @functools.cache
 def good() -> dict[str, Any]:
-    return composed("mdl", ["model=linear", "eraser=control", "train=quick", "logger.mode=disabled"], MDL.sections)
+    return composed("mdl", ["model=linear", "eraser=control", "train=quick", "logger.mode=disabled"], MdlConfig).plain
 
 
 Hostile = Callable[[random.Random, dict[str, Any]], Any]
@@ -130,7 +131,7 @@ def require_harmless(words: list[str]) -> None:
     for override in OverridesParser.create().parse_overrides(overrides):
         assert override.type is OverrideType.CHANGE
         assert not override.key_or_group.startswith("hydra")
-    relaunch.composed(command, overrides, relaunch.command_named(command).sections)
+    relaunch.composed(command, overrides, config_of(relaunch.command_named(command).name))
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ def test_no_module_that_a_finished_run_names_is_imported(tmp_path: Path, monkeyp
     for section in ("dataset", "eraser", "model"):
         stored = good() | {section: {"name": "x", "_target_": "planted.Planted"}}
         with pytest.raises(ValueError, match="planted.Planted: no YAML file names this class"):
-            Job.from_config("mdl", stored)
+            Job.stored(stored)
 
 
 def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, launched: list[list[str]]) -> None:
@@ -191,7 +192,7 @@ def test_the_negative_control_an_honest_failed_run_is_launched(tmp_path: Path, l
     assert sweep(["status", "runs", "--retry-failed", "--launch"]) == 0
     ((_, *words),) = launched
     require_harmless(["python", *words])
-    assert composed("mdl", words[2:], MDL.sections) == good()
+    assert composed("mdl", words[2:], MdlConfig).plain == good()
 
 
 def test_one_run_of_an_experiment_is_a_command_that_runs(tmp_path: Path, launched: list[list[str]]) -> None:

@@ -6,12 +6,12 @@ import numpy as np
 from PIL import Image
 
 from conf.compose import composed
-from mdl.__main__ import COMMAND
+from mdl.chunks import MdlConfig
 from scripts.report.images import draw_grids
 
 
 def config(*overrides: str) -> dict:
-    return composed("mdl", overrides, COMMAND.sections)
+    return composed("mdl", overrides, MdlConfig).plain
 
 
 def test_a_grid_for_each_dataset_and_a_line_for_what_is_not_there(tmp_path: Path) -> None:

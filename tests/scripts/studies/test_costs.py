@@ -7,13 +7,11 @@ import pytest
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.source import splits
-from mdl.__main__ import COMMAND
-from mdl.chunks import ChunkSettings, chunk_sizes
+from mdl.chunks import MdlConfig, chunk_sizes
 from scripts.benchmarks.step import Device, Step
 from scripts.studies.costs import Kind, main, places, sized
 from tests.conftest import REPOSITORY
 from train.order import epoch_steps
-from train.settings import TrainSettings
 
 
 def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:
@@ -23,8 +21,8 @@ def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:
     found = [line for line in lines if line[0] in models]
     assert [line[0] for line in found] == 2 * models
     assert all(line[1] == "5" for line in found[:4])
-    config = composed("mdl", ["dataset=cifar10", "train=paper"], COMMAND.sections)
-    sizes, settings = chunk_sizes(48_976, config.settings(ChunkSettings)), config.settings(TrainSettings)
+    config = composed("mdl", ["dataset=cifar10", "train=paper"], MdlConfig)
+    sizes, settings = chunk_sizes(48_976, config.mdl), config.train
     steps = 5 * 7 * sum(epoch_steps(n, settings) for n in sizes)
     assert all(line[6] == f"{steps:,}" for line in found[:4])
     assert len(found[4]) == 5  # a name, two kinds of H100, what was given, this machine
@@ -37,8 +35,8 @@ def test_overrides_and_sizes_are_those_given(capsys) -> None:
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     (wider,) = [line[2:] for line in lines if line[:3] == ["mlp", "(width=16)", "1"]]
     assert wider[1] == f"{49 * 16 + 17 * 16 + 17 * 2:,}"  # parameters
-    config = composed("mdl", ["train=quick", "mdl=quick"], COMMAND.sections)
-    sizes, settings = chunk_sizes(1000, config.settings(ChunkSettings)), config.settings(TrainSettings)
+    config = composed("mdl", ["train=quick", "mdl=quick"], MdlConfig)
+    sizes, settings = chunk_sizes(1000, config.mdl), config.train
     assert settings.max_epochs == 60
     assert wider[5] == f"{60 * sum(epoch_steps(n, settings) for n in sizes):,}"
 
@@ -51,8 +49,8 @@ def test_epochs_are_those_that_finished_runs_had(capsys) -> None:
     steps = {
         line[0]: int(line[6].replace(",", "")) for line in lines if line[6:] and line[0] in ("mlp", "lenet", "cnn")
     }
-    config = composed("mdl", ["train=paper"], COMMAND.sections)
-    settings, sizes = config.settings(TrainSettings), chunk_sizes(48_976, config.settings(ChunkSettings))
+    config = composed("mdl", ["train=paper"], MdlConfig)
+    settings, sizes = config.train, chunk_sizes(48_976, config.mdl)
     for model, least in (("mlp", 12), ("lenet", 4)):
         seeds = [
             sum(point["epochs"][s] * epoch_steps(point["n"], settings) for point in result["curve"])
