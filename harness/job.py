@@ -1,12 +1,18 @@
-"""A configuration with its parts resolved: dataset, eraser, model, and the run's id."""
+"""A run: a configuration with its parts resolved, its identity, and how it is carried out, once."""
 
+import contextlib
 import functools
+import logging
 import re
-from collections.abc import Mapping
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+import yaml
 from torch import Tensor
 
 from conf import Options
@@ -18,11 +24,19 @@ from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import fingerprint
-from harness.device import pick_device
+from harness.device import pick_device, versions
+from harness.information import Information
+from harness.interruption import interruptible
+from harness.logger import Logger, RunDescription
+from harness.result import Result, result_of
 from harness.run import RESULTS_VERSION, Run
+from harness.trained import Timing, Trained
 from models.classifier import Model
 
+log = logging.getLogger(__name__)
+
 CONTROL = {"name": "control", "_target_": "erasure.IdentityEraser"}  # conf/eraser/control.yaml
+_LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 
 
 @dataclass(frozen=True)
@@ -138,3 +152,162 @@ def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> s
     names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
     asked = fingerprint({"verb": command, **described}, length=10)
     return "-".join([command, *names, asked, fingerprint(dict(code), length=8)])
+
+
+class Prepared(Protocol):
+    """A job's data and whatever else its command needs, loaded."""
+
+    @property
+    def dataset(self) -> ErasedDataset: ...
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """Its share of `result.json`: "seeds", "num_classes", "train_size", "parameters"."""
+        ...
+
+
+L = TypeVar("L", bound=Prepared)
+Computed = Trained | Information  # what a command computes of its result
+
+
+@dataclass(frozen=True)
+class Functions(Generic[L]):
+    """A command's functions.
+
+    Attributes:
+        load: the command's data and architecture.
+        compute: the command's own part; returns its share of the result.
+        share: computes what no other process computes of the run's parts; whether all are computed then. None where
+            one process computes the whole run.
+    """
+
+    load: Callable[[Job], L]
+    compute: Callable[[L, Run, Logger], Computed]
+    share: Callable[[L, Run], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A job, and the functions that carry it out.
+
+    Attributes:
+        job: what to run.
+        functions: imports the functions; a finished run needs none.
+        axes: W&B metric patterns and the metric that is their x axis.
+    """
+
+    job: Job
+    functions: Callable[[], Functions]
+    axes: Mapping[str, str]
+
+    @property
+    def directory(self) -> Path:
+        """The run's directory, whether or not it exists."""
+        return self.job.run().directory
+
+    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
+        """Run it once: a finished run's result is read back, an unfinished one is (re)started.
+
+        Args:
+            group: W&B group, e.g. the sweep.
+            wait: for another process that computes it; otherwise the answer is None then.
+        """
+        run = self.job.run()
+        if (result := run.result) is not None:
+            log.info("%s has finished before: nothing to train", run.id)
+            run.tidy()
+            return result
+        _ = self.job.device  # one that is not there is noticed before anything is written
+        functions = self.functions()
+        with interruptible(at_once=True):
+            prepared = None
+            if functions.share is not None:
+                with _under_way(self.job, run):
+                    prepared = functions.load(self.job)
+                    if not functions.share(prepared, run) and not wait:
+                        return None
+            with run.claim(wait=wait) as ours:
+                if not ours:
+                    return None
+                if (result := run.result) is not None:
+                    log.info("%s was finished by another process: nothing to train", run.id)
+                    return result
+                with _under_way(self.job, run):
+                    return _carry_out(self, functions, run, group, prepared)
+
+
+@contextlib.contextmanager
+def _under_way(job: Job, run: Run) -> Iterator[None]:
+    """Note that a run is computed, what is logged meanwhile, and why it ends early if it does."""
+    # with the sections on how and where: the record should be complete
+    run.start(yaml.safe_dump(job.config.plain, sort_keys=False, allow_unicode=True))
+    try:
+        with logged(run.directory):
+            _tell_changes(job, run)
+            yield
+    except BaseException as error:
+        run.fail(error)
+        raise
+
+
+@contextlib.contextmanager
+def logged(directory: Path) -> Iterator[None]:
+    """Copy log records into log.txt; a failure's traceback goes there, and the failure says so."""
+    path = directory / "log.txt"
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    except BaseException as error:
+        handler.flush()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(traceback.format_exc())
+        error.add_note(f"traceback in {path}")
+        raise
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _carry_out(work: Execution, functions: Functions[L], run: Run, group: str | None, prepared: L | None) -> Result:
+    job = work.job
+    started = time.time()
+    prepared = prepared or functions.load(job)
+    config = job.config.plain
+    names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
+    described = RunDescription(run_id=run.id, command=job.command, group=group, tags=names, config=config)
+    with Logger(job.config.logger, described, run.directory, work.axes) as logger:
+        for split, certificate in prepared.dataset.certificate.items():
+            logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
+        logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
+        share = functions.compute(prepared, run, logger)
+        own = dict(vars(share))
+        seconds = run.seconds()
+        timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
+        about = {"run_id": run.id, "verb": job.command, "config": config, "code": job.code()}
+        about |= {"certificate": dict(prepared.dataset.certificate), "versions": versions(job.device)}
+        result = result_of({**about, **prepared.described, **own, "timing": timing})
+        logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
+        logger.result(result)
+        run.finish(result)
+    return result
+
+
+def _tell_changes(job: Job, run: Run) -> None:
+    """Say what has changed since a finished run that would otherwise be this one."""
+    if (earlier := run.before_code_changed()) is not None:
+        now, then = job.code(), earlier.code
+        changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+        log.info("%s would be this run, but the code of %s has changed since", earlier.run_id, ", ".join(changed))
+
+
+def example_row(dataset: ErasedDataset) -> Tensor:
+    """Draw the first test image of each class after erasure, side by side, uint8 [H, W, C], clipped."""
+    images, labels = dataset.splits["test"].images, dataset.splits["test"].labels
+    firsts = [int((labels == label).nonzero()[0]) for label in labels.unique()]
+    pixels = dataset.pixels(images[firsts].float()).clamp(0, 1).cpu()
+    scale = max(1, -(-_LEAST_SIDE // pixels.shape[-1]))
+    pixels = pixels.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
+    return (255 * torch.cat([*pixels], dim=2)).round().to(torch.uint8).permute(1, 2, 0)

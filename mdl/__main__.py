@@ -15,7 +15,7 @@ AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
 def work(config: "MdlConfig") -> cli.Executable:
-    from harness.execution import Execution, Functions
+    from harness.job import Execution, Functions
     from models.kernel import KernelModel
     from train.prepare import load, training_job
 

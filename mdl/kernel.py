@@ -19,9 +19,8 @@ from harness.result import as_json, parsed
 from harness.run import Run
 from harness.trained import Coded, Part, Point
 from mdl.chunks import MdlConfig, chunk_sizes
-from mdl.codelength import as_result
 from mdl.kernel_code import KernelCode
-from mdl.prequential import placed
+from mdl.prequential import as_result, placed
 from models.kernel import KernelModel, Similarity
 from train.data import to_device
 from train.prepare import PreparedData

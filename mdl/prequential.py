@@ -1,10 +1,13 @@
 """Block-wise prequential code: train afresh on growing prefixes of the data, and sum the cost of the labels in bits."""
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import mean
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,14 +19,14 @@ from harness.job import Job
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
+from harness.results.statistics import Spread
 from harness.run import Run
-from harness.trained import Coded, Point, Timing
+from harness.trained import Coded, Codelength, Final, Point, Timing, published_units
 from mdl.chunks import MdlConfig, chunk_sizes
-from mdl.codelength import log_point, log_summary, of_curve, online_code_bits
 from train.early_stopping import endings, warn_of_unlike_validation
-from train.engine import Engine, EpochReport
 from train.prepare import PreparedTraining
 from train.progress import TrainingProgress
+from train.training import Engine, EpochReport
 from train.whole import save_weights
 
 
@@ -79,13 +82,13 @@ class _Sizes:
         indices = range(len(self.sizes))
         self.turns = indices if settings.order == "smallest_first" else indices[::-1]
         self._following = [*self.sizes[1:], total]
-        self._bench, self._run, self._display = prepared, run, display
+        self._prepared, self._run, self._display = prepared, run, display
         self._work = TrainingProgress(self.sizes, prepared.settings)
         self._trained: dict[int, SizeTrained] = {}
 
     @functools.cached_property
     def engine(self) -> Engine:
-        return Engine(self._bench, self._run)
+        return Engine(self._prepared, self._run)
 
     def name(self, i: int) -> str:
         """Return the name of the part of size number i."""
@@ -101,7 +104,7 @@ class _Sizes:
         """Return the part of size number i, trained if it is not yet."""
         if i not in self._trained:
             self._finish(i, parsed(SizeTrained, self._run.step(self.name(i), lambda: as_json(self._train(i)))))
-            self.engine.finished(self.sizes[i] - self._bench.job.config.mdl.own_validation(self.sizes[i]))
+            self.engine.finished(self.sizes[i] - self._prepared.job.config.mdl.own_validation(self.sizes[i]))
         return self._trained[i]
 
     def _train(self, i: int) -> "SizeTrained":
@@ -111,7 +114,7 @@ class _Sizes:
             done = self._work.share(i, *report.mean_epochs)
             self._display.update(done, f"chunk {i + 1}/{len(self.sizes)} (n = {n:,}) {report}")
 
-        return train_size(self._bench, self._run, self.engine, orders[:, :n], orders[:, n:following], show)
+        return train_size(self._prepared, self._run, self.engine, orders[:, :n], orders[:, n:following], show)
 
     def _finish(self, i: int, part: "SizeTrained") -> None:
         self._trained[i] = part
@@ -195,3 +198,89 @@ def summarise(prepared: PreparedTraining, sizes: Sequence[int], parts: Sequence[
     whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in prepared.seeds]
     drop = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in whole)
     return replace(result, mdl=replace(result.mdl, calibrated_bits_per_sample=per_label), sharp_drop=drop)
+
+
+def online_code_bits(sizes: Sequence[int], ce_next_bits: Sequence[float], num_classes: int) -> float:
+    """Return the total bits of the online code (Voita & Titov 2020, section 3.2).
+
+    The first n_1 labels are sent with the uniform code, each later part with the model trained on all
+    before it: n_1 log2 k + Σ_{i<m} (n_{i+1} - n_i) CE_i.
+
+    Args:
+        sizes: cumulative training sizes n_1..n_m.
+        ce_next_bits: CE_i of the model trained on n_i examples, on the next part, for i = 1..m-1.
+        num_classes: k.
+    """
+    parts = [after - before for before, after in itertools.pairwise(sizes)]
+    return sizes[0] * math.log2(num_classes) + sum(part * bits for part, bits in zip(parts, ce_next_bits, strict=True))
+
+
+def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, float] | None:
+    """Fit a · n^-b + c with a, b, c >= 0 by least squares; None where it does not describe the curve.
+
+    Returns a, b, c (bits) and r2, the share of variance explained. A curve that does not fall, or of
+    which less than 90 % is explained, gets None rather than numbers that mean nothing.
+    """
+    n, y = np.asarray(sizes, float), np.asarray(ce_bits, float)
+    spread = float(((y - y.mean()) ** 2).sum())
+    if len(n) < 4 or spread == 0 or y[-1] >= y[0]:
+        return None
+    from scipy.optimize import least_squares
+
+    def residuals(p: np.ndarray) -> np.ndarray:
+        return p[0] * (n / n[0]) ** -p[1] + p[2] - y
+
+    start = np.array([max(y[0] - y[-1], 1e-6), 0.5, max(y[-1] / 2, 1e-6)])
+    solution = least_squares(residuals, start, bounds=([0, 0, 0], [np.inf, 10, np.inf]))
+    a, b, c = solution.x
+    r2 = 1 - float((solution.fun**2).sum()) / spread
+    if r2 < 0.9 or b < 1e-3:
+        return None
+    return {"a": float(a * n[0] ** b), "b": float(b), "c": float(c), "r2": r2}
+
+
+def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
+    """Compute the result of a learning curve and the codelengths of all labels, an entry per seed."""
+    sizes, last = [point.n for point in curve], curve[-1]
+    assert last.test_accuracy is not None
+    following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
+    tested = zip(*(point.ce_test_bits for point in curve), strict=True)
+    return Coded(
+        mdl=Codelength(
+            bits_per_sample=[bits / last.n for bits in total_bits],
+            total_bits=list(total_bits),
+            published=[published_units(sizes, ce_test[:-1]) for ce_test in tested],
+        ),
+        curve=list(curve),
+        power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
+        final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy, train_loss_bits=last.ce_train_bits),
+    )
+
+
+def as_result(logger: Logger, curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
+    """Compute the result as `of_curve`, and log every size and the totals."""
+    for point in curve:
+        log_point(logger, point)
+    result = of_curve(curve, total_bits)
+    log_summary(logger, result)
+    return result
+
+
+def log_point(logger: Logger, point: Point) -> None:
+    """Log a training size, means over seeds."""
+    means = {"ce_next_bits": point.ce_next_bits, "ce_test_bits": point.ce_test_bits}
+    logger.log({"mdl/n": point.n} | {f"mdl/{name}": mean(bits) for name, bits in means.items() if bits is not None})
+
+
+def log_summary(logger: Logger, result: Coded) -> None:
+    """Log the totals."""
+    code = Spread.of(result.mdl.bits_per_sample)
+    logger.summarise(
+        {
+            "result/bits_per_sample": code.mean,
+            "result/bits_per_sample_std": code.std or 0.0,
+            "result/published": mean(result.mdl.published),
+            "result/loss_bits": mean(result.final.loss_bits),
+            "result/accuracy": mean(result.final.accuracy),
+        }
+    )

@@ -27,7 +27,7 @@ from harness.result import as_json, parsed
 from harness.run import Run
 from harness.trained import Coded, Codelength, Final, Point, published_units
 from mdl.chunks import MdlConfig, rounded_sizes
-from mdl.codelength import fit_power_law, log_point, log_summary, online_code_bits
+from mdl.prequential import fit_power_law, log_point, log_summary, online_code_bits
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State, in_stacks

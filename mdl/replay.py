@@ -18,18 +18,15 @@ from harness.logger import Logger
 from harness.run import Run
 from harness.trained import Coded, Point, Timing
 from mdl.chunks import MdlConfig, ReplaySettings, chunk_sizes
-from mdl.codelength import as_result
 from mdl.mixture import TemperatureMixture
-from mdl.prequential import placed
+from mdl.prequential import as_result, placed
 from train.data import DeviceImages
-from train.engine import Engine
 from train.ensemble import Ensemble, Scores
-from train.learner import Learner
 from train.order import Draws, drawn, stacked
 from train.prepare import PreparedTraining
 from train.randomness import generator
 from train.settings import TrainSettings
-from train.training import NonFiniteLossError
+from train.training import Engine, Learner, NonFiniteLossError
 
 _AVERAGE_POWER = 8.0  # ours: the past that weights are averaged over grows with the data (docs/bits.md)
 _FORMAT = 1  # of a code's state; what an earlier version saved does not go on

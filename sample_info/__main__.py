@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from conf import cli
 
 if TYPE_CHECKING:
-    from harness.execution import Functions
-    from harness.job import Job
+    from harness.job import Functions, Job
     from harness.result import InformationResult
     from sample_info.settings import SampleInfoConfig
 
@@ -18,13 +17,13 @@ _FIGURES = ("scores.png", "summaries.png")  # of every run
 
 
 def work(config: "SampleInfoConfig") -> cli.Executable:
-    from harness.execution import Execution
+    from harness.job import Execution
 
     return Execution(job_of(config), _functions, AXES)
 
 
 def _functions() -> "Functions":
-    from harness.execution import Functions
+    from harness.job import Functions
     from sample_info.examples import load
     from sample_info.scoring import score
 

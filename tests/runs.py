@@ -17,7 +17,7 @@ from harness.loss_curves import sharp_drops
 from harness.result import as_json
 from harness.run import Run
 from harness.trained import published_units
-from mdl.codelength import online_code_bits
+from mdl.prequential import online_code_bits
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
 _COST_BITS = {"control": 0.0, "leace": 0.35, "alf_qleace": 0.6, "qleace": 1.1, "gradient": 0.9}

@@ -30,7 +30,6 @@ TESTED_THROUGH_OTHERS = {
     "models.timm_classifier",
     "sample_info.report.figures",
     "sample_info.report.records",
-    "train.learner",
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from conf import cli
 
 if TYPE_CHECKING:
-    from harness.execution import Functions
+    from harness.job import Functions
     from harness.result import TrainResult
     from train.settings import TrainConfig
 
@@ -16,7 +16,7 @@ AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one 
 
 
 def work(config: "TrainConfig") -> cli.Executable:
-    from harness.execution import Execution
+    from harness.job import Execution
     from train.prepare import require_network, training_job
 
     job = require_network(training_job("train", config))
@@ -26,7 +26,7 @@ def work(config: "TrainConfig") -> cli.Executable:
 
 
 def _functions() -> "Functions":
-    from harness.execution import Functions
+    from harness.job import Functions
     from train.prepare import load
     from train.whole import train_on_everything
 

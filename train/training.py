@@ -1,23 +1,33 @@
-"""Trainings to convergence: members in lockstep, each with its own data, early stopping and best weights."""
+"""The training loop, from a step of a stack of seeds up to all seeds of a run, trained until each stops."""
 
+import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from train.counterparts import CounterpartCurves, Counterparts
+from harness.run import Run
+from train.calibration import tempered
+from train.checkpoint import Checkpoints, R, in_stacks
+from train.counterparts import CounterpartCurves, CounterpartRow, Counterparts
 from train.data import DeviceImages, label_entropy_bits
-from train.early_stopping import EarlyStopping
-from train.ensemble import Ensemble, Weights
-from train.learner import Learner
+from train.early_stopping import EarlyStopping, MemberCurve
+from train.ensemble import Ensemble, Scores, Weights
+from train.memory import advice, keep_freed_memory
+from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.order import Draws, EpochOrder
-from train.randomness import generator
+from train.prepare import PreparedTraining
+from train.randomness import generator, permutation
 from train.settings import TrainSettings
+from train.stacking import choose
+
+log = logging.getLogger(__name__)
 
 _FORMAT = 2  # of a training's state; what an earlier version saved does not go on
+_GATHERED = {"cpu": 2**21, "cuda": 2**28}  # bytes of images gathered at a time: what caches hold, or launches cost
 
 
 class NonFiniteLossError(RuntimeError):
@@ -48,6 +58,70 @@ class TrainingSets:
         """Return the sets of some members."""
         held = None if self.held is None else self.held[members]
         return replace(self, seeds=self.seeds[members], subsets=self.subsets[members], held=held)
+
+
+class Learner:
+    """Members of one stack, their weights and their optimiser.
+
+    Args:
+        ensemble: the architecture.
+        initial: weights of the S members.
+        train: what they learn.
+        settings: of the optimiser, and batch size.
+        average_power: of `ScheduleFree`.
+
+    Attributes:
+        before_step: called before every step; may save the state, and may raise.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        initial: Weights,
+        train: DeviceImages,
+        settings: TrainSettings,
+        *,
+        average_power: float = 0.0,
+    ) -> None:
+        self.ensemble, self.train, self.settings = ensemble, train, settings
+        options = ScheduleFreeSettings(
+            lr=settings.lr,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+            warmup_steps=settings.warmup_steps,
+            average_power=average_power,
+        )
+        self.optimizer = ScheduleFree(initial, options, ensemble.model.learning_rates())
+        self.before_step: Callable[[], None] = lambda: None
+
+    def learn(self, draws: Draws, first: int = 0) -> Iterator[Tensor]:
+        """Take the steps from number `first` on; nothing here waits for the device.
+
+        Args:
+            draws: what each step is taken on, `positions` in the training split.
+            first: number of the first step to take.
+
+        Yields:
+            the members' losses [S] in nats on a step's batch, once the step is taken.
+
+        Raises:
+            MemoryExhaustedError: says which setting to lower.
+        """
+        with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
+            for x, z, factors in self._batches(draws, first):
+                self.before_step()
+                losses, gradients = self.ensemble.gradients(self.optimizer.weights, x, z, factors)
+                self.optimizer.step(gradients)
+                yield losses
+
+    def _batches(self, draws: Draws, first: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield images [S, B, C, H, W], labels and factors, step by step; several batches gathered at a time."""
+        index = draws.positions
+        batch_bytes = index[0].numel() * math.prod(self.train.image_shape) * self.train.images.element_size()
+        together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)
+        for start in range(first, len(index), together):
+            here = slice(start, start + together)
+            yield from zip(*self.train.augmented(index[here], draws.views[here]), draws.factors[here], strict=True)
 
 
 class Training(Learner):
@@ -213,3 +287,190 @@ class Training(Learner):
             f"{self.n}, seed {self.seeds[member]}, epoch {self.epoch}, learning rate "
             f"{self.settings.lr:g}: lower train.lr or raise train.warmup_steps"
         )
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """The state of a training after an evaluation.
+
+    Attributes:
+        epoch: epochs finished.
+        validation_bits: latest validation loss of each member that was still training.
+        epochs_left: that these members have at least; 0 once all have stopped.
+        members: members at the start, trained at the same time.
+        stack: number of this stack of members, from 0, and how many stacks there are.
+        epochs_elsewhere: epochs that the other stacks have finished, together.
+    """
+
+    epoch: int
+    validation_bits: Sequence[float]
+    epochs_left: int
+    members: int
+    stack: tuple[int, int]
+    epochs_elsewhere: int
+
+    @property
+    def mean_epochs(self) -> tuple[float, float]:
+        """Epochs finished and those left at least, averaged over all stacks; later ones last as long as these."""
+        i, stacks = self.stack
+        done = self.epochs_elsewhere + self.epoch
+        at_the_end = (done + self.epochs_left) * stacks / (i + 1)
+        return done / stacks, (at_the_end - done) / stacks
+
+    def __str__(self) -> str:
+        going = len(self.validation_bits)
+        i, stacks = self.stack
+        which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
+        losses = [f"{bits:.3f}" for bits in self.validation_bits]
+        shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"
+        return f"epoch {self.epoch}: validation {shown} bits, {which}"
+
+
+Report = Callable[[EpochReport], None]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Trained members, in the order of the seeds.
+
+    Attributes:
+        ensemble: their architecture.
+        best: averaged weights [S, ...] at each member's lowest validation loss.
+        last: averaged weights [S, ...] when each member stopped.
+        curves: losses over the epochs.
+        stack: members that run at once.
+        counterparts: losses on counterparts along the trainings.
+    """
+
+    ensemble: Ensemble
+    best: Weights
+    last: Weights
+    curves: Sequence[MemberCurve]
+    stack: int
+    counterparts: Sequence[CounterpartRow] = ()
+
+    @classmethod
+    def of(cls, ensemble: Ensemble, trainings: Sequence[Training], stack: int) -> "Fit":
+        """Join the trainings of `stack` members each."""
+        best, last = (
+            {name: torch.cat([getattr(training, kind)[name] for training in trainings]) for name in ensemble.names}
+            for kind in ("best", "last")
+        )
+        curves = [stopping.curve for training in trainings for stopping in training.stopping]
+        firsts = range(0, len(curves), stack)
+        rows = [row for first, one in zip(firsts, trainings, strict=True) for row in one.followed.of_seeds(first)]
+        return cls(ensemble, best, last, curves, stack, rows)
+
+    def score(
+        self,
+        images: DeviceImages,
+        index: Tensor | None = None,
+        *,
+        weights: Weights | None = None,
+        temperatures: Tensor | None = None,
+    ) -> Scores:
+        """Score as `Ensemble.score`, any number of members of any architecture; the best weights by default."""
+        scored = [
+            self.ensemble.score(own, images, part, nats=tempered(None if temperatures is None else temperatures[here]))
+            for here, own, part in self._stacks(weights or self.best, index)
+        ]
+        return Scores(*map(torch.cat, zip(*scored, strict=True)))
+
+    def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
+        """Fit temperatures as `Ensemble.temperatures`, of the best weights."""
+        found = (self.ensemble.temperatures(own, images, part) for _, own, part in self._stacks(self.best, index))
+        return torch.cat(list(found))
+
+    def _stacks(self, weights: Weights, index: Tensor | None) -> Iterator[tuple[slice, Weights, Tensor | None]]:
+        for first in range(0, len(self.curves), self.stack):
+            here = slice(first, first + self.stack)
+            own = {name: weight[here] for name, weight in weights.items()}
+            yield here, own, index if index is None or index.ndim == 1 else index[here]
+
+
+def fit(
+    ensemble: Ensemble,
+    sets: TrainingSets,
+    settings: TrainSettings,
+    report: Report = lambda _: None,
+    *,
+    stack: int | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> Fit:
+    """Train one member per seed, each on its own subset of the training split, until it stops improving.
+
+    All chance is drawn from generators of a member's seed and subset size: it computes what it would compute alone.
+
+    Args:
+        ensemble: the architecture.
+        sets: members and their data.
+        settings: how to train.
+        report: called after every evaluation.
+        stack: members in one network; all that can be by default.
+        checkpoints: where unfinished trainings are saved and found again; signals then wait for the save.
+
+    Raises:
+        NonFiniteLossError, MemoryExhaustedError: name the size, seed, epoch and learning rate; the setting to lower.
+    """
+    count = len(sets.seeds)
+    stack = (count if ensemble.model.stackable else 1) if stack is None else stack
+    stacks = -(-count // stack)
+    elsewhere: list[int] = []  # epochs of the stacks before
+
+    def begin(here: slice) -> Training:
+        return Training(ensemble, sets.of(here), settings)
+
+    def finish(training: Training) -> None:
+        about = len(training.seeds), (len(elsewhere), stacks), sum(elsewhere)
+        for validation_bits in training.run():
+            report(EpochReport(training.epoch, validation_bits, training.epochs_left, *about))
+        elsewhere.append(training.epoch)
+
+    trainings = in_stacks(begin, finish, count, stack, str(sets.subsets.shape[1]), checkpoints)
+    return Fit.of(ensemble, trainings, stack)
+
+
+class Engine:
+    """The training of a run's seeds; an interrupted run continues from its checkpoints.
+
+    Args:
+        prepared: data and architecture.
+        run: where checkpoints are kept.
+
+    Attributes:
+        orders: of each seed, all training examples, [S, N]; its prefixes are the seed's training sets.
+        stacking: how many seeds train at once (`train.stacking`).
+
+    Raises:
+        ValueError: train.stack=all with an architecture that cannot be stacked.
+    """
+
+    def __init__(self, prepared: PreparedTraining, run: Run) -> None:
+        keep_freed_memory()
+        self._prepared = prepared
+        total = len(prepared.data["train"])
+        self.orders = torch.stack([permutation(seed, total) for seed in prepared.seeds]).to(prepared.job.device)
+        self._checkpoints = Checkpoints(run.directory, prepared.settings.checkpoint_every_s, run.require_lease)
+        self.stacking = choose(prepared.ensemble, len(prepared.seeds), prepared.data["train"], prepared.settings)
+        if len(prepared.seeds) > 1:
+            log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
+
+    def fit(
+        self, subsets: Tensor, report: Report, held: Tensor | None = None, counterparts: Counterparts | None = None
+    ) -> Fit:
+        """Train every seed on its subset [S, n] of the training split; see `fit`.
+
+        Stopped by the validation split, or by others of the training split [S, m].
+        """
+        prepared, stack = self._prepared, self.stacking.stack
+        splits = prepared.data["train"], prepared.data["validation" if held is None else "train"]
+        sets = TrainingSets(prepared.seeds, subsets, *splits, held, counterparts or {})
+        return fit(prepared.ensemble, sets, prepared.settings, report, stack=stack, checkpoints=self._checkpoints)
+
+    def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:
+        """Compute something else of every seed; see `in_stacks`."""
+        return in_stacks(begin, finish, len(self._prepared.seeds), self.stacking.stack, name, self._checkpoints)
+
+    def finished(self, n: int) -> None:
+        """Delete checkpoints of the trainings of size n."""
+        self._checkpoints.delete(f"{n}-")

@@ -13,10 +13,10 @@ from harness.trained import Final, Timing, TrainedOnce
 from train.counterparts import draw_counterparts, results_of
 from train.data import label_entropy_bits
 from train.early_stopping import endings, warn_of_unlike_validation
-from train.engine import Engine, EpochReport, Fit
 from train.prepare import PreparedTraining
 from train.progress import TrainingProgress
 from train.settings import TrainConfig
+from train.training import Engine, EpochReport, Fit
 
 WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
 

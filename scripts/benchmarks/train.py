@@ -28,14 +28,13 @@ from scripts.benchmarks.step import Step
 from scripts.benchmarks.train_peer import batches, train_one
 from train.counterparts import DATA, Counterparts
 from train.data import DeviceImages, to_device
-from train.engine import fit
 from train.ensemble import Ensemble
 from train.memory import keep_freed_memory
 from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.randomness import generator, permutation
 from train.settings import TrainSettings
 from train.stacking import Stacking, choose, multiply_adds
-from train.training import TrainingSets
+from train.training import TrainingSets, fit
 
 _FOREVER = 10**9
 _SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}

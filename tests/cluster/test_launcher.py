@@ -17,7 +17,7 @@ import torch
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-import harness.execution
+import harness.job
 from conf.check import ConfigError
 from conf.sweep import Sweep, process, read_json
 from harness.run import LOCK, Run
@@ -244,14 +244,14 @@ def test_another_process_goes_on_with_the_run_of_one_that_was_killed(tmp_path: P
 
 
 def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
-    own = harness.execution.Execution.carry_out
+    own = harness.job.Execution.carry_out
 
     def carry_out(*arguments, **options):
         monkeypatch.setenv("DIGITS", "other")
         return own(*arguments, **options)
 
     monkeypatch.setenv("DIGITS", "some")
-    monkeypatch.setattr("harness.execution.Execution.carry_out", carry_out)
+    monkeypatch.setattr("harness.job.Execution.carry_out", carry_out)
     outcome = command(MDL, "-m", "eraser=control,leace", *TINY, "dataset.name=${oc.env:DIGITS}")
     assert outcome.code == 2
     assert "1 of 2 runs finished, 1 failed" in outcome.out

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from erasure.store.storage import DamagedFileError, sealed
-from harness.execution import logged
-from harness.job import run_id
+from harness.job import logged, run_id
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
 from harness.results.entry import Entry, StoredRun

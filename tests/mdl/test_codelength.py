@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.trained import published_units
 from mdl.chunks import ChunkSettings, chunk_sizes, rounded_sizes
-from mdl.codelength import fit_power_law, online_code_bits
+from mdl.prequential import fit_power_law, online_code_bits
 from mdl.published import mean_bits
 
 SIZES = [27, 64, 109, 170, 253, 363, 507, 700, 953]

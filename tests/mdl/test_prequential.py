@@ -24,8 +24,7 @@ from harness.trained import Final, Point
 from mdl import prequential
 from mdl.__main__ import COMMAND as MDL
 from mdl.chunks import MdlConfig
-from mdl.codelength import online_code_bits
-from mdl.prequential import SizeTrained, summarise
+from mdl.prequential import SizeTrained, online_code_bits, summarise
 from train.prepare import PreparedTraining
 from train.randomness import permutation
 

@@ -14,11 +14,10 @@ from harness.interruption import interruptible
 from models.mlp import MLP
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
-from train.engine import Fit, fit
 from train.ensemble import Ensemble
 from train.randomness import permutation
 from train.settings import TrainSettings
-from train.training import Training, TrainingSets
+from train.training import Fit, Training, TrainingSets, fit
 
 SEEDS = [0, 1, 2]
 

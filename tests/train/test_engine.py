@@ -14,12 +14,11 @@ from models.classifier import Classifier
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from train.data import DeviceImages, to_device
-from train.engine import Fit, fit
 from train.ensemble import Ensemble
 from train.memory import MemoryExhaustedError
 from train.randomness import permutation
 from train.settings import TrainSettings
-from train.training import NonFiniteLossError, TrainingSets
+from train.training import Fit, NonFiniteLossError, TrainingSets, fit
 
 CPU = torch.device("cpu")
 

@@ -18,10 +18,9 @@ from tests.elsewhere import DEVICE, Device
 from tests.models.every_model import EVERY
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
-from train.engine import Fit, fit
 from train.ensemble import Ensemble
 from train.settings import TrainSettings
-from train.training import Training, TrainingSets
+from train.training import Fit, Training, TrainingSets, fit
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from erasure.store.storage import load_tensors, read_json
 from harness.run import LOCK
 from mdl.__main__ import COMMAND as MDL
 from train.__main__ import COMMAND as TRAIN
-from train.engine import Engine
+from train.training import Engine
 from train.whole import WEIGHTS
 
 QLEACE = ["eraser=qleace", "seeds=[0,1]", "train.stack=all", "logger.mode=disabled"]
