@@ -17,7 +17,7 @@ AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 def work(config: "MdlConfig") -> cli.Executable:
     from harness.job import Execution, Functions
     from models.kernel import KernelModel
-    from train.prepare import load, training_job
+    from train.prepare import training_job
 
     job, settings = training_job("mdl", config), config.mdl
     of_kernel = issubclass(job.model, KernelModel)
@@ -36,12 +36,12 @@ def work(config: "MdlConfig") -> cli.Executable:
             from mdl import published
 
             return Functions(published.load, published.published)
+        from mdl.prequential import load, prequential, share
+
         if settings.code == "replay":
             from mdl.replay import replay
 
             return Functions(load, replay)
-        from mdl.prequential import prequential, share
-
         return Functions(load, prequential, share if settings.share else None)
 
     return Execution(job, functions, AXES)

@@ -20,7 +20,7 @@ from harness.run import Run
 from harness.trained import Coded, Part, Point
 from mdl.chunks import MdlConfig, chunk_sizes
 from mdl.kernel_code import KernelCode
-from mdl.prequential import as_result, placed
+from mdl.prequential import as_result, placed, split_positions
 from models.kernel import KernelModel, Similarity
 from train.data import to_device
 from train.prepare import PreparedData
@@ -62,9 +62,9 @@ def load(job: Job[MdlConfig]) -> PreparedKernel:
     Raises:
         ValueError: training sizes that do not fit, or a kernel that memory does not hold.
     """
-    dataset = erased(job)
-    sizes = {name: len(dataset.splits[name].labels) for name in ("train", "test")}
+    sizes = {name: len(part) for name, part in split_positions(job).items()}
     chunk_sizes(sizes["train"], job.config.mdl)
+    dataset = erased(job)
     data = to_device(dataset, crop_padding=0, flip=False, device=job.device)
     kernel = Target(job.config.model).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
     beside = kernel.beside_bytes(sizes["train"] + sizes["test"])

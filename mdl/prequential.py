@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import mean
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from erasure.images import positions, whole_images
 from erasure.progress import Display
+from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.example_bits import CodedBits, save_coded_bits, save_test_bits
 from harness.job import Job
@@ -23,11 +24,27 @@ from harness.results.statistics import Spread
 from harness.run import Run
 from harness.trained import Coded, Codelength, Final, Point, Timing, published_units
 from mdl.chunks import MdlConfig, chunk_sizes
+from train import prepare
 from train.early_stopping import endings, warn_of_unlike_validation
 from train.prepare import PreparedTraining
 from train.progress import TrainingProgress
 from train.training import Engine, EpochReport
 from train.whole import save_weights
+
+
+def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
+    """Prepare the data and the architecture, once the training sizes are known to fit.
+
+    Raises:
+        ValueError: as `chunk_sizes`.
+    """
+    chunk_sizes(len(split_positions(job)["train"]), job.config.mdl)
+    return prepare.load(job)
+
+
+def split_positions(job: Job) -> Mapping[str, LabelledImages]:
+    """Return where the examples of each split stand in the dataset, and their labels; nothing is fitted for that."""
+    return positions(job.source, whole_images(job.source, Cache(job.config.cache_dir)))
 
 
 def prequential(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
@@ -182,8 +199,7 @@ def coded(prepared: PreparedTraining, sizes: Sequence[int], orders: Tensor, part
 
 def placed(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
     """Place costs of labels, [S, N] in each seed's order, at their examples' positions in the dataset."""
-    source, cache = job.source, Cache(job.config.cache_dir)
-    train = positions(source, whole_images(source, cache))["train"]
+    train = split_positions(job)["train"]
     return CodedBits.in_order(job.config.seeds, train.images, train.labels, orders, bits, trained_on)
 
 

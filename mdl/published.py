@@ -27,7 +27,7 @@ from harness.result import as_json, parsed
 from harness.run import Run
 from harness.trained import Coded, Codelength, Final, Point, published_units
 from mdl.chunks import MdlConfig, rounded_sizes
-from mdl.prequential import fit_power_law, log_point, log_summary, online_code_bits
+from mdl.prequential import fit_power_law, log_point, log_summary, online_code_bits, split_positions
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State, in_stacks
@@ -68,8 +68,8 @@ class PublishedData:
         return self.job.config.train
 
     @property
-    def validation_size(self) -> int:
-        return min(_VALIDATION_SIZE, round(_VALIDATION_SHARE * len(self.labels)))
+    def train_size(self) -> int:
+        return _train_size(len(self.labels))
 
     @property
     def described(self) -> Mapping[str, Any]:
@@ -77,16 +77,26 @@ class PublishedData:
         return {
             "seeds": list(self.job.config.seeds),
             "num_classes": len(self.dataset.class_names),
-            "train_size": len(self.labels) - self.validation_size,
+            "train_size": self.train_size,
             "parameters": count_parameters(self.model),
         }
 
 
+def _train_size(images: int) -> int:
+    """Return how many images are not held out for validation."""
+    return images - min(_VALIDATION_SIZE, round(_VALIDATION_SHARE * images))
+
+
 def load(job: Job[MdlConfig]) -> PublishedData:
-    """Erase (or fetch) the dataset and build the network, both in the precision of training."""
-    dataset, settings = erased(job), job.config.train
-    dtype = getattr(torch, settings.precision)
-    parts = [dataset.splits[name] for name in ("train", "validation")]
+    """Erase (or fetch) the dataset and build the network, both in the precision of training.
+
+    Raises:
+        ValueError: training sizes that do not fit; before anything is fitted.
+    """
+    names, where = ("train", "validation"), split_positions(job)
+    rounded_sizes(_train_size(sum(len(where[name]) for name in names)), job.config.mdl)
+    dataset, dtype = erased(job), getattr(torch, job.config.train.precision)
+    parts = [dataset.splits[name] for name in names]
     images = torch.cat([part.images for part in parts]).to(job.device, dtype)
     labels = torch.cat([part.labels for part in parts]).to(job.device)
     model = Target(job.config.model).build(Classifier, tuple(images.shape[1:]), len(dataset.class_names))
@@ -101,7 +111,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
         online code's length, estimated with the losses on the test part.
     """
     seeds, settings = data.job.config.seeds, data.settings
-    sizes = rounded_sizes(len(data.labels) - data.validation_size, data.job.config.mdl)
+    sizes = rounded_sizes(data.train_size, data.job.config.mdl)
     checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
     trained: list[list[SeedTrained]] = []
     with Display(run.id) as display:
