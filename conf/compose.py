@@ -1,16 +1,18 @@
 """Compose configurations from lists of overrides: one, or those of all jobs of a sweep."""
 
 import copy
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
+from conf.check import ConfigError
 from conf.groups import CONF, search_path
 from conf.schema import C, plain, validate
 
@@ -49,12 +51,35 @@ def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str],
         loader = GlobalHydra.instance().config_loader()
         parser = OverridesParser.create(config_loader=loader)
         fixed = [override for override in overrides if not parser.parse_override(override).is_sweep_override()]
-        own = compose(command, [*search_path(), *fixed], return_hydra_config=True).hydra.sweeper.get("params") or {}
-        parsed = parser.parse_overrides([*(f"{key}={value}" for key, value in own.items()), *overrides])
-        (jobs,) = BasicSweeper.split_arguments(parsed, None)
+        params = compose(command, [*search_path(), *fixed], return_hydra_config=True).hydra.sweeper.params or {}
         composer = Composer(command, loader, search_path())
-        for job in jobs:
+        for job in product(loader, params, overrides):
             yield job, composer(job)
+
+
+def product(loader: ConfigLoader, params: Mapping[str, Any], overrides: Sequence[str]) -> list[list[str]]:
+    """Return the overrides of each job of a sweep, in Hydra's order: the last choice changes first.
+
+    Args:
+        loader: Hydra's.
+        params: an experiment's choices by key, which `overrides` replace.
+        overrides: of the command line.
+
+    Raises:
+        ConfigError: a sweep over an interval.
+    """
+    choices: dict[str, list[str]] = {}
+    words = [*(f"{key}={value}" for key, value in params.items()), *overrides]
+    for override in OverridesParser.create(config_loader=loader).parse_overrides(words):
+        key = override.get_key_element()
+        if not override.is_sweep_override():
+            values = [override.get_value_element_as_str()]
+        elif override.is_discrete_sweep():
+            values = override.sweep_string_iterator()
+        else:
+            raise ConfigError(f"{override.input_line}: a sweep takes single values: name them, {key}=VALUE,VALUE")
+        choices[key] = [f"{key}={value}" for value in values]
+    return [list(job) for job in itertools.product(*choices.values())]
 
 
 class Composer:

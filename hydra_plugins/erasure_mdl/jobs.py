@@ -8,7 +8,8 @@ from pathlib import Path
 
 from hydra import compose
 from hydra.errors import HydraException
-from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError
@@ -30,15 +31,14 @@ class SweepJob:
     run: Path
 
 
-def planned(launcher: Launcher, job_overrides: Sequence[Sequence[str]], first: int) -> list[SweepJob]:
+def planned(
+    config: DictConfig, context: HydraContext, job_overrides: Sequence[Sequence[str]], first: int
+) -> list[SweepJob]:
     """Return all jobs of a sweep's batch, numbered from `first`; the sweep notes them.
 
     Raises:
         ConfigError: one of them cannot be run.
     """
-    config, context = launcher.config, launcher.hydra_context  # type: ignore[attr-defined]
-    assert config is not None
-    assert context is not None
     assert process.directory_of is not None
     command = config.hydra.job.config_name
     composer = Composer(command, context.config_loader)

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn, setup_globals
-from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
-from hydra_plugins.hydra_submitit_launcher.submitit_launcher import BaseSubmititLauncher
-from omegaconf import OmegaConf
+from hydra.core.utils import JobReturn, run_job, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from conf.check import AtLeast1, ConfigError, check, section_of
 from conf.sweep import Sweep, process
@@ -21,78 +20,114 @@ from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn, planned, unfinishe
 
 log = logging.getLogger(__name__)
 
-Overrides = Sequence[Sequence[str]]
 
+class SweepLauncher(Launcher):
+    """Launcher of a sweep's jobs: all are checked, those whose runs have finished are noted, the others started.
 
-class InProcess(BasicLauncher):
-    """Launcher of one job after the other in this process."""
+    Attributes:
+        options: of hydra.launcher, as plain values.
+    """
 
-    def __init__(self, **others: Any) -> None:
-        super().__init__()
-        self._others = others
+    def __init__(self, **options: Any) -> None:
+        self.options = {
+            key: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+            for key, value in options.items()
+        }
 
-    def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
-        for key, value in self._others.items():
-            raise ConfigError(
-                f"hydra.launcher.{key}={value}: a sweep in one process has no such option; "
-                "name the launcher that has it, on the command line: hydra/launcher=local, hydra/launcher=slurm"
-            )
-        process.waits_for_others = False
-        returned: list[JobReturn] = []
-        left = unfinished(planned(self, job_overrides, initial_job_idx))
-        for job in in_turn(left, process.sweep, join=shared(self)):
-            process.planned_run = job.run.name
-            returned += super().launch([job.overrides], job.number)
-            _ = returned[-1].return_value  # raises where not even its end could be noted: it would be given out again
-        return returned
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
-
-class Submitit(BaseSubmititLauncher):
-    """Launcher of jobs in processes that submitit starts. Results are on disk, where the driver reads them."""
-
-    _OPTIONS: Mapping[str, Any] = {"submitit_folder": str, "name": str, "timeout_min": AtLeast1}  # and their types
-
-    def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         setup_globals()
         self.require_options()
-        if left := unfinished(planned(self, job_overrides, initial_job_idx)):
+        if left := unfinished(planned(self.config, self.hydra_context, job_overrides, initial_job_idx)):
             self._start(left)
         return []  # results are on disk
 
     def require_options(self) -> None:
-        """Check the launcher's options before anything is started; those that only submitit knows are left to it.
+        """Refuse options that the launcher does not have, or values out of their ranges, before anything is started.
 
         Raises:
-            ConfigError: a value of the wrong type, or out of range.
+            ConfigError: names the option.
         """
-        types = section_of({**dict.fromkeys(self.params, Any), **self._OPTIONS})
-        self.params = check("hydra.launcher.", self.params, types)
+        raise NotImplementedError
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         raise NotImplementedError
 
-    def _run(self, job: SweepJob, state: Any) -> JobReturn:
+    @property
+    def shares_runs(self) -> bool:
+        """Whether processes share the parts of a run."""
+        return OmegaConf.select(self.config, "mdl.share") is True
+
+    def run_here(self, job: SweepJob) -> JobReturn:
         """Do a job in the process at hand; planned as the run that it was when the sweep was launched."""
         process.planned_run = job.run.name
-        return super().__call__(job.overrides, "hydra.sweep.dir", job.number, str(job.number), state)
+        config = self.hydra_context.config_loader.load_sweep_config(self.config, job.overrides)
+        with open_dict(config):
+            config.hydra.job.id, config.hydra.job.num = str(job.number), job.number
+        return run_job(
+            hydra_context=self.hydra_context,
+            task_function=self.task_function,
+            config=config,
+            job_dir_key="hydra.sweep.dir",
+            job_subdir_key="hydra.sweep.subdir",
+        )
+
+
+class InProcess(SweepLauncher):
+    """Launcher of one job after the other in this process."""
+
+    def require_options(self) -> None:
+        for key, value in self.options.items():
+            raise ConfigError(
+                f"hydra.launcher.{key}={value}: a sweep in one process has no such option; "
+                "name the launcher that has it, on the command line: hydra/launcher=local, hydra/launcher=slurm"
+            )
+
+    def _start(self, jobs: Sequence[SweepJob]) -> None:
+        process.waits_for_others = False
+        for job in in_turn(jobs, process.sweep, join=self.shares_runs):
+            _ = self.run_here(job).return_value  # raises where its end could not be noted, or it is given out again
+
+
+class Submitit(SweepLauncher):
+    """Launcher of jobs in processes that submitit starts."""
+
+    _EXECUTOR: str  # submitit's name of it
+    _TYPES: Mapping[str, Any] = {"submitit_folder": str, "name": str, "timeout_min": AtLeast1}  # those of options
+    _OURS: Sequence[str] = ()  # options that submitit does not know
+
+    def require_options(self) -> None:
+        """Check the options' types; of those that only submitit knows, it does so itself."""
+        types = section_of({**dict.fromkeys(self.options, Any), **self._TYPES})
+        self.options = check("hydra.launcher.", self.options, types)
+
+    def checkpoint(self, *arguments: Any) -> Any:
+        """Submit the call again with the same arguments: submitit's protocol for a task that is to be requeued."""
+        from submitit.helpers import DelayedSubmission
+
+        callable_: Any = self  # by `__call__` of its kind
+        return DelayedSubmission(callable_, *arguments)
+
+    def _begin(self, state: Any) -> None:
+        """Make Hydra in the process at hand what it was in the one that has launched the sweep."""
+        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        Singleton.set_state(state)
+        setup_globals()
 
     def _executor(self) -> Any:
         import submitit
 
         cluster = self._EXECUTOR
-        parameters = {key: value for key, value in self.params.items() if key not in self._OURS}
+        options = {key: value for key, value in self.options.items() if key not in self._OURS}
         executor = submitit.AutoExecutor(
-            parameters.pop("submitit_folder"),
+            options.pop("submitit_folder"),
             cluster=cluster,
-            **{f"{cluster}_max_num_timeout": parameters.pop("max_num_timeout", 100)},
+            **{f"{cluster}_max_num_timeout": options.pop("max_num_timeout", 100)},
         )
-        shared = OmegaConf.structured(BaseQueueConf).keys()
-        executor.update_parameters(
-            **{key if key in shared else f"{cluster}_{key}": value for key, value in parameters.items()}
-        )
+        executor.update_parameters(**{f"{cluster}_{key}": value for key, value in options.items()})
         return executor
-
-    _OURS: Sequence[str] = ()  # parameters that submitit does not know
 
 
 class Local(Submitit):
@@ -103,12 +138,12 @@ class Local(Submitit):
 
     _EXECUTOR = "local"
     _OURS = ("workers",)
-    _OPTIONS = {**Submitit._OPTIONS, "workers": Optional[AtLeast1]}  # noqa: RUF012, UP045
+    _TYPES = {**Submitit._TYPES, "workers": Optional[AtLeast1]}  # noqa: RUF012, UP045
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         directory, devices = process.sweep.directory.absolute(), self._devices()
-        count = self.params["workers"] or len(devices)
-        count = count if shared(self) else min(count, len(jobs))
+        count = self.options["workers"] or len(devices)
+        count = count if self.shares_runs else min(count, len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: see _wait
         said = os.environ.get("OMP_NUM_THREADS")
@@ -137,15 +172,15 @@ class Local(Submitit):
             if not worker.paths.result_pickle.exists():  # it was killed; the file itself is not opened
                 log.warning("a process ended early: see %s", worker.paths.stderr)
 
-    def __call__(self, device: str, sweep: Path, jobs: Sequence[SweepJob], state: Any) -> None:  # type: ignore[override]
+    def __call__(self, device: str, sweep: Path, jobs: Sequence[SweepJob], state: Any) -> None:
         """Carry out, in one of the processes, whatever jobs of the sweep are free, on the device."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it
-        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        self._begin(state)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         process.waits_for_others = False
         here = Sweep(sweep)
-        for job in in_turn(jobs, here, join=shared(self)):
-            returned = self._run(job, state)
+        for job in in_turn(jobs, here, join=self.shares_runs):
+            returned = self.run_here(job)
             if job.number not in here.recorded():
                 _ = returned.return_value  # raises where not even its end could be noted
 
@@ -155,7 +190,6 @@ class Local(Submitit):
 
         from harness.device import pick_device
 
-        assert self.config is not None
         device = pick_device(self.config.device)
         if device.type != "cuda":
             return [""] * len(os.sched_getaffinity(0))
@@ -182,8 +216,3 @@ class Local(Submitit):
                     log.info("#%d has ended, %d of %d", number, len(ended), len(jobs))
                 display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")
                 time.sleep(0.2)
-
-
-def shared(launcher: Any) -> bool:
-    """Return whether processes share the parts of a run."""
-    return OmegaConf.select(launcher.config, "mdl.share") is True

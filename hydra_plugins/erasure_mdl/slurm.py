@@ -1,21 +1,25 @@
-"""Sweeps on a cluster, as job arrays."""
+"""Sweeps on a cluster, as job arrays, whose tasks any of three signals requeues."""
 
 import logging
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any, Optional
 
 from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn
 from omegaconf import OmegaConf
 
 from conf.check import AtLeast1, ConfigError, Positive
 from conf.sweep import process
 from hydra_plugins.erasure_mdl.jobs import SweepJob, computed_elsewhere, note_finished
-from hydra_plugins.erasure_mdl.launcher import Overrides, Submitit, shared
+from hydra_plugins.erasure_mdl.launcher import Submitit
 
 log = logging.getLogger(__name__)
+
+_GOING_ON = ("RUNNING", "SUSPENDED")  # states of a job that was neither cancelled nor requeued
 
 
 class SlurmArray(Submitit):
@@ -23,8 +27,8 @@ class SlurmArray(Submitit):
 
     _EXECUTOR = "slurm"
     _OURS = ("wait", "tasks_per_run")
-    _OPTIONS = {  # noqa: RUF012
-        **Submitit._OPTIONS,
+    _TYPES = {  # noqa: RUF012
+        **Submitit._TYPES,
         **dict.fromkeys(("tasks_per_run", "array_parallelism", "signal_delay_s"), AtLeast1),
         "wait": bool,
         "max_num_timeout": int,
@@ -33,25 +37,23 @@ class SlurmArray(Submitit):
         "setup": list[str] | None,
     }
 
-    def launch(self, job_overrides: Overrides, initial_job_idx: int) -> Sequence[JobReturn]:
-        assert self.config is not None
-        self.require_options()
+    def require_options(self) -> None:
+        super().require_options()
         if self.config.device == OmegaConf.select(self.config, "train.precision") == "auto":
             raise ConfigError(
                 "device=auto: where tasks run there may be another kind of device than here, and then "
                 "train.precision=auto is another: add device=cuda, or device=cpu; nothing was started"
             )
-        if self.params["tasks_per_run"] > 1 and not shared(self):
+        if self.options["tasks_per_run"] > 1 and not self.shares_runs:
             raise ConfigError(
-                f"hydra.launcher.tasks_per_run={self.params['tasks_per_run']}: tasks share runs of python -m mdl, "
+                f"hydra.launcher.tasks_per_run={self.options['tasks_per_run']}: tasks share runs of python -m mdl, "
                 "where mdl.share=true; nothing was started"
             )
-        return super().launch(job_overrides, initial_job_idx)
 
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         free = [job for job in jobs if not computed_elsewhere(job.run)]
         tasks = self._submit(free) if free else []
-        if not self.params["wait"]:
+        if not self.options["wait"]:
             process.sweep.left = True
             return
         self._wait(tasks)
@@ -60,13 +62,11 @@ class SlurmArray(Submitit):
                 error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
                 process.sweep.record(job.number, {"overrides": job.overrides, "exit_code": 1, "error": error})
 
-    def __call__(self, job: SweepJob, state: Any) -> None:  # type: ignore[override]
+    def __call__(self, job: SweepJob, state: Any) -> None:
         """Carry out a job in its task; a failure ends the task as failed, so that the cluster's own records say so."""
-        from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
-
-        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        self._begin(state)
         requeue_on_signals()
-        _ = self._run(job, state).return_value  # raises what the job raised
+        _ = self.run_here(job).return_value  # raises what the job raised
 
     def _submit(self, jobs: Sequence[SweepJob]) -> list[Any]:
         """Submit the jobs.
@@ -77,7 +77,7 @@ class SlurmArray(Submitit):
         tasks: list[Any] = []
         try:
             size = _max_array_size()
-            jobs = [job for job in jobs for _ in range(self.params["tasks_per_run"])]
+            jobs = [job for job in jobs for _ in range(self.options["tasks_per_run"])]
             for start in range(0, len(jobs), size):
                 array = jobs[start : start + size]
                 tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
@@ -110,3 +110,43 @@ def _max_array_size() -> int:
         said = ""
     found = re.search(r"^MaxArraySize\s*=\s*(\d+)", said, re.MULTILINE)
     return int(found[1]) if found else 1001  # SLURM's default
+
+
+def requeue_on_signals() -> None:
+    """Let SIGUSR1, and SIGTERM unless SLURM is ending the job itself, do what submitit does on SIGUSR2 alone.
+
+    While networks are trained, `harness.interruption` stands in front: it saves the training's state first.
+    """
+    from submitit.core.job_environment import JobEnvironment
+
+    submitit_signal = signal.Signals[f"SIG{JobEnvironment.USR_SIG}"]
+    requeue = signal.getsignal(submitit_signal)
+    assert callable(requeue)
+    left = False
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        nonlocal left
+        if left:
+            return  # SLURM's SIGTERM to the job that has just been requeued
+        left = True
+        if number == signal.SIGTERM and not _goes_on():
+            log.warning("SLURM ends this job: stopping")
+            raise SystemExit(128 + number)
+        requeue(number, frame)
+
+    for number in {signal.SIGTERM, signal.SIGUSR1, submitit_signal}:
+        signal.signal(number, leave)
+
+
+def _goes_on() -> bool:
+    """Return whether SLURM means this job to run: not cancelled, not requeued already. True without SLURM."""
+    job = os.environ.get("SLURM_ARRAY_JOB_ID")
+    job = f"{job}_{os.environ['SLURM_ARRAY_TASK_ID']}" if job else os.environ.get("SLURM_JOB_ID")
+    if job is None or os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
+        return True
+    command = ["squeue", "--noheader", "--jobs", job, "--format", "%T"]
+    try:
+        state = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return state in _GOING_ON

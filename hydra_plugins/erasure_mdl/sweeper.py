@@ -1,12 +1,34 @@
-"""Hydra's sweeper without its check of every job, which would take minutes for thousands."""
+"""The sweeper: the product of all choices on the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from conf.compose import product
 
 
-class Sweeper(BasicSweeper):
-    """The product of all choices on the command line. Launchers check each job themselves, in milliseconds."""
+class Product(Sweeper):
+    """The product of all choices. Launchers check each job themselves, in milliseconds, where Hydra's takes minutes.
 
-    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        pass
+    Args:
+        params: choices that an experiment makes, by key; the command line's replace them.
+    """
+
+    def __init__(self, params: Mapping[str, Any] | None) -> None:
+        self.params = params or {}
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context = hydra_context
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        assert self.hydra_context is not None
+        assert self.launcher is not None
+        jobs = product(self.hydra_context.config_loader, self.params, arguments)
+        return self.launcher.launch(jobs, initial_job_idx=0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hydra_plugins.erasure_mdl.requeue import requeue_on_signals
+from hydra_plugins.erasure_mdl.slurm import requeue_on_signals
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
