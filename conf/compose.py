@@ -58,7 +58,12 @@ def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str],
 
 
 def product(loader: ConfigLoader, params: Mapping[str, Any], overrides: Sequence[str]) -> list[list[str]]:
-    """Return the overrides of each job of a sweep, in Hydra's order: the last choice changes first.
+    """Return the overrides of each job of a sweep, in Hydra's order: the last of `choices_of` changes first."""
+    return [list(job) for job in itertools.product(*choices_of(loader, params, overrides).values())]
+
+
+def choices_of(loader: ConfigLoader, params: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Return the overrides that a sweep chooses from, by key.
 
     Args:
         loader: Hydra's.
@@ -79,7 +84,7 @@ def product(loader: ConfigLoader, params: Mapping[str, Any], overrides: Sequence
         else:
             raise ConfigError(f"{override.input_line}: a sweep takes single values: name them, {key}=VALUE,VALUE")
         choices[key] = [f"{key}={value}" for value in values]
-    return [list(job) for job in itertools.product(*choices.values())]
+    return choices
 
 
 class Composer:

@@ -27,7 +27,7 @@ from erasure.store.storage import fingerprint
 from harness.device import pick_device, versions
 from harness.information import Information
 from harness.interruption import interruptible
-from harness.logger import Logger, RunDescription
+from harness.logger import Logger
 from harness.result import Result, result_of
 from harness.run import RESULTS_VERSION, Run
 from harness.trained import Timing, Trained
@@ -141,14 +141,7 @@ def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
 
 
 def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> str:
-    """Return a run's id: readable names, a digest of its configuration, and one of its code.
-
-    Args:
-        command: "mdl", "train", ...
-        described: JSON-like sections; "dataset", "eraser" and "model" each with a "name". Nothing about
-            where or how it runs (device, logger, paths, launcher) belongs here.
-        code: what stands for the code, by name: a version, or the digest of a source.
-    """
+    """Return a run's id: readable names, a digest of what describes it, and one of its code."""
     names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
     asked = fingerprint({"verb": command, **described}, length=10)
     return "-".join([command, *names, asked, fingerprint(dict(code), length=8)])
@@ -277,7 +270,7 @@ def _carry_out(work: Execution, functions: Functions[L], run: Run, group: str | 
     prepared = prepared or functions.load(job)
     config = job.config.plain
     names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
-    described = RunDescription(run_id=run.id, command=job.command, group=group, tags=names, config=config)
+    described = {"id": run.id, "group": group, "job_type": job.command, "tags": names, "config": config}
     with Logger(job.config.logger, described, run.directory, work.axes) as logger:
         for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from types import TracebackType
@@ -22,25 +21,6 @@ from harness.trained import Coded, Part
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunDescription:
-    """A run as W&B shows it.
-
-    Attributes:
-        run_id: its id and name.
-        command: "mdl", "train", ...
-        group: the sweep it belongs to, if any.
-        tags: names to find it by.
-        config: its configuration.
-    """
-
-    run_id: str
-    command: str
-    group: str | None
-    tags: Sequence[str]
-    config: Options
-
-
 class Logger:
     """One W&B run per run of ours, with the same id; a context manager that ends it finished or failed.
 
@@ -49,31 +29,22 @@ class Logger:
 
     Args:
         settings: how to log.
-        run: what is logged.
+        described: what W&B shows of the run: `wandb.init`'s id, group, job_type, tags and config.
         directory: the run's; W&B writes below it.
         axes: patterns of metrics, and the metric that is their x axis.
     """
 
-    def __init__(self, settings: LoggerSettings, run: RunDescription, directory: Path, axes: Mapping[str, str]) -> None:
+    def __init__(self, settings: LoggerSettings, described: Options, directory: Path, axes: Mapping[str, str]) -> None:
         self._wandb_run: Any = None
-        self._name, self._directory = run.run_id, directory.absolute()
+        self._name, self._directory = described["id"], directory.absolute()
         if settings.mode == "disabled":
             return
-        self._start(
-            settings,
-            id=run.run_id,
-            name=run.run_id,
-            group=run.group,
-            job_type=run.command,
-            tags=list(run.tags),
-            config=dict(run.config),
-            dir=self._directory,  # its service may have started in another folder
-        )
+        self._start(settings, {**described, "name": self._name})
         for metrics, axis in axes.items():
             self._do(lambda run, _, axis=axis: run.define_metric(axis))
             self._do(lambda run, _, metrics=metrics, axis=axis: run.define_metric(metrics, step_metric=axis))
 
-    def _start(self, settings: LoggerSettings, **described: Any) -> None:
+    def _start(self, settings: LoggerSettings, described: Options) -> None:
         import wandb
 
         ignore_local_settings()
@@ -86,6 +57,7 @@ class Logger:
             finish_timeout=settings.finish_timeout_s,
         )
         described |= {"project": settings.project, "entity": settings.entity, "settings": quiet, "resume": "allow"}
+        described["dir"] = self._directory  # its service may have started in another folder
         described["reinit"] = "finish_previous"  # the default hands the previous run of a sweep back
         modes: Sequence[Literal["online", "offline"]] = (
             ("online", "offline") if settings.mode == "online" else ("offline",)

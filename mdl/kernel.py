@@ -170,4 +170,4 @@ def _finish(
     known = torch.arange(n, dtype=torch.int32).expand_as(orders)
     save_coded_bits(run, placed(prepared.job, orders, bits, known))
     save_test_bits(run, seeds, torch.tensor([one.test_bits for one in coded]))
-    return as_result(logger, curve_of(sizes, coded), bits.sum(1).tolist())
+    return as_result(logger, curve_of(sizes, coded), sizes, bits.sum(1).tolist())

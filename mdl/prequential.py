@@ -209,7 +209,7 @@ def summarise(prepared: PreparedTraining, sizes: Sequence[int], parts: Sequence[
     k, total = prepared.num_classes, sizes[-1]
     following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
     calibrated = [*zip(*(point.ce_next_calibrated_bits or () for point in curve[:-1]), strict=True)]
-    result = of_curve(curve, [online_code_bits(sizes, ce_next, k) for ce_next in following])
+    result = of_curve(curve, sizes, [online_code_bits(sizes, ce_next, k) for ce_next in following])
     per_label = [online_code_bits(sizes, own, k) / total for own in calibrated] or None
     whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in prepared.seeds]
     drop = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in whole)
@@ -255,17 +255,23 @@ def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, f
     return {"a": float(a * n[0] ** b), "b": float(b), "c": float(c), "r2": r2}
 
 
-def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
-    """Compute the result of a learning curve and the codelengths of all labels, an entry per seed."""
-    sizes, last = [point.n for point in curve], curve[-1]
+def of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
+    """Compute the result of a learning curve and the codelengths of all labels, an entry per seed.
+
+    Args:
+        curve: a point for each size; the last size may lack one.
+        sizes: training sizes n_1..n_m = N.
+        total_bits: codelengths.
+    """
+    last, coding = curve[-1], curve[: len(sizes) - 1]
     assert last.test_accuracy is not None
-    following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
-    tested = zip(*(point.ce_test_bits for point in curve), strict=True)
+    following = zip(*(point.ce_next_bits or () for point in coding), strict=True)
+    tested = zip(*(point.ce_test_bits for point in coding), strict=True)
     return Coded(
         mdl=Codelength(
-            bits_per_sample=[bits / last.n for bits in total_bits],
+            bits_per_sample=[bits / sizes[-1] for bits in total_bits],
             total_bits=list(total_bits),
-            published=[published_units(sizes, ce_test[:-1]) for ce_test in tested],
+            published=[published_units(sizes, ce_test) for ce_test in tested],
         ),
         curve=list(curve),
         power_law=[fit_power_law(sizes[:-1], ce_next) for ce_next in following],
@@ -273,11 +279,11 @@ def of_curve(curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
     )
 
 
-def as_result(logger: Logger, curve: Sequence[Point], total_bits: Sequence[float]) -> Coded:
+def as_result(logger: Logger, curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
     """Compute the result as `of_curve`, and log every size and the totals."""
     for point in curve:
         log_point(logger, point)
-    result = of_curve(curve, total_bits)
+    result = of_curve(curve, sizes, total_bits)
     log_summary(logger, result)
     return result
 

@@ -25,9 +25,9 @@ from harness.logger import Logger
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
 from harness.run import Run
-from harness.trained import Coded, Codelength, Final, Point, published_units
+from harness.trained import Coded, Point
 from mdl.chunks import MdlConfig, rounded_sizes
-from mdl.prequential import fit_power_law, log_point, log_summary, online_code_bits, split_positions
+from mdl.prequential import as_result, online_code_bits, split_positions
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State, in_stacks
@@ -127,11 +127,9 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
     run.save_curves(row for of_size in trained for one in of_size for row in one.losses)
     last = [one.losses for one in trained[-1]]
     drops = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in last)
-    result = replace(_summary(curve, sizes, len(data.dataset.class_names)), sharp_drop=drops)
-    for point in curve:
-        log_point(logger, point)
-    log_summary(logger, result)
-    return result
+    tested = zip(*(point.ce_test_bits for point in curve), strict=True)
+    totals = [online_code_bits(sizes, own, len(data.dataset.class_names)) for own in tested]
+    return replace(as_result(logger, curve, sizes, totals), sharp_drop=drops)
 
 
 def published_order(seed: int, total: int, chunk: int) -> Tensor:
@@ -427,24 +425,6 @@ def _joined(points: Sequence[Point]) -> Point:
         if isinstance(first[name], list)
     }
     return Point(**{**first, **lists})
-
-
-def _summary(curve: Sequence[Point], sizes: Sequence[int], num_classes: int) -> Coded:
-    """Compute codelengths per seed; `curve` lacks the last of `sizes`."""
-    last = curve[-1]
-    tested = [*zip(*(point.ce_test_bits for point in curve), strict=True)]
-    totals = [online_code_bits(sizes, own, num_classes) for own in tested]
-    assert last.test_accuracy is not None
-    return Coded(
-        mdl=Codelength(
-            bits_per_sample=[bits / sizes[-1] for bits in totals],
-            total_bits=totals,
-            published=[published_units(sizes, own) for own in tested],
-        ),
-        curve=list(curve),
-        power_law=[fit_power_law(sizes[:-1], own) for own in tested],
-        final=Final(loss_bits=last.ce_test_bits, accuracy=last.test_accuracy),
-    )
 
 
 class _Progress:

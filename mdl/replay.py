@@ -55,7 +55,7 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> C
     _save_bits(prepared, run, engine.orders.cpu(), codes)
     save_test_bits(run, prepared.seeds, torch.cat([code.tested().example_bits for code in codes]))
     total_bits = [float(bits) for code in codes for bits in code.bits.sum(1)]
-    result = as_result(logger, _curve(codes, sizes, settings.replay), total_bits)
+    result = as_result(logger, _curve(codes, sizes, settings.replay), sizes, total_bits)
     return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
 
 

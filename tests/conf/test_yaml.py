@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from conf.check import keyword_only
 from conf.cli import Command
-from conf.compose import Composer
+from conf.compose import Composer, choices_of
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
@@ -173,20 +172,8 @@ def swept_values(command: str, words: list[str]) -> list[list[str]]:
     """Return the overrides of a sweep, a list of alternatives for each key; later ones replace an experiment's own."""
     experiment = [word for word in words if word.startswith("+experiment=")]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        params = compose(command, experiment, return_hydra_config=True).hydra.sweeper.get("params") or {}
-    last = {word.partition("=")[0]: word for word in [*(f"{key}={value}" for key, value in params.items()), *words]}
-    overrides = OverridesParser.create().parse_overrides([*last.values()])
-    return [
-        [
-            f"{override.get_key_element()}={value}"
-            for value in (
-                override.sweep_string_iterator()
-                if override.is_sweep_override()
-                else [override.get_value_element_as_str()]
-            )
-        ]
-        for override in overrides
-    ]
+        params = compose(command, experiment, return_hydra_config=True).hydra.sweeper.params or {}
+        return [*choices_of(GlobalHydra.instance().config_loader(), params, words).values()]
 
 
 def test_the_control_is_known_by_its_yaml() -> None:

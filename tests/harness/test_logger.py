@@ -13,7 +13,8 @@ import pytest
 import torch
 import wandb
 
-from harness.logger import Logger, LoggerSettings, RunDescription
+from conf.schema import LoggerSettings
+from harness.logger import Logger
 from tests.results import made_up
 from tests.wandb_file import WandbRun, only_run, records
 from tests.wandb_server import Server, serve
@@ -29,13 +30,13 @@ def logger(
         LoggerSettings(
             mode=mode, project="erasure-mdl", entity=None, init_timeout_s=5.0, finish_timeout_s=finish_timeout_s
         ),
-        RunDescription(
-            run_id=run_id,
-            command="mdl",
-            group="a-sweep",
-            tags=["digits", "leace", "mlp"],
-            config={"model": {"width": 8}} | config,
-        ),
+        {
+            "id": run_id,
+            "group": "a-sweep",
+            "job_type": "mdl",
+            "tags": ["digits", "leace", "mlp"],
+            "config": {"model": {"width": 8}} | config,
+        },
         directory,
         {"mdl/*": "mdl/n"},
     )
