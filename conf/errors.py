@@ -86,7 +86,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, choice = error.missing_cfg_file.rpartition("/")
         return unknown_key(choice, list(error.options), what=f"{group}=")
-    if missing := re.search(r"Could not override '([^']+)'", text):
+    if missing := re.search(r"(?:Could not override '|not in struct full_key: )([^' ]+)", text):
         return _no_such_key(missing.group(1), command, overrides)
     if missing := re.search(r"interpolation: Missing mandatory value: (\S+)", text):
         return f"{missing.group(1)} is missing: set it with {missing.group(1)}=VALUE"

@@ -106,7 +106,7 @@ def _with_lists(items: list[tuple[str, Any]]) -> Options:
 
 
 C = TypeVar("C", bound=Config)
-Of = TypeVar("Of", bound=Config, covariant=True)  # what a `harness.job.Job` is of
+C_co = TypeVar("C_co", bound=Config, covariant=True)  # what a `harness.job.Job` is of
 
 
 def config_of(command: str) -> type[Config]:

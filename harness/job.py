@@ -16,7 +16,7 @@ import yaml
 from torch import Tensor
 
 from conf import Options
-from conf.schema import C, Config, Of, command_of, config_of, identifying, validate
+from conf.schema import C, C_co, Config, command_of, config_of, identifying, validate
 from conf.target import Target, require_listed
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
@@ -40,7 +40,7 @@ _LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 
 
 @dataclass(frozen=True)
-class Job(Generic[Of]):
+class Job(Generic[C_co]):
     """A validated configuration with its parts resolved, before anything is loaded.
 
     Attributes:
@@ -52,7 +52,7 @@ class Job(Generic[Of]):
     """
 
     command: str
-    config: Of
+    config: C_co
     source: Source
     checksums: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -126,7 +126,7 @@ class Job(Generic[Of]):
     def run(self) -> Run:
         return Run(self.config.runs_dir, self.identity())
 
-    def control(self) -> "Job[Of]":
+    def control(self) -> "Job[C_co]":
         """Return the same job with nothing erased."""
         return replace(self, config=replace(self.config, eraser=CONTROL))
 
@@ -155,7 +155,7 @@ class Prepared(Protocol):
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """Its share of `result.json`: "seeds", "num_classes", "train_size", "parameters"."""
+        """Its fields of result.json: "seeds", "num_classes", "train_size", "parameters"."""
         ...
 
 
@@ -169,14 +169,14 @@ class Functions(Generic[L]):
 
     Attributes:
         load: the command's data and architecture.
-        compute: the command's own part; returns its share of the result.
-        share: computes what no other process computes of the run's parts; whether all are computed then. None where
-            one process computes the whole run.
+        compute: the command's own part; returns its fields of the result.
+        compute_parts: computes those parts of the run that no other process does; whether all are computed then. None
+            where one process computes the whole run.
     """
 
     load: Callable[[Job], L]
     compute: Callable[[L, Run, Logger], Computed]
-    share: Callable[[L, Run], bool] | None = None
+    compute_parts: Callable[[L, Run], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -193,10 +193,14 @@ class Execution:
     functions: Callable[[], Functions]
     axes: Mapping[str, str]
 
+    @functools.cached_property
+    def run(self) -> Run:
+        return self.job.run()
+
     @property
     def directory(self) -> Path:
         """The run's directory, whether or not it exists."""
-        return self.job.run().directory
+        return self.run.directory
 
     def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
         """Run it once: a finished run's result is read back, an unfinished one is (re)started.
@@ -205,7 +209,7 @@ class Execution:
             group: W&B group, e.g. the sweep.
             wait: for another process that computes it; otherwise the answer is None then.
         """
-        run = self.job.run()
+        run = self.run
         if (result := run.result) is not None:
             log.info("%s has finished before: nothing to train", run.id)
             run.tidy()
@@ -214,10 +218,10 @@ class Execution:
         functions = self.functions()
         with interruptible(at_once=True):
             prepared = None
-            if functions.share is not None:
+            if functions.compute_parts is not None:
                 with _under_way(self.job, run):
                     prepared = functions.load(self.job)
-                    if not functions.share(prepared, run) and not wait:
+                    if not functions.compute_parts(prepared, run) and not wait:
                         return None
             with run.claim(wait=wait) as ours:
                 if not ours:
@@ -275,8 +279,7 @@ def _carry_out(work: Execution, functions: Functions[L], run: Run, group: str | 
         for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
-        share = functions.compute(prepared, run, logger)
-        own = dict(vars(share))
+        own = dict(vars(functions.compute(prepared, run, logger)))
         seconds = run.seconds()
         timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
         about = {"run_id": run.id, "verb": job.command, "config": config, "code": job.code()}

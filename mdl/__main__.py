@@ -36,13 +36,13 @@ def work(config: "MdlConfig") -> cli.Executable:
             from mdl import published
 
             return Functions(published.load, published.published)
-        from mdl.prequential import load, prequential, share
+        from mdl.prequential import load, prequential, train_free_sizes
 
         if settings.code == "replay":
             from mdl.replay import replay
 
             return Functions(load, replay)
-        return Functions(load, prequential, share if settings.share else None)
+        return Functions(load, prequential, train_free_sizes if settings.share else None)
 
     return Execution(job, functions, AXES)
 

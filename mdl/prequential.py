@@ -69,7 +69,7 @@ def prequential(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
     return replace(result, timing=Timing(stacking=asdict(sizes.engine.stacking)))
 
 
-def share(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
+def train_free_sizes(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
     """Train the chunk sizes that no other process trains; whether all are trained then."""
     with Display(run.id) as display:
         sizes = _Sizes(prepared, run, display)
@@ -121,7 +121,7 @@ class _Sizes:
         """Return the part of size number i, trained if it is not yet."""
         if i not in self._trained:
             self._finish(i, parsed(SizeTrained, self._run.step(self.name(i), lambda: as_json(self._train(i)))))
-            self.engine.finished(self.sizes[i] - self._prepared.job.config.mdl.own_validation(self.sizes[i]))
+            self.engine.delete_checkpoints(self.sizes[i] - self._prepared.job.config.mdl.own_validation(self.sizes[i]))
         return self._trained[i]
 
     def _train(self, i: int) -> "SizeTrained":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from conf import cli
 
 if TYPE_CHECKING:
-    from harness.job import Functions, Job
+    from harness.job import Job
     from harness.result import InformationResult
     from sample_info.settings import SampleInfoConfig
 
@@ -17,17 +17,15 @@ _FIGURES = ("scores.png", "summaries.png")  # of every run
 
 
 def work(config: "SampleInfoConfig") -> cli.Executable:
-    from harness.job import Execution
+    from harness.job import Execution, Functions
 
-    return Execution(job_of(config), _functions, AXES)
+    def functions() -> Functions:
+        from sample_info.examples import load
+        from sample_info.scoring import score
 
+        return Functions(load, score)
 
-def _functions() -> "Functions":
-    from harness.job import Functions
-    from sample_info.examples import load
-    from sample_info.scoring import score
-
-    return Functions(load, score)
+    return Execution(job_of(config), functions, AXES)
 
 
 def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from conf import cli
 
 if TYPE_CHECKING:
-    from harness.job import Functions
     from harness.result import TrainResult
     from train.settings import TrainConfig
 
@@ -16,21 +15,19 @@ AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one 
 
 
 def work(config: "TrainConfig") -> cli.Executable:
-    from harness.job import Execution
-    from train.prepare import require_network, training_job
+    from harness.job import Execution, Functions
+    from train.prepare import load, require_network, training_job
 
     job = require_network(training_job("train", config))
     if config.train.protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
-    return Execution(job, _functions, AXES)
 
+    def functions() -> Functions:
+        from train.whole import train_on_everything
 
-def _functions() -> "Functions":
-    from harness.job import Functions
-    from train.prepare import load
-    from train.whole import train_on_everything
+        return Functions(load, train_on_everything)
 
-    return Functions(load, train_on_everything)
+    return Execution(job, functions, AXES)
 
 
 def headline(result: "TrainResult") -> str:

@@ -16,7 +16,7 @@ from train.ensemble import Ensemble
 from train.settings import TrainingConfig, TrainSettings
 
 C = TypeVar("C", bound=TrainingConfig)
-Of = TypeVar("Of", bound=TrainingConfig, covariant=True)  # what a job is of
+C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # what a job is of
 J = TypeVar("J", bound=Job)
 
 
@@ -78,10 +78,10 @@ class PreparedData:
 
 
 @dataclass(frozen=True)
-class PreparedTraining(PreparedData, Generic[Of]):
+class PreparedTraining(PreparedData, Generic[C_co]):
     """A job's data on the device, and the architecture to train."""
 
-    job: Job[Of]
+    job: Job[C_co]
     ensemble: Ensemble
 
     @property
@@ -93,7 +93,7 @@ class PreparedTraining(PreparedData, Generic[Of]):
         return count_parameters(self.ensemble.model)
 
 
-def load(job: Job[Of]) -> PreparedTraining[Of]:
+def load(job: Job[C_co]) -> PreparedTraining[C_co]:
     """Erase (or fetch) the dataset, bring it to the device, build the architecture."""
     dataset, settings = erased(job), job.config.train
     data = to_device(dataset, crop_padding=settings.crop_padding, flip=job.source.flip, device=job.device)

@@ -471,6 +471,6 @@ class Engine:
         """Compute something else of every seed; see `in_stacks`."""
         return in_stacks(begin, finish, len(self._prepared.seeds), self.stacking.stack, name, self._checkpoints)
 
-    def finished(self, n: int) -> None:
+    def delete_checkpoints(self, n: int) -> None:
         """Delete checkpoints of the trainings of size n."""
         self._checkpoints.delete(f"{n}-")

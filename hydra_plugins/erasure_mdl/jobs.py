@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hydra import compose
 from hydra.errors import HydraException
 from hydra.types import HydraContext
 from omegaconf import DictConfig
@@ -47,7 +46,7 @@ def planned(
         try:
             jobs.append(SweepJob(number, list(overrides), process.directory_of(composer(overrides))))
         except (HydraException, OmegaConfBaseException) as error:
-            refused.append(explain(_hydra_error(command, overrides) or error, command, overrides))
+            refused.append(explain(error, command, overrides))
         except (ValueError, OSError) as error:
             refused.append(f"{' '.join(overrides)}: {explain(error, command, overrides)}")
     if refused:
@@ -55,15 +54,6 @@ def planned(
         raise ConfigError(f"{refused[0]}; nothing was started{others}")
     process.sweep.plan([(job.overrides, job.run) for job in jobs])
     return jobs
-
-
-def _hydra_error(command: str, overrides: Sequence[str]) -> Exception | None:
-    """Return Hydra's own error for a job that cannot be composed: it names the key that cannot be overridden."""
-    try:
-        compose(command, list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
-        return error
-    return None
 
 
 def unfinished(jobs: Sequence[SweepJob]) -> list[SweepJob]:

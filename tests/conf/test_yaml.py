@@ -1,6 +1,5 @@
 """Every YAML composes, satisfies its schema, lists every option it has, and can be instantiated."""
 
-import copy
 import functools
 import math
 import re
@@ -19,7 +18,7 @@ from conf.compose import Composer, choices_of
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
-from conf.schema import Config, config_of, plain, validate
+from conf.schema import config_of, plain, validate
 from conf.target import TARGETS, Target
 from erasure.eraser import Eraser
 from harness.job import CONTROL, Job
@@ -39,13 +38,9 @@ MANDATORY = {
 COMMANDS = {command.name: command for command in (MDL, TRAIN, SAMPLE_INFO)}
 
 
-def composed(command: Command, *overrides: str) -> Any:
-    return copy.deepcopy(_composed(command.name, overrides))
-
-
 @functools.cache
-def _composed(command: str, overrides: tuple[str, ...]) -> Config:
-    return compose_checked(command, overrides, config_of(command))
+def composed(command: Command, *overrides: str) -> Any:
+    return compose_checked(command.name, overrides, config_of(command.name))
 
 
 @pytest.mark.parametrize(("group", "choice"), EVERY_CHOICE, ids=["/".join(c) for c in EVERY_CHOICE])
