@@ -30,7 +30,7 @@ class SweepLauncher(Launcher):
 
     def __init__(self, **options: Any) -> None:
         self.options = {
-            key: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+            key: OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
             for key, value in options.items()
         }
 
