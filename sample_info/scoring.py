@@ -13,7 +13,7 @@ from harness.information import Information
 from harness.logger import Logger
 from harness.run import Run, Tensors
 from models.tangent.jacobian import Projection
-from models.tangent.ntk import Kernels, connected, exact_or, unconnected
+from models.tangent.ntk import Kernels, exact_or
 from sample_info.attribution import attributions
 from sample_info.error_estimates import TRAINED_PATH, along_trained_path
 from sample_info.examples import Examples
@@ -119,8 +119,7 @@ def _ntk(settings: SampleInfoSettings, problem: TrainingProblem) -> Kernels:
     kind = "coordinates" if chosen == "auto" else chosen
     projection = Projection(kind, settings.kernel.size, functools.partial(generator, problem.seed, "projection", kind))
     if chosen == "auto":
-        left = unconnected(problem.weights, connected(problem.model, problem.weights, problem.x))
-        projection = exact_or(projection, problem.weights if left else {})  # products are cheap whatever their size
+        projection = exact_or(projection, problem.model, problem.weights, problem.x, mean_of_outputs=False)
     return problem.kernels(projection)
 
 

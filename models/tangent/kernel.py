@@ -13,7 +13,7 @@ from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.layers import Linear
 from models.tangent.jacobian import Projection, Weights
-from models.tangent.ntk import GIB, TangentOptions, connected, exact_or, mean_ntk, unconnected
+from models.tangent.ntk import GIB, TangentOptions, exact_or, mean_ntk
 
 _COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
 _AVERAGED = 256  # images over which K(x, x) is 1 on average
@@ -65,7 +65,7 @@ class EmpiricalNtk(KernelModel):
         weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
         seeds = {name: int(torch.randint(2**62, (), generator=generator)) for name in weights}
         sampled = Projection("coordinates", _COORDINATES, lambda name: torch.Generator().manual_seed(seeds[name]))
-        projection = exact_or(sampled, unconnected(weights, connected(network, weights, x)))
+        projection = exact_or(sampled, network, weights, x, mean_of_outputs=True)
         scales = {name: float(weight.double().square().mean().sqrt()) for name, weight in weights.items()}
         unscaled = TangentKernel(network, weights, scales, projection)
         some = x[:: math.ceil(len(x) / _AVERAGED)]

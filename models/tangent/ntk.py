@@ -33,9 +33,16 @@ def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
     return {name: weight for name, weight in weights.items() if name not in owned}
 
 
-def exact_or(sampled: Projection, weights: Weights) -> Projection:
-    """Choose exact gradients with respect to these weights where they are few and that is cheap, else `sampled`."""
-    return EXACT if sum(weight.numel() for weight in weights.values()) <= _FEW_PARAMETERS else sampled
+def exact_or(
+    sampled: Projection, model: nn.Module, weights: Weights, x: Tensor, *, mean_of_outputs: bool
+) -> Projection:
+    """Choose exact gradients where `sampled` would sample tensors of no more than 200,000 values in all.
+
+    `mean_ntk` samples the tensors outside fully connected layers; `ntk` samples all tensors if there are such.
+    """
+    outside = unconnected(weights, connected(model, weights, x))
+    to_sample = outside if mean_of_outputs or not outside else weights
+    return EXACT if sum(weight.numel() for weight in to_sample.values()) <= _FEW_PARAMETERS else sampled
 
 
 @contextmanager

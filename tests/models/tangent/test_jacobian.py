@@ -2,6 +2,7 @@ import functools
 
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -99,10 +100,30 @@ def test_layers_called_twice_or_on_sequences_have_no_product_form() -> None:
     torch.testing.assert_close(kernels.train, j @ j.T)
 
 
-def test_gradients_are_exact_up_to_so_many_parameters() -> None:
-    sampled = drawn("coordinates", 300)
-    assert exact_or(sampled, {"a": torch.zeros(150_000), "b": torch.zeros(50_000)}) is EXACT
-    assert exact_or(sampled, {"a": torch.zeros(150_000), "b": torch.zeros(50_001)}) is sampled
+@pytest.mark.parametrize(
+    ("outside", "inside", "mean_of_outputs", "exact"),
+    [
+        (200_000, 300_000, True, True),  # the mean keeps product form for the connected layer
+        (200_001, 1_000, True, False),
+        (150_000, 50_000, False, True),
+        (150_000, 50_001, False, False),  # kernels of all outputs sample the connected layer with the others
+        (0, 300_000, False, True),  # products are exact whatever their size
+    ],
+)
+def test_gradients_are_exact_up_to_so_many_parameters(outside, inside, mean_of_outputs, exact) -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.connected = nn.Linear(inside, 1, bias=False)
+            self.scales = nn.ParameterList([torch.zeros(outside)] if outside else [])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.connected(x) + sum(scale.sum() for scale in self.scales)
+
+    model, sampled = Scaled(), drawn("coordinates", 300)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    chosen = exact_or(sampled, model, weights, torch.zeros(2, inside), mean_of_outputs=mean_of_outputs)
+    assert chosen is (EXACT if exact else sampled)
 
 
 def test_weights_of_another_network_are_refused() -> None:
