@@ -2,13 +2,11 @@
 
     python -m sample_info -m +experiment=attribution model=wide_mlp
     uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY
-    uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY --brittle 10
 
 The run must have been asked for `sample_info.references.methods=[subsets,retraining]`. Its first seed's network is
 built and trained again as it was, and every method judged by the trainings on halves, and without single examples,
 that the run kept. Seconds are of a method alone, kernels, gradients and factors included; what trained weights cost,
-which all but ours need, is in the title. `--brittle` removes the most helpful examples of so many held-out inputs, by
-the best method of each kind, and trains again.
+which all but ours need, is in the title.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,39 +31,34 @@ from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem
 from scripts import options
 from scripts.benchmarks.benchmark import Cost, machine, measured, shown
-from scripts.benchmarks.brittleness import chosen, flips, tabulated
 from scripts.benchmarks.peers import EKFAC, require_installed, require_one_output, trak
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = options.parser("benchmarks.baselines", __doc__, brittle=0)
+    own = options.parser("benchmarks.baselines", __doc__)
     own.add_argument("directory", type=Path, help="of a finished run of python -m sample_info")
     own.add_argument("--dampings", type=float, nargs="+", default=[1e-5, 0.1, 1.0, 10.0], help="of the mean loss")
     own.add_argument("--projections", type=int, nargs="+", default=[16, 64, 128], help="TRAK's sizes")
-    own.add_argument("--out", type=Path, help="write the tables there, too, as Markdown")
+    own.add_argument("--out", type=Path, help="write the table there as Markdown")
     asked = own.parse_args(arguments)
     try:
         study = Study(asked.directory)
         require_installed()
     except (ValueError, OSError) as error:
         own.error(str(error))
-    rows = study.judged_accounts(asked.dampings, asked.projections)
-    tables = [Table.of("baselines", COLUMNS, rows)]
-    tables[0].show(study.title)
-    if asked.brittle:
-        tables.append(study.brittleness(rows, asked.brittle))
-        tables[1].show(tables[1].title)
+    rows = study.judged_methods(asked.dampings, asked.projections)
+    table = Table.of("baselines", COLUMNS, rows)
+    table.show(study.title)
     if asked.out:
-        write_text(asked.out, "\n\n".join([study.title, *(table.markdown() for table in tables)]) + "\n")
+        write_text(asked.out, f"{study.title}\n\n{table.markdown()}\n")
     return 0
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method as it was judged; `effects` where it has one for every example."""
+    """A method as it was judged."""
 
     name: str
-    effects: Effects | None
     attribution: Attribution
     cost: Cost
 
@@ -132,7 +125,7 @@ class Study:
         weights = f"{sum(weight.numel() for weight in self.problem.weights.values()):,} weights"
         return f"{self.run_id}: {sizes}, {weights}; trained in {shown(cost.seconds)} s\n{machine(device)}"
 
-    def judged_accounts(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
+    def judged_methods(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
         """All methods in turn."""
         _ = self.title  # trains, before anything is timed
         n, trained = len(self.problem.x), self.trained
@@ -163,26 +156,13 @@ class Study:
         if before is not None:
             peaks = [one.peak_mib for one in (cost, before) if one.peak_mib is not None]
             cost = Cost(cost.seconds + before.seconds, max(peaks, default=None))
-        return Row(name, effects, judged(effects, self.sets, self.truth, self.single, self.examples.wrong), cost)
+        return Row(name, judged(effects, self.sets, self.truth, self.single, self.examples.wrong), cost)
 
     def judged_sets(self, network: LinearizedNetwork) -> Row:
         """Whole sets left out by our network, whose kernel is there."""
         with measured(self.problem.x.device) as cost:
             exact = (network.trained_held_out - network.without(self.sets)).cpu()
-        return Row(SETS, None, Attribution(datamodeling=datamodeling_score(exact, self.truth)), cost)
-
-    def brittleness(self, rows: Sequence[Row], count: int) -> Table:
-        """Summarise the best method of each kind, and a random one."""
-        best: dict[str, Row] = {}
-        for row in (row for row in rows if row.effects):
-            rival = best.setdefault(row.name.split()[0], row)
-            if row.attribution.datamodeling.mean > rival.attribution.datamodeling.mean:
-                best[row.name.split()[0]] = row
-        methods = {row.name: row.effects.outputs[:, :, 0].cpu() for row in best.values() if row.effects}
-        draws = torch.randn(self.truth.shape[1], len(self.problem.x), generator=torch.Generator().manual_seed(0))
-        outputs = self.trained.outputs(self.problem.held_out).cpu()
-        inputs = chosen(outputs, self.examples.held_out_labels.cpu(), count)
-        return tabulated(flips(self.problem, outputs, {**methods, "at random": draws.T}, inputs))
+        return Row(SETS, Attribution(datamodeling=datamodeling_score(exact, self.truth)), cost)
 
 
 if __name__ == "__main__":
