@@ -61,7 +61,7 @@ class LinearizedNetwork:
         return Effects.joined(self.left_out(block)[0] for block in blocks)
 
     def thinned(self, removed: int) -> Self:
-        """Return the same network trained on the mean of all training sets that lack `size` of the n examples.
+        """Return the same network trained on the mean of all training sets that lack `removed` of the n examples.
 
         Each example counts by the share of sets that have it. What leaving one out changes there is that share of the
         multilinear extension's slope (Owen 1972), to first order: what single examples do to large sets, where

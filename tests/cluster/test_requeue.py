@@ -1,8 +1,8 @@
 """Signals that requeue a task, and signals that end it."""
 
 import signal
-import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,15 +23,14 @@ def requeued() -> Iterator[list[int]]:
         signal.signal(number, handler)
 
 
-def in_slurm(monkeypatch: pytest.MonkeyPatch, state: str) -> list[list[str]]:
-    """Pretend to be task 3 of array 7, in this state; the commands that ask for it."""
-    asked = []
-
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess:
-        asked.append(command)
-        return subprocess.CompletedProcess(command, 0, f"{state}\n", "")
-
-    monkeypatch.setattr(subprocess, "run", run)
+def in_slurm(monkeypatch: pytest.MonkeyPatch, folder: Path, state: str | None) -> Path:
+    """Pretend to be task 3 of array 7 in this state, of a cluster without squeue if None; what squeue is asked."""
+    asked = folder / "asked"
+    if state is not None:
+        squeue = folder / "squeue"
+        squeue.write_text(f"#!/bin/sh\necho $* >> {asked}\necho {state}\n")
+        squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
     for name, value in {"SUBMITIT_EXECUTOR": "slurm", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}.items():
         monkeypatch.setenv(name, value)
     return asked
@@ -46,19 +45,20 @@ def test_any_of_three_signals_requeues_and_what_follows_is_ignored(number: signa
     assert requeued == [number]
 
 
-@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", ""])
-def test_a_job_that_slurm_is_ending_is_not_requeued(state: str, requeued, monkeypatch) -> None:
-    asked = in_slurm(monkeypatch, state)
+@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", "", None])
+def test_a_job_that_slurm_is_ending_is_not_requeued(state: str | None, requeued, monkeypatch, tmp_path) -> None:
+    asked = in_slurm(monkeypatch, tmp_path, state)
     requeue_on_signals()
     with pytest.raises(SystemExit) as ended:
         signal.raise_signal(signal.SIGTERM)
     assert ended.value.code == 128 + signal.SIGTERM
     assert requeued == []
-    assert asked == [["squeue", "--noheader", "--jobs", "7_3", "--format", "%T"]]
+    assert state is None or asked.read_text() == "--noheader --jobs 7_3 --format %T\n"
 
 
-def test_a_job_that_slurm_means_to_run_is_requeued_on_sigterm(requeued, monkeypatch) -> None:
-    in_slurm(monkeypatch, "RUNNING")
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED"])
+def test_a_job_that_slurm_means_to_run_is_requeued_on_sigterm(state: str, requeued, monkeypatch, tmp_path) -> None:
+    in_slurm(monkeypatch, tmp_path, state)
     requeue_on_signals()
     signal.raise_signal(signal.SIGTERM)
     assert requeued == [signal.SIGTERM]

@@ -1,16 +1,18 @@
 """The linearised network without sets of examples, against the network that is trained on what is left alone."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 import torch
 
-from models.tangent.jacobian import network_outputs
+from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info.leave_one_out import functional_information
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent
+from tests.sample_info.linearized.test_dynamics import descended
 from tests.sample_info.networks import small_mlp
 
 DESCENT = LinearizedDescent(learning_rate=0.05, steps=60, weight_decay=0.4)
@@ -50,3 +52,27 @@ def test_a_part_of_the_kernel_is_the_kernel_of_the_part(k: int) -> None:
     torch.testing.assert_close(whole.functional_information(LEFT, 0.5), scores, rtol=1e-10, atol=1e-15)
     of_all = functional_information(leave_one_out(whole.dynamics, whole.kernels.held_out), 0.5)
     assert ((of_all[LEFT] - scores).abs() > 0.1 * scores).all()  # what others told is unique now
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_thinned_network_is_trained_on_the_mean_of_all_sets_that_lack_as_many_examples(k: int) -> None:
+    """By plain gradient descent, each example with the share of the sets that have it; then without example 4."""
+    net = small_mlp(k)
+    problem = net.problem(DESCENT)
+    network = LinearizedNetwork(problem, problem.kernels())
+    sets = list(combinations(range(12), 7))
+    weight = sum(4 in kept for kept in sets) / len(sets)
+    j, held_out = (jacobian(net.model, problem.weights, x) for x in (problem.x, problem.held_out))
+    weighted, residual = weight**0.5 * j, weight**0.5 * (network.initial - problem.y)
+    change = descended(weighted, residual, DESCENT, 12)
+    kept = torch.arange(12) != 4
+    without = descended(weighted[kept], residual[kept], DESCENT, 12)
+    thinned = network.thinned(5)
+    torch.testing.assert_close(thinned.trained_held_out, network.initial_held_out + held_out @ change)
+    assert not torch.allclose(network.trained_held_out, thinned.trained_held_out, rtol=1e-3)
+    effects, left_out = thinned.left_out(torch.tensor([4]))
+    torch.testing.assert_close(left_out[0], network.initial[4] + j[4] @ without)
+    torch.testing.assert_close(effects.outputs[0], held_out @ (change - without))
+    everything = thinned.all_left_out()
+    torch.testing.assert_close(everything.outputs[4], effects.outputs[0], rtol=1e-8, atol=1e-12)
+    assert float(everything.weight[4]) == pytest.approx(float((change - without).square().sum()), rel=1e-8)
