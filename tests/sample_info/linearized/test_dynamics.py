@@ -193,6 +193,18 @@ def test_the_error_bound_holds_and_follows_the_tolerance(method: Method) -> None
     assert bounds[2][1] < bounds[0][1]
 
 
+def test_both_trainings_may_be_wrong_by_what_the_filter_is() -> None:
+    """Two nearly collinear examples, and a series of degree 2: w is wrong one way, w_-i the other."""
+    kernel = torch.tensor([[1.0, 0.5], [0.5, 0.44]], dtype=torch.float64)
+    residual = torch.tensor([[1.0], [0.3]], dtype=torch.float64)
+    descent = LinearizedDescent(learning_rate=1.0, steps=5)
+    rough = LinearizedDynamics(kernel, residual, descent, method="series", tolerance=0.01)
+    exact = torch.stack([removed_set(torch.tensor([i]), kernel, residual, descent) for i in range(2)], 1)
+    errors = rough.differences(torch.arange(2)) - exact
+    largest = float((errors * (kernel @ errors)).sum(0).sqrt().max())
+    assert rough.error_bound / 2 < largest <= rough.error_bound
+
+
 def test_the_cheaper_method_is_taken() -> None:
     kernel, _, residual = some_kernels(20, 1)
     few, many = (LinearizedDescent(learning_rate=0.05, steps=steps) for steps in (3, 5000))
