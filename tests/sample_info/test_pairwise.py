@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.store.storage import load_tensors
-from sample_info.__main__ import COMMAND
+from erasure.store.storage import load_tensors, read_json
+from sample_info.__main__ import COMMAND, job_of
+from sample_info.examples import load
 from sample_info.leave_one_out import read_pairwise
 from sample_info.linearized.dynamics import LinearizedDynamics
+from sample_info.linearized.network import LinearizedNetwork
 
 SMALL = ["model.width=32", "sample_info.examples=40", "sample_info.held_out=30", "sample_info.training.steps=200"]
 SMALL += ["logger.mode=disabled", "sample_info.classes=[0,1,7]"]
@@ -33,7 +35,14 @@ def test_effects_are_kept_in_blocks_and_scores_are_what_they_were(command, monke
     assert outputs.shape == (30, 40, 3)
     assert loss.shape == (30, 40)
     torch.testing.assert_close(outputs.square().sum(-1).mean(0), scores["prediction_change"][0], rtol=1e-12, atol=0)
-    assert 0.2 < float((loss < 0).double().mean()) < 0.8  # signs
+    examples = load(job_of(read_json(the_run("whole") / "result.json")["config"]))
+    problem = examples.problem(0)
+    network = LinearizedNetwork(problem, problem.kernels())
+    trained, without = network.trained_held_out, network.without(torch.arange(40)[:, None])
+    y = examples.targets(examples.held_out_labels)
+    torch.testing.assert_close(outputs.transpose(0, 1), trained - without, rtol=1e-8, atol=1e-10)
+    halves = [(predicted - y).square().sum(-1) / 2 for predicted in (trained, without)]
+    torch.testing.assert_close(loss.T, halves[0] - halves[1], rtol=1e-8, atol=1e-10)  # below zero where one helps
     assert not torch.equal(read_pairwise(the_run("whole"), 1)[0], outputs)
 
     effects, calls = LinearizedDynamics.effects, []
