@@ -29,47 +29,33 @@ CASES = {
         ["+model.widht=64"],
         "unknown key model.widht: did you mean width? choose from activation, depth,",
     ),
-    "forced option": (["++train.lrr=1"], "unknown key train.lrr: did you mean lr?"),
     "mistyped choice": (
         ["eraser=laece"],
         "unknown eraser=laece: did you mean leace? choose from alf_cubic, alf_qleace, control",
     ),
     "choice by another name": (["eraser=none"], "unknown eraser=none: did you mean control?"),
-    "choice in capitals": (["eraser=LEACE"], "unknown eraser=LEACE: did you mean leace?"),
     "choice as it is printed": (["eraser=ALF-QLEACE"], "unknown eraser=ALF-QLEACE: did you mean alf_qleace?"),
     "blank after a comma": (
         ["-m", "eraser=control,", "leace"],
         "eraser=control,: no blank after the comma: eraser=control,leace",
     ),
-    "blank before a comma": (["seeds=[0", ",1]"], "seeds=[0: no blank after the comma: seeds=[0,1]"),
     "experiment without +": (["experiment=table16"], "experiment=table16: add +: +experiment=table16"),
-    "several experiments without +": (
-        ["-m", "experiment=fig3,table16"],
-        "experiment=fig3: add +: +experiment=fig3; nothing was started",
-    ),
-    "preset by another name": (["train=fast"], "unknown train=fast: did you mean quick?"),
     "option without its section": (["lr=0.1"], "unknown key lr: did you mean train.lr?"),
-    "section's own key": (["name=x"], "unknown key name: choose from"),
     "sweep without -m": (
         ["eraser=leace,qleace"],
         "eraser=leace,qleace: several values are a sweep: add -m, python -m mdl",
     ),
     "mistyped group": (["modle=mlp"], "unknown key modle: did you mean model? choose from"),
-    "mistyped section": (["modle.width=3"], "unknown key modle: did you mean model? choose from"),
-    "mistyped experiment": (["+experiment=digit_all"], "unknown experiment=digit_all: did you mean digits_all?"),
     "experiment without -m": (["+experiment=digits_all"], "an experiment is a sweep: add -m"),
     "option of another choice": (
         ["model=linear", "model.width=3"],
         "unknown model=linear option width: choose from degree, sketch",
     ),
     "not a number": (["train.lr=fast"], "train.lr=fast: input should be a valid number"),
-    "not a whole number": (["model.width=2.5"], "model.width=2.5: input should be a valid integer"),
     "not a choice": (["model.activation=tanh"], "model.activation=tanh: input should be 'relu', 'gelu' or 'swiglu'"),
     "out of range": (["train.patience_steps=0"], "train.patience_steps=0: must be at least 1"),
-    "negative rate": (["train.lr=-1"], "train.lr=-1: must be a positive number"),
     "no such width": (["model.width=0"], "model.width=0: an MLP needs at least 1"),
     "no seeds": (["seeds=[]"], "seeds=[]: need at least one, all different and none negative"),
-    "one seed twice": (["seeds=[1,1]"], "seeds=[1, 1]: need at least one, all different"),
     "seeds not a list": (["seeds=5"], "seeds=5: input should be a valid list"),
     "removed option": (["~model.width"], "model.width is missing: set it with model.width=VALUE"),
     "mandatory value": (["dataset=image_folder"], "dataset.root is missing: set it with dataset.root=VALUE"),
@@ -85,10 +71,6 @@ CASES = {
         ["dataset=mnist_svhn", "dataset.parts.mnist.root=/nowhere"],
         "dataset mnist is not in /nowhere: fetch it with python -m scripts.prepare dataset=mnist dataset.root=/nowhere",
     ),
-    "mandatory value elsewhere": (
-        ["dataset=image_folder", "dataset.name=${dataset.root}"],
-        "dataset.root is missing: set it with dataset.root=VALUE",
-    ),
     "no such folder": (
         ["dataset=image_folder", "dataset.root=/nowhere"],
         "dataset.root=/nowhere: no folder /nowhere/train; expected images in /nowhere/train/<class>/*.png or *.jpg",
@@ -98,7 +80,6 @@ CASES = {
         "mdl.num_chunks=500 chunks of at least min_chunk=27 examples need 13,500 training examples",
     ),
     "no such device": (["device=cuda:77"], "device=cuda:77: this machine has"),
-    "not a device": (["device=gpu"], "device=gpu: not a device; choose auto, cpu, cuda or cuda:N"),
     "no such class": (["model._target_=models.mlp.NoMLP"], "_target_=models.mlp.NoMLP: cannot be imported"),
     "not a model": (
         ["model=linear", "model._target_=erasure.LeaceEraser"],
@@ -108,12 +89,7 @@ CASES = {
         ["model._target_=subprocess.Popen"],
         "_target_=subprocess.Popen: must be a subclass of models.classifier.Model, this project's or yours",
     ),
-    "no class at all": (["model._target_=MLP"], "_target_=MLP: must be a subclass of models.classifier.Model"),
     "broken syntax": (["train.lr=[[1"], "train.lr=[[1: no viable alternative"),
-    "validation too large": (
-        ["dataset.validation_size=9999"],
-        "dataset.validation_size=9999: must be between 1 and 1437",
-    ),
     "launcher without -m": (
         ["hydra/launcher=local"],
         "hydra/launcher=local: launches the runs of a sweep: add -m, or leave it out",
@@ -122,15 +98,10 @@ CASES = {
         ["-m", "hydra.launcher._target_=foo.Bar"],
         "hydra.launcher._target_=foo.Bar: choose how a sweep runs by name: hydra/launcher=in_process, hydra",
     ),
-    "sweeper by class": (["hydra.sweeper._target_=os.system"], "hydra.sweeper._target_=os.system: choose how a sweep"),
     "option of no launcher": (["-m", "hydra.launcher.foo=1"], "unknown key hydra.launcher.foo: Hydra, or the launcher"),
     "processes not a number": (
         ["-m", "hydra/launcher=local", "hydra.launcher.workers=foo"],
         "hydra.launcher.workers=foo: input should be a valid integer",
-    ),
-    "fewer than no processes": (
-        ["-m", "hydra/launcher=local", "hydra.launcher.workers=-1"],
-        "hydra.launcher.workers=-1: must be at least 1",
     ),
     "tasks not a number": (
         ["-m", "hydra/launcher=slurm", "device=cpu", "hydra.launcher.tasks_per_run=foo"],
@@ -184,16 +155,9 @@ def test_arguments_of_the_library_are_told_as_keys() -> None:
 
 OPTIONS = {
     "alf_cubic starts=0": "starts=0: each class's ascent needs at least 1",
-    "alf_cubic target=2": "target=2.0: a fraction between 0 and 1",
-    "alf_cubic num_directions=-1": "num_directions=-1: must be at least 0",
     "alf_cubic seed=-1": "seed=-1: must be at least 0, and less than 2^63",
-    "alf_qleace target=nan": "target=nan: a fraction between 0 and 1",
     "gradient_orders order=2": "order=2: must be at least 3",
-    "gradient_orders directions=0": "directions=0, ",
-    "gradient_orders order_weight=inf": "order_weight=inf: must be positive",
     "gradient_orders weights=[nan,1,1]": "weights=[nan, 1.0, 1.0]: none may be negative or infinite",
-    "gradient_orders max_iterations=0": "max_iterations=0, ",
-    "gradient low=2": "low=2.0, ",
     "random num_directions=-1": "num_directions=-1: must be at least 0",
     "random_edit edit_size=2": "edit_size=2: a projection edits between 0 and 1",
 }
@@ -216,10 +180,8 @@ def test_options_of_erasers_are_refused_before_data_is_loaded(
 LONG = "x" * 5000
 TOO_LONG = [
     ["eraser=leace", f"dataset.name={LONG}"],
-    ["-m", f"dataset.name={LONG}"],
     [f"runs_dir={LONG}"],
     [f"eraser={LONG}"],
-    [f"eraser={LONG}", "--help"],
     ["dataset=arrays", f"dataset.path={LONG}.npz"],
 ]
 

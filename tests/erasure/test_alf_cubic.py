@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from erasure import AlfCubicEraser, AlfQleaceEraser, ClassMoments
-from erasure.erasers.alf_cubic import _Search
 from erasure.third_moments import ThirdMoments, best_angle, climb, on_circle
 from tests.conftest import gaps
 
@@ -120,19 +119,6 @@ def test_the_digits_norms_fall_to_the_target_and_never_rise(digits: tuple[Tensor
     assert float(values.max()) <= norms[-1] * (1 + 1e-4)
 
 
-def test_a_climb_remembers_where_it_came_from(digits: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    """22 steps a climb on the digits; along the gradient alone it is 74."""
-    steps, gradients = [], ThirdMoments.gradients
-
-    def counted(third: ThirdMoments, a: Tensor, classes: Tensor) -> Tensor:
-        steps.append(1)
-        return gradients(third, a, classes)
-
-    monkeypatch.setattr(ThirdMoments, "gradients", counted)
-    norms = AlfCubicEraser.fit(*digits, num_directions=4, target=None).norms3
-    assert len(steps) < 40 * len(norms)
-
-
 def test_one_map_serves_all_classes_and_is_a_projection() -> None:
     x, z, _ = planted(n=100)
     eraser = AlfCubicEraser.fit(x, z, num_directions=2, target=None)
@@ -159,30 +145,3 @@ def test_limits_and_where_nothing_is_left() -> None:
         AlfCubicEraser.fit(x, z, starts=0)
     with pytest.raises(ValueError, match=r"AlfCubicEraser needs examples .* call AlfCubicEraser.fit\(x, z\)"):
         AlfCubicEraser.fit_moments(ClassMoments.fit(x, z))
-
-
-def test_the_best_start_of_the_worst_class_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    y, z, third = mixture(3, 5)
-    second = AlfQleaceEraser.from_moments(ClassMoments.fit(y, z), num_directions=0, target=None)
-    search = _Search(third, second, 2, 0)
-    ascended = torch.linalg.qr(random(5, 5)).Q[:, [0, 1, 2, 3, 4, 0]]  # two starts for each of three classes
-    values = torch.tensor([0.1, 0.3, 0.9, 0.2, 0.4, 0.5], dtype=torch.float64)
-    monkeypatch.setattr("erasure.erasers.alf_cubic.climb", lambda *_: (ascended, values))
-    assert search.worst() == 0.9
-    assert torch.equal(search.best, ascended[:, [1, 2, 5]])
-    expected = search._unit(ascended[:, [2]])
-    search.remove_worst()
-    torch.testing.assert_close(search.removed, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("last", "removed"), [(0.5, 3), (2.0, 4)])
-def test_a_norm_that_is_found_late_was_there_before_and_rounding_ends(
-    last: float, removed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x, z, _ = planted(d=9, n=100)
-    rounding = 1e-14 * float(ClassMoments.fit(x, z).total.trace()) ** 1.5
-    found = iter([1.0, 0.5, 0.7, last * rounding, 0.0])
-    monkeypatch.setattr(_Search, "worst", lambda _: next(found))
-    norms = AlfCubicEraser.fit(x, z, target=None, num_directions=7).norms3
-    assert norms[:3] == (1.0, 0.7, 0.7)
-    assert len(norms) == removed + 1

@@ -26,7 +26,6 @@ from erasure import (
     SplinceEraser,
     TruncatedQleaceEraser,
 )  # fmt: skip
-from erasure.alignment import align
 from erasure.erasers import gradient_orders
 from erasure.pipeline import erased_dataset
 from erasure.polar import polar_factor
@@ -150,20 +149,6 @@ def test_leace_and_means_stop_four_times_at_most(d: int) -> None:
     for kind in (LeaceEraser, OracleLeaceEraser):
         assert fitted(kind, d)[1] <= 4
     assert fitted(RandomEraser, d, num_directions=2)[1] <= 2  # random numbers are the CPU's
-
-
-@pytest.mark.parametrize("d", [6, 60])
-def test_qleace_stops_three_times_per_round_and_class(d: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = []
-
-    def counted(*args, **options):
-        found = align(*args, **options)
-        rounds.append(len(found.excess))
-        return found
-
-    monkeypatch.setattr("erasure.erasers.qleace.align", counted)
-    waits = fitted(QleaceEraser, d)[1]
-    assert waits <= rounds[0] * (3 + 1) + 2 * (3 + 1) + 3 + 3  # and two for each factor, the average's, too
 
 
 @pytest.mark.parametrize("d", [16, 24])

@@ -247,14 +247,6 @@ def test_options_out_of_range_are_refused(options: dict[str, Any], message: str)
 def test_bad_input_is_refused(few) -> None:
     x, z = few
     eraser = GradientEraser.from_moments(ClassMoments.fit(x, z), weights=(1.0, 1.0, 1.0))
-    with pytest.raises(ValueError, match="maps each class in its own way: pass the labels z"):
-        eraser(x)
-    with pytest.raises(ValueError, match="x has dtype torch.uint8: .* convert it to float first"):
-        eraser((x * 16).to(torch.uint8), z)
-    with pytest.raises(ValueError, match="label 3 is out of range"):
-        eraser(x, z + 1)
-    with pytest.raises(ValueError, match="with 64 values per example"):
-        eraser(x[..., :4], z)
     with pytest.raises(ValueError, match="class 1 has 1"):
         eraser.fit_transform(x[:3], torch.tensor([0, 1, 0]))
     with pytest.raises(NotImplementedError, match="transductive"):

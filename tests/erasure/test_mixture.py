@@ -11,12 +11,10 @@ import torchvision.datasets as published
 from torch import Tensor
 
 from conf.check import ConfigError
-from conf.compose import composed
 from conf.target import Target, check_target
 from erasure.classes import ClassSubset
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
-from erasure.datasets.image_folder import ImageFolder
 from erasure.datasets.mixture import Mixture
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn
@@ -27,7 +25,7 @@ from erasure.store.storage import load_tensors, save_tensors
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.prepare import main as prepare
-from tests.erasure.published_files import CIFAR_NAMES, OPTIONS, write_cifar10, write_mnist, write_svhn
+from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, write_svhn
 from tests.erasure.server import serving
 from tests.erasure.test_image_folder import folder, write_images
 from train.__main__ import COMMAND as TRAIN
@@ -284,9 +282,3 @@ def test_a_part_can_be_another_dataset_from_the_command_line(tmp_path: Path) -> 
     assert isinstance(source.parts["photographs"], ImageFolder)
     alone = composed(TRAIN.name, ["dataset=mnist_svhn", "~dataset.parts.svhn"], TrainConfig)
     assert list(Target(alone.dataset).build(Mixture).parts) == ["mnist"]
-
-
-def test_class_names_differ_only_where_they_do(tmp_path: Path, monkeypatch, digits_source: Digits) -> None:
-    cifar10, *_ = write_cifar10(tmp_path / "data", monkeypatch)
-    raw = mixture({"d": digits_source, "again": digits_source, "c": cifar10}, size=8, images_per_part=20).load()
-    assert raw.class_names == tuple(f"{i}/{name}" for i, name in enumerate(CIFAR_NAMES))

@@ -32,17 +32,6 @@ def training_pixels(source: Digits, place: Path) -> tuple[Tensor, Tensor]:
     return train.images, train.labels
 
 
-def test_rescaled_moments_are_those_of_scaled_data(digits_source: Digits, tmp_path: Path) -> None:
-    images, labels = training_pixels(digits_source, tmp_path)
-    moments = ClassMoments.fit(images, labels).rescale(1 / 16)
-    scaling = Scaling.zscore(images, moments)
-    moments.rescale(scaling.scale.flatten(), scaling.shift.flatten())
-    direct = ClassMoments.fit(scaling(images.double() / 16), labels)
-    torch.testing.assert_close(moments.means, direct.means, rtol=0, atol=1e-12)
-    torch.testing.assert_close(moments.covariances, direct.covariances, rtol=0, atol=1e-12)
-    torch.testing.assert_close(moments.total.diagonal()[scaling.scale.flatten() != 1].double().mean().item(), 1.0)
-
-
 def test_every_varying_coordinate_has_mean_0_and_variance_1_on_train(zscored: Digits, tmp_path: Path) -> None:
     pixels, _ = training_pixels(zscored, tmp_path)
     constant = pixels.amax(0) == pixels.amin(0)

@@ -18,7 +18,6 @@ from erasure import (
     LeaceEraser,
     OracleLeaceEraser,
     QleaceEraser,
-    pipeline,
 )
 from erasure.certificate import BrokenGuaranteeError
 from erasure.datasets.arrays import Arrays
@@ -86,28 +85,6 @@ def test_a_second_call_reads_the_same_dataset_back(digits_source: Digits, tmp_pa
     assert torch.equal(again.channel_std, first.channel_std)
 
 
-def test_the_key_covers_all_that_changes_the_numbers_and_no_names(digits_source: Digits, tmp_path: Path) -> None:
-    cache = Cache(tmp_path)
-
-    def entries() -> int:
-        return len(list(tmp_path.glob("*.safetensors")))
-
-    erase(digits_source, LeaceEraser, cache)
-    for i, (source, eraser, dtype, options) in enumerate(
-        [
-            (digits_source, IdentityEraser, torch.float32, {}),
-            (digits_source, LeaceEraser, torch.float64, {}),
-            (digits_source, LeaceEraser, torch.float32, {"rank_tolerance": 1e-8}),
-            (dataclasses.replace(digits_source, split_seed=1), LeaceEraser, torch.float32, {}),
-            (dataclasses.replace(digits_source, validation_size=99), LeaceEraser, torch.float32, {}),
-        ]
-    ):
-        erase(source, eraser, cache, dtype, **options)
-        assert entries() == i + 2
-    erase(dataclasses.replace(digits_source, flip=True), LeaceEraser, cache)  # augmentation is not erasure
-    assert entries() == 6
-
-
 def test_float64_storage_is_exact(digits_source: Digits, tmp_path: Path) -> None:
     assert erase(digits_source, LeaceEraser, Cache(tmp_path), torch.float64).certificate["train"].mean_gap < 1e-14
 
@@ -143,13 +120,6 @@ def test_datasets_that_cannot_be_erased_are_refused(digits_source: Digits, tmp_p
     with_data([0, 1] * 20, ("a", "b"), torch.full((40, 1, 2, 2), float("nan")))
     with pytest.raises(ValueError, match="not finite"):
         erase(digits_source, IdentityEraser, Cache(tmp_path))
-
-
-def test_the_version_is_part_of_the_key(digits_source: Digits, tmp_path: Path, monkeypatch) -> None:
-    erase(digits_source, IdentityEraser, Cache(tmp_path))
-    monkeypatch.setattr(pipeline, "ERASURE_VERSION", 10**6)
-    erase(digits_source, IdentityEraser, Cache(tmp_path))
-    assert len(list(tmp_path.glob("*.safetensors"))) == 2
 
 
 def test_held_out_splits_are_erased_with_their_own_true_labels(digits_source: Digits, tmp_path: Path) -> None:

@@ -216,15 +216,9 @@ def test_equal_covariances_are_only_shifted() -> None:
     torch.testing.assert_close(erased, (x - torch.tensor([0.0, 1.0, -3.0])[z, None]) - 2 / 3, rtol=0, atol=1e-6)
 
 
-def test_bad_input_is_refused() -> None:
+def test_a_class_without_variance_is_refused() -> None:
     x, z = mixture(3, 4)
-    with pytest.raises(ValueError, match="QleaceEraser maps each class in its own way: pass the labels"):
-        QleaceEraser.fit(x, z)(x)
     alike = x.clone()
     alike[z == 1] = alike[z == 1][0]
     with pytest.raises(ValueError, match="class 1 has no variance, all its examples are alike"):
         QleaceEraser.fit(alike, z)
-    with pytest.raises(ValueError, match="class 3 has 1"):
-        QleaceEraser.fit(torch.cat([x, x[:1]]), torch.cat([z, torch.tensor([3])]))
-    with pytest.raises(ValueError, match="label 3 is out of range"):
-        QleaceEraser.fit(x, z)(x[:1], torch.tensor([3]))

@@ -215,34 +215,6 @@ def test_a_barycenter_of_limited_rank_keeps_the_directions_of_most_variance() ->
     torch.testing.assert_close(found.root @ found.root.T, expected, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize(("smallest", "steps"), [(0.5, 3), (1e-3, 3), (2e-7, 3), (1e-8, 6)])
-def test_a_polar_factor_needs_a_few_products_and_no_singular_values(
-    scale: float, smallest: float, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a GPU a decomposition would take most of the time (Nakatsukasa, Bai & Gygi 2010: three steps)."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(30, 20, generator=generator, dtype=torch.float64)
-    left, _, right = torch.linalg.svd(noise, full_matrices=False)
-    values = scale * torch.logspace(0, math.log10(smallest), 20, dtype=torch.float64)
-    matrix = (left * values) @ right
-    cholesky, taken = torch.linalg.cholesky, []
-
-    def counted(shifted: Tensor) -> Tensor:
-        taken.append(shifted.dtype)
-        return cholesky(shifted)
-
-    monkeypatch.setattr(torch.linalg, "svd", None)
-    monkeypatch.setattr(torch.linalg, "cholesky", counted)
-    for factor in (polar_factor, rough_polar_factor):
-        taken.clear()
-        found = factor(matrix).double()
-        assert len(taken) <= steps
-        assert float((found * matrix).sum()) == pytest.approx(float(values.sum()), rel=1e-6)
-        if smallest > 1e-7 or factor is polar_factor:
-            torch.testing.assert_close(found.T @ found, torch.eye(20, dtype=torch.float64), rtol=0, atol=1e-5)
-
-
 def spread(smallest: float) -> Tensor:
     """A matrix [40, 40] whose last singular value is as small as given, all others 1."""
     generator = torch.Generator().manual_seed(0)

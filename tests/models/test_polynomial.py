@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.func import functional_call
 
 from erasure import LeaceEraser, QleaceEraser
 from models.classifier import Classifier, count_parameters
@@ -127,31 +126,6 @@ def test_a_sketch_is_orthogonal_keeps_the_scale_and_is_the_same_every_time() -> 
     torch.testing.assert_close(second_moment.diagonal().mean(), torch.tensor(15.0), rtol=0.05, atol=0)
     directions = model.get_buffer("directions")
     torch.testing.assert_close(directions.T @ directions, 15 * torch.eye(20), rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize("sketch", [8, 200])
-def test_stacked_members_compute_what_each_computes_alone(sketch: int) -> None:
-    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=sketch)
-    generator = torch.Generator().manual_seed(1)
-    members = [
-        {name: torch.randn(p.shape, generator=generator) * 0.2 for name, p in model.named_parameters()}
-        for _ in range(3)
-    ]
-    stacked = {name: torch.stack([member[name] for member in members]) for name in members[0]}
-    own, shared = torch.randn(3, 7, 1, 4, 4, generator=generator), torch.randn(7, 1, 4, 4, generator=generator)
-    with_own = functional_call(model, stacked, (own,))
-    with_shared = functional_call(model, stacked, (shared,))
-    assert with_own.shape == (3, 7, 10)
-    for s, member in enumerate(members):
-        torch.testing.assert_close(with_own[s], functional_call(model, member, (own[s],)), rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(with_shared[s], functional_call(model, member, (shared,)), rtol=1e-5, atol=1e-5)
-    assert PolynomialClassifier.stackable
-
-
-def test_a_fresh_model_predicts_uniformly() -> None:
-    model = PolynomialClassifier((1, 4, 4), 10, degree=2, sketch=4)
-    model.reset_parameters(torch.Generator().manual_seed(0))
-    assert torch.equal(model(torch.randn(5, 1, 4, 4)), torch.zeros(5, 10))
 
 
 @pytest.mark.parametrize("sketch", [0, -3])

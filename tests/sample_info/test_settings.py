@@ -3,7 +3,6 @@
 import pytest
 
 from conf.compose import composed
-from models.tangent.jacobian import Kind
 from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 
 TRAINED = ["summaries.orders=[bottom]", "summaries.network=trained"]
@@ -12,16 +11,6 @@ TRAINED = ["summaries.orders=[bottom]", "summaries.network=trained"]
 def settings(*overrides: str) -> SampleInfoSettings:
     chosen = [f"sample_info.{override}" for override in overrides]
     return composed("sample_info", chosen, SampleInfoConfig).sample_info
-
-
-def test_memory_is_in_gibibytes() -> None:
-    assert settings("memory_gib=1.5").memory_bytes == 1.5 * 1024**3
-
-
-@pytest.mark.parametrize("kind", ["exact", "coordinates", "random"])
-def test_a_projection_is_of_the_kind_and_size_that_were_asked_for(kind: Kind) -> None:
-    kernel = settings(f"kernel.projection={kind}", "kernel.size=77").kernel
-    assert (kernel.projection, kernel.size) == (kind, 77)
 
 
 @pytest.mark.parametrize(
@@ -50,27 +39,3 @@ def test_limits_themselves_and_what_trains_nothing_are_allowed() -> None:
     assert settings("examples=2", "held_out=1", "references.examples=2").examples == 2
     for network in ("linearized", "trained"):
         assert settings(f"summaries.network={network}", "training.steps=converged").summaries.orders == []
-
-
-@pytest.mark.parametrize("removed", [[], [0.2, 1.0], [-0.1, 0.2], [1.5]])
-def test_shares_that_cannot_be_removed_are_refused(removed: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"removed"):
-        settings(f"summaries.removed={removed}")
-
-
-def test_what_is_left_of_the_examples_must_show_every_class() -> None:
-    for removed, allowed in (("[0.8]", True), ("[0.9]", False), ("[0.1,0.9]", False)):
-        overrides = (
-            "classes=[1,2,7]",
-            "examples=20",
-            "summaries.orders=[bottom]",
-            "summaries.network=linearized",
-            f"summaries.removed={removed}",
-        )
-        if allowed:
-            assert settings(*overrides).summaries.removed == [0.8]
-        else:
-            with pytest.raises(
-                ValueError, match=r"removed=0.9: leaves 2 of 20 examples, and 3 classes need 3 at least"
-            ):
-                settings(*overrides)

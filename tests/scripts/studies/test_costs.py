@@ -8,8 +8,7 @@ from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.source import splits
 from mdl.chunks import MdlConfig, chunk_sizes
-from scripts.benchmarks.step import Device, Step
-from scripts.studies.costs import Kind, main, places, sized
+from scripts.studies.costs import main, sized
 from tests.conftest import REPOSITORY
 from train.order import epoch_steps
 
@@ -70,14 +69,6 @@ def test_the_digits_are_as_large_as_they_are_known(digits_source: Digits) -> Non
     assert known == (tuple(train.images.shape[1:]), int(train.labels.max()) + 1, len(train))
 
 
-def test_places() -> None:
-    """Three runs of 4 hours, 3 of them for the largest size, and nine of 2 on one size: 30 hours in all."""
-    device = Device(1 / 3600, 1e30, 4)
-    step = Step(parameters=0, forward_flops=1, flops=1, kept=0)
-    found = [Kind("long", 3, step, [(1, 1), (3, 1)]), Kind("short", 9, step, [(1, 2)])]
-    assert list(places(found, device).values()) == pytest.approx([30, 4, 3.75, 4, 3])
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -88,10 +79,3 @@ def test_places() -> None:
 def test_what_cannot_be_counted_is_one_line(arguments: list[str], line: str, capsys) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith(line)
-
-
-def test_rates_go_together(capsys) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--teraflops", "3"])
-    assert ended.value.code == 2
-    assert "--teraflops and --terabytes go together" in capsys.readouterr().err
