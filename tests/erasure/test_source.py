@@ -63,11 +63,6 @@ def test_labels_that_no_class_has_are_refused(digits_source: Digits) -> None:
         splits(digits_source, raw)
 
 
-def test_identity_holds_what_determines_the_numbers(digits_source: Digits) -> None:
-    assert digits_source.identity()["content"] == digits_source.content()
-    assert dataclasses.replace(digits_source, split_seed=1).identity() != digits_source.identity()
-
-
 def test_what_is_left_over_goes_to_the_largest_remainders() -> None:
     z = torch.tensor([0] * 7 + [1] * 3)
     for size, expected in ((1, [1, 0]), (2, [1, 1]), (4, [3, 1]), (6, [4, 2])):

@@ -1,13 +1,6 @@
 """Trainings that are said to be stuck, and the sharpest fall in words."""
 
-from harness.trained import Endings, SharpDrops, stuck, untrained
-
-
-def test_trainings_are_counted_that_never_left_the_plateau() -> None:
-    some, older = Endings(epochs=[4, 5], left_plateau=[True, False]), Endings(epochs=[4, 5])
-    assert stuck([some, some]) == "2 of 4"
-    assert stuck([some, older]) == "1 of 2"  # an earlier version does not say
-    assert stuck([older, Endings(epochs=[3], left_plateau=[True])]) == ""
+from harness.trained import Endings, SharpDrops, untrained
 
 
 def test_trainings_are_counted_that_gained_nothing() -> None:

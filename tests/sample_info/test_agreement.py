@@ -6,7 +6,6 @@ import torch
 from harness.information import Ratio
 from harness.result import as_json
 from sample_info.leave_one_out import Changes, agreement, auroc, pearson, spearman
-from sample_info.references.registry import require_known
 
 A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)
 
@@ -44,8 +43,3 @@ def test_auroc_is_the_probability_of_a_higher_score() -> None:
     assert auroc(-A, positive) == pytest.approx(1 / 4)
     assert auroc(torch.ones(4), positive) == pytest.approx(1 / 2)
     assert auroc(A, torch.zeros(4, dtype=torch.bool)) is None
-
-
-def test_unknown_references_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"there is no tracin; choose from cosine, influence"):
-        require_known(["tracin"])

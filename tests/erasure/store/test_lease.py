@@ -1,6 +1,5 @@
 """A lease has one holder; it outlives neither its process nor its heartbeat, and needs no flock."""
 
-import fcntl
 import json
 import logging
 import os
@@ -346,24 +345,6 @@ def test_a_lock_file_that_may_not_be_read_still_has_a_heartbeat(tmp_path: Path, 
     monkeypatch.undo()
     lease.release()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_advisory_lock_is_used(tmp_path: Path, monkeypatch) -> None:
-    """Many shared file systems refuse flock."""
-
-    def refuse(*_: object) -> None:
-        raise OSError("no locks available")
-
-    for function in ("flock", "lockf", "fcntl"):
-        monkeypatch.setattr(fcntl, function, refuse)
-    monkeypatch.setattr(os, "lockf", refuse)
-    abandoned(tmp_path / "lock", host="elsewhere")
-    first, second = Lease(tmp_path / "lock", stale_after_s=0.1), Lease(tmp_path / "lock")
-    wait_for_takeover(first)
-    assert not second.try_acquire()
-    first.release()
-    assert second.try_acquire()
-    second.release()
 
 
 def test_who_waits_long_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
