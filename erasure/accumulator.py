@@ -139,22 +139,22 @@ class Accumulator:
 
     def _add_pooled(self, x: Tensor, z: Tensor) -> None:
         """Add a batch of all classes with one matrix product."""
-        found = z.bincount(minlength=self.num_classes)
-        counts = found.tolist()
+        class_counts = z.bincount(minlength=self.num_classes)
+        counts = class_counts.tolist()
         for j, count in enumerate(counts):
             if count and not self._sizes[j]:
                 self._origins[j] = x[(z == j).nonzero()[0, 0]].to(self.precision)
         origins = self._origins.to(self.precision)[z]
         x = torch.sub(x.to(self.precision), origins, out=origins)  # memory for one batch, not two
         hot = torch.nn.functional.one_hot(z, self.num_classes).to(x)
-        found = found.double()
-        means = (hot.T @ x).double() / found.clamp(min=1)[:, None]
-        shift = (means - self._offsets) * (found > 0)[:, None]
+        class_counts = class_counts.double()
+        means = (hot.T @ x).double() / class_counts.clamp(min=1)[:, None]
+        shift = (means - self._offsets) * (class_counts > 0)[:, None]
         before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device)
-        share = found / (before + found).clamp(min=1)
+        share = class_counts / (before + class_counts).clamp(min=1)
         self._scatters[0] += gram(x, least=_POOLED_BLOCK)
         self._scatters[0].addmm_((shift * (before * share)[:, None]).T, shift)
-        self._scatters[0].addmm_((means * found[:, None]).T, means, alpha=-1)
+        self._scatters[0].addmm_((means * class_counts[:, None]).T, means, alpha=-1)
         self._offsets += shift * share[:, None]
         self._sizes = [size + count for size, count in zip(self._sizes, counts, strict=True)]
 
@@ -217,10 +217,10 @@ class Accumulator:
         Raises:
             ValueError: a tensor is missing, or has another shape.
         """
-        for name, own in self.state_dict().items():
-            if name not in tensors or tensors[name].shape != own.shape:
+        for name, expected in self.state_dict().items():
+            if name not in tensors or tensors[name].shape != expected.shape:
                 found = list(tensors[name].shape) if name in tensors else "missing"
-                raise ValueError(f"moments of {self._described}: {name} is {found}, expected {list(own.shape)}")
+                raise ValueError(f"moments of {self._described}: {name} is {found}, expected {list(expected.shape)}")
         self._sizes = tensors["sizes"].tolist()
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64) for name in ("origins", "offsets", "scatters")
@@ -251,9 +251,9 @@ class Accumulator:
         if not before:
             self._origins[j] = origin
         shift = mean + (origin - self._origins[j]) - self._offsets[j]
-        own = self._scatters[0 if self.pooled else j]
+        class_scatter = self._scatters[0 if self.pooled else j]
         if scatter is not None:
-            own += scatter
-        own.addr_(shift, shift, alpha=before * count / after)
+            class_scatter += scatter
+        class_scatter.addr_(shift, shift, alpha=before * count / after)
         self._offsets[j] += shift * (count / after)
         self._sizes[j] = after

@@ -68,8 +68,8 @@ def align(
 
     A round turns every factor towards R (U_j the polar factor of F_jᵀ R) and takes R to their mean. As
     R = S^½ up to a rotation, this is the fixed point S <- S^-½ (Σ λ_j (S^½ Σ_j S^½)^½)² S^-½ (Álvarez-Esteban
-    et al. 2016, equation 7) without an inverse or a square root. What is left of the excess when it stops does
-    not touch the equality of covariances, only the size of the edit.
+    et al. 2016, equation 7) without an inverse or a square root. The excess that remains when it stops does not
+    affect the equality of covariances, only the size of the edit.
 
     Args:
         factors: of the Σ_j.

@@ -64,7 +64,7 @@ def _shown(value: Any) -> str:
 def values_per_example(x: Tensor, *z: Tensor) -> int:
     """Return the number d of values that make up one example.
 
-    That of a vector [..., d] where some `z` has a value for every vector, as labels of tokens do; of x[0] otherwise.
+    An example is a vector [..., d] where some `z` has a value for every vector, as labels of tokens do; else x[0].
 
     Raises:
         ValueError: `x` holds no examples, or is not made of rows.
@@ -127,8 +127,9 @@ def is_one_hot(z: Tensor) -> bool:
 
 def spread(z: Tensor, leading: torch.Size, trailing: int = 0) -> Tensor:
     """Repeat `z` over the leading axes of the examples that it lacks: one row for each of the `leading` examples."""
-    given, own = z.shape[: z.ndim - trailing], z.shape[z.ndim - trailing :]
-    return z.reshape([*given, *[1] * (len(leading) - len(given)), *own]).expand([*leading, *own]).reshape([-1, *own])
+    shared, columns = z.shape[: z.ndim - trailing], z.shape[z.ndim - trailing :]
+    missing = [1] * (len(leading) - len(shared))
+    return z.reshape([*shared, *missing, *columns]).expand([*leading, *columns]).reshape([-1, *columns])
 
 
 def _labels(z: Tensor, leading: torch.Size, num_classes: int) -> Tensor:

@@ -86,4 +86,4 @@ def _counted(parts: Mapping[str, int], kept: Tensor) -> dict[str, int]:
     """Return how many of each part's consecutive images are kept; they stay consecutive."""
     if not parts:
         return {}
-    return {name: int(own.sum()) for name, own in zip(parts, kept.split([*parts.values()]), strict=True)}
+    return {name: int(mask.sum()) for name, mask in zip(parts, kept.split([*parts.values()]), strict=True)}

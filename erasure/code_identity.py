@@ -17,8 +17,9 @@ def code_identity(defined: type) -> dict[str, int | str]:
     """Qualified name of a class and what stands for its code: equal for two classes only if they compute the same.
 
     A class that says `version: ClassVar[int]` in its own body stands by that number: whoever changes what it computes
-    raises it. Of any other, and of every module that its module imports, directly or not, the syntax tree is digested:
-    comments, formatting and docstrings do not count. The standard library and installed packages are left out.
+    raises it. For any other class, its module and every module that this imports, directly or not, are digested as
+    syntax trees: comments, formatting and docstrings do not count. The standard library and installed packages are left
+    out.
 
     Returns:
         {"package.module.Class": version}, or {"package.module.Class": digest, "module that it imports": digest, ...}.
@@ -65,7 +66,7 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
     """Names that may be modules, of all import statements, wherever they stand."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:  # `import a.b` makes a's attributes, too, available
+            for alias in node.names:  # `import a.b` makes a's attributes available as well
                 yield from itertools.accumulate(alias.name.split("."), "{}.{}".format)
         elif isinstance(node, ast.ImportFrom):
             source = importlib.util.resolve_name("." * node.level + (node.module or ""), package)

@@ -196,11 +196,11 @@ class ConceptMoments:
         """
         if unknown := [name for name in names or () if name not in self.concepts]:
             raise ValueError(f"no concept {unknown[0]!r}: there are {', '.join(self.concepts)}")
-        found, start = list[int](), 0
+        columns, start = list[int](), 0
         for name, size in self.concepts.items():
-            found += range(start, start + size) if names is None or name in names else ()
+            columns += range(start, start + size) if names is None or name in names else ()
             start += size
-        return found
+        return columns
 
     def whitened_cross(self, names: Sequence[str] | None = None) -> Tensor:
         """Return Σ_xz F⁺ᵀ with F Fᵀ = Σ_zz of some concepts, [d, rank of Σ_zz]; it spans what Σ_xz spans.
@@ -216,8 +216,8 @@ class ConceptMoments:
         return CovarianceFactor(self.concept_covariance[at][:, at], self.concept_mean[at])
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}: {size}" for name, size in self.concepts.items())
-        return f"{type(self).__name__} of {self.dim} dimensions and {{{told}}}, n={self.n}"
+        sizes = ", ".join(f"{name}: {size}" for name, size in self.concepts.items())
+        return f"{type(self).__name__} of {self.dim} dimensions and {{{sizes}}}, n={self.n}"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -39,7 +39,7 @@ def decode(
 ) -> np.ndarray:
     """Pixels [H, W, C] of one image file, uint8, turned as its EXIF orientation says.
 
-    Of 16 bits the upper 8 are kept; palettes, CMYK and YCbCr become colours; what is transparent is put on white.
+    16-bit values lose their lower 8 bits; palettes, CMYK and YCbCr become colours; transparent pixels are put on white.
 
     Args:
         file: path, or the file's content.

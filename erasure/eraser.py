@@ -30,10 +30,10 @@ class Eraser(ABC):
     A field `left: Annotated[Tensor, "d r"]` says the tensor's shape, where d is the number of coordinates, k that of
     classes, and other letters are equal where they occur twice. `load` checks it.
 
-    Which there are, and whose theorems they rest on: docs/methods/index.md.
+    docs/methods/index.md lists them with the theorems that they rest on.
 
     Attributes:
-        uses_labels: the map depends on the label z, which must then be given, on held-out data too.
+        uses_labels: the map depends on the label z, which must then be passed, also with held-out data.
         erased_order: highest order of class moments that are equal afterwards on the data the eraser
             was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
         version: what its code computes: raised by whoever changes the numbers, and named in cache keys and run ids.
@@ -266,11 +266,11 @@ class Eraser(ABC):
         return eraser  # pyright: ignore[reportReturnType] it is one of the class's family
 
     def __repr__(self) -> str:
-        told = {"d": self.mean.numel(), "k": self.num_classes, "erased_order": self.erased_order}
-        told = {key: value for key, value in told.items() if value is not None}
-        told |= {k: v for k, v in vars(self).items() if isinstance(v, int | float) and k != "num_classes"}
-        told |= {"removed": removed} if (removed := getattr(self, "removed", None)) is not None else {}
-        return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in told.items())})"
+        shown = {"d": self.mean.numel(), "k": self.num_classes, "erased_order": self.erased_order}
+        shown = {key: value for key, value in shown.items() if value is not None}
+        shown |= {k: v for k, v in vars(self).items() if isinstance(v, int | float) and k != "num_classes"}
+        shown |= {"removed": removed} if (removed := getattr(self, "removed", None)) is not None else {}
+        return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in shown.items())})"
 
     @abstractmethod
     def transform(self, x: Tensor, z: Tensor | None) -> Tensor:
@@ -299,8 +299,8 @@ def _require_known(kind: type[Eraser], options: Mapping[str, Any]) -> None:
 
 def _family(kind: type[Eraser]) -> dict[str, type[Eraser]]:
     """Return the class and all that derive from it by name, with the module's, as a user's class may have our name."""
-    own = {f"{kind.__module__}.{kind.__qualname__}": kind}
-    return own | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}
+    family = {f"{kind.__module__}.{kind.__qualname__}": kind}
+    return family | {name: one for child in kind.__subclasses__() for name, one in _family(child).items()}
 
 
 def _fields(kind: type[Eraser]) -> dict[str, dataclasses.Field]:

@@ -19,7 +19,7 @@ _LONGEST_BLOCK = 4096
 def integer_moments(images: Tensor) -> tuple[Tensor, Tensor]:
     """Mean [d] and scatter Σ (x - m)(x - m)ᵀ [d, d] in float64 of uint8 examples [n, d], in grey levels.
 
-    The sums are exact integers; only one division rounds (up to 370,000 images; beyond that a product may, too).
+    The sums are exact integers; only one division rounds (up to 370,000 images; beyond that a product may as well).
     """
     n, d = images.shape
     total = images.sum(0, dtype=torch.int64)

@@ -57,7 +57,7 @@ def fold(linear: nn.Linear, eraser: Eraser, *, after: bool = False) -> nn.Linear
 def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any) -> nn.Module:
     """Return a copy of a network that computes what `erase(model, erasers)` computes, without hooks.
 
-    The eraser of a linear layer is folded into that layer. That of another module, such as a normalisation, is folded
+    The eraser of a linear layer is folded into that layer, the eraser of another module, such as a normalisation,
     into the linear layers that read its output, found by running the network once; Belrose et al. 2023, section 6,
     erase at such places. After each fold the outputs for `x` are compared with those of the hooks.
 
@@ -83,14 +83,14 @@ def fold_layers(model: nn.Module, erasers: Mapping[str, Eraser], x: Any) -> nn.M
         with erase(folded, {name: eraser}):
             readers = _readers(folded, name, x)
             expected = first_output(folded(x))
-        own = isinstance(named_module(folded, name), nn.Linear)
-        for reader in [name] if own else readers:
+        is_linear = isinstance(named_module(folded, name), nn.Linear)
+        for reader in [name] if is_linear else readers:
             linear = named_module(folded, reader)
             assert isinstance(linear, nn.Linear)
-            _replace(folded, reader, fold(linear, eraser, after=own))
+            _replace(folded, reader, fold(linear, eraser, after=is_linear))
         difference = (first_output(folded(x)) - expected).abs().max()
         tolerance = max(_TOLERANCE, 4 * torch.finfo(expected.dtype).eps) * expected.abs().max()
-        if not (own or readers) or not difference <= tolerance:
+        if not (is_linear or readers) or not difference <= tolerance:
             raise ValueError(
                 f"{name} cannot be folded: its output must be read by linear layers only, once each, and those that "
                 f"read it are {', '.join(readers) or 'none'}; leave its eraser in `erase`"

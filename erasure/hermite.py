@@ -75,7 +75,7 @@ def sums_of(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> li
 def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:
     """Σ_p w_p Σ_ab k_p(x_a, y_b) over orders p = 1, ..., N and all pairs, in float64, and its gradient by x [n, r].
 
-    k_p = ⟨He_p(x), He_p(y)⟩ / p!. Of their generating function G above, with s = x·y and
+    k_p = ⟨He_p(x), He_p(y)⟩ / p!. Their generating function G above has, with s = x·y and
     q = |x|² + |y|², ∂G/∂s = t / (1 - t²) G and ∂G/∂q = -t² / (2 (1 - t²)) G, so that lower orders say it all:
 
         ∂k_p/∂s = k_(p-1) + k_(p-3) + ...,   ∂k_p/∂q = -(k_(p-2) + k_(p-4) + ...) / 2.
@@ -84,17 +84,17 @@ def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, 
     by_product = [sum(weights[p::2]) for p in range(orders)]  # of k_p in ∂/∂s
     by_square = [-sum(weights[p + 1 :: 2]) for p in range(orders)]  # of k_p in 2 ∂/∂q
     value, slope = x.new_zeros((), dtype=torch.float64), torch.zeros_like(x)
-    for here, moved in zip(x.split(_TILE), slope.split(_TILE), strict=True):
-        for there in y.split(_TILE):
-            along = x.new_full((len(here), len(there)), by_product[0])
-            inwards = x.new_full((len(here), len(there)), by_square[0])
-            for p, kernel in enumerate(hermite_kernels(here, there, orders), start=1):
+    for rows, moved in zip(x.split(_TILE), slope.split(_TILE), strict=True):
+        for columns in y.split(_TILE):
+            along = x.new_full((len(rows), len(columns)), by_product[0])
+            inwards = x.new_full((len(rows), len(columns)), by_square[0])
+            for p, kernel in enumerate(hermite_kernels(rows, columns, orders), start=1):
                 if weights[p - 1]:
                     value += weights[p - 1] * kernel.sum().double()
                 if p < orders:
                     along.add_(kernel, alpha=by_product[p])
                     inwards.add_(kernel, alpha=by_square[p])
-            moved += along @ there + inwards.sum(1)[:, None] * here
+            moved += along @ columns + inwards.sum(1)[:, None] * rows
     return value, slope
 
 

@@ -62,7 +62,7 @@ def fit_layers(
     Args:
         model: in evaluation mode, on the device of the batches.
         batches: inputs and labels, a label per example or per token; gone over as often as there are modules.
-        modules: names, in the order in which the network runs them. What they give is taken as vectors where it is
+        modules: names, in the order in which the network runs them. Their outputs are taken as vectors where they are
             [batch, tokens, d], as whole examples otherwise.
         num_classes: k.
         eraser: class, fitted from moments, without labels.

@@ -20,8 +20,8 @@ class Prediction:
     """Quality of the best least-squares prediction of a concept from features, on the examples it is fitted to.
 
     Attributes:
-        r2: share of the concept's variance that is explained, between 0 and 1. Of classes that of all one-hot labels
-            together; of other concepts the mean over their columns.
+        r2: share of the concept's variance that is explained, between 0 and 1: for classes, of all one-hot labels
+            together; for other concepts, the mean over their columns.
         chance: its expectation if labels were shuffled, p / (n - 1) with p features.
             (r2 - chance) / (1 - chance) is the adjusted R².
         directions: number of directions of the data that the features are made of.

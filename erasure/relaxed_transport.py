@@ -66,22 +66,22 @@ class _Dual:
         """Return A of the smallest gap on the way up."""
         enough = tolerance * float(self.source.trace())
         dual = torch.zeros_like(self.source)
-        best = found = self.one
+        best = current = self.one
         slope = self.source - self.values.diag()
         least, since = self.weight * float(slope.square().sum()), 0
         pairs: deque[tuple[Tensor, Tensor]] = deque(maxlen=_PAIRS)  # steps, and by how much the slope fell over them
         for _ in range(max_rounds):
             if least <= enough or since > _PATIENCE:
                 break
-            across = self.values.clamp(min=0)[:, None] * found.diagonal()
+            across = self.values.clamp(min=0)[:, None] * current.diagonal()
             step = _newton_like(slope, 1 + 2 * self.weight * (across + across.T), pairs)
             if not (rise := (slope * step).sum()) > 0:
                 break
-            step, found, further = self._ahead(dual, step, rise)
+            step, current, further = self._ahead(dual, step, rise)
             pairs.append((step, slope - further))
             dual, slope, since = dual + step, further, since + 1
             if (gap := self.weight * float(slope.square().sum())) < least:
-                best, least, since = found, gap, 0
+                best, least, since = current, gap, 0
         return best
 
     def _ahead(self, dual: Tensor, step: Tensor, rise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -97,10 +97,10 @@ class _Dual:
         root, failed = torch.linalg.cholesky_ex(self.one + 2 * self.weight * dual)
         if failed:
             return None
-        found = torch.cholesky_inverse(root)
-        slope = found @ self.source @ found - dual
+        inverse = torch.cholesky_inverse(root)
+        slope = inverse @ self.source @ inverse - dual
         slope.diagonal().sub_(self.values)
-        return found, slope
+        return inverse, slope
 
 
 def _newton_like(slope: Tensor, curvature: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:

@@ -92,12 +92,12 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         kind = self._kind()
         self._options(kind)
-        given = y if concept is None else concept
-        if given is None:
+        erased = y if concept is None else concept
+        if erased is None:
             raise ValueError("requires y to be passed, but the target y is None: it is the concept to erase")
         x: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        check_consistent_length(x, given)
-        z, classes = _encoded(given)
+        check_consistent_length(x, erased)
+        z, classes = _encoded(erased)
         vars(self).pop("classes_", None)
         if classes is not None:
             self.classes_ = classes

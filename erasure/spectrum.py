@@ -1,6 +1,6 @@
 """The order spectrum: how much class information data holds at each polynomial order, with no tensor of that order.
 
-Erasing makes class moments equal up to an order. What is left is measured with Hermite tensors: with x whitened,
+Erasing makes class moments equal up to an order. Hermite tensors measure what is left: with x whitened,
 classes have equal moments up to order N if and only if the class means of He_1(x), ..., He_N(x) are equal. Only inner
 products of those tensors are needed (`erasure.hermite`).
 """

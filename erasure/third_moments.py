@@ -29,8 +29,8 @@ class ThirdMoments:
     @classmethod
     def of(cls, y: Tensor, z: Tensor, moments: ClassMoments) -> Self:
         """Accumulate third moments of examples whose classes have mean zero; `moments` for the sizes of classes."""
-        own = torch.nn.functional.one_hot(z, moments.num_classes) / moments.counts.to(torch.float64)
-        return cls(y, own - own.sum(1, keepdim=True) / moments.num_classes)
+        weights = torch.nn.functional.one_hot(z, moments.num_classes) / moments.counts.to(torch.float64)
+        return cls(y, weights - weights.sum(1, keepdim=True) / moments.num_classes)
 
     def products(self, u: Tensor) -> Tensor:
         """⟨u, y_i⟩ of directions [d, m], [n, m] float64."""
@@ -61,7 +61,7 @@ def climb(third: ThirdMoments, classes: Tensor, u: Tensor, removed: Tensor) -> t
     Every step goes to the best point of a great circle through u, at first that of its gradient g = D_j(u, u, ·), on
     which all points lie that higher-order power iteration may choose with any shift α, (g + α u) / ‖g + α u‖ (Kolda &
     Mayo 2011); then of g and the last step's direction, as in conjugate gradients (Polak & Ribière 1969): a third of
-    the steps on the digits. No shift has to be chosen, and no step is worse. What has arrived takes no further part.
+    the steps on the digits. No shift has to be chosen, and no step is worse. Directions that have converged stay.
     """
     reached, values, rising = u.clone(), u.new_zeros(u.shape[1]), torch.arange(u.shape[1], device=u.device)
     a, before, direction, tiny = third.products(u), torch.ones_like(u), torch.zeros_like(u), torch.finfo(u.dtype).tiny

@@ -74,7 +74,7 @@ def barycenter(
         weights: λ, [k], not negative; normalised to sum to one; equal by default.
         tolerance: excess of the objective to stop at, relative to the variance. At its least the objective is flat:
             S itself is off by about the root, a hundred-millionth of its size by default, and by 1e-4 to 1e-5 at 1e-9.
-            The default is the least that rounding allows at condition numbers of 1e10, too.
+            The default is the least that rounding allows even at condition numbers of 1e10.
         max_rounds: rounds allowed; ten to twenty are usual, eighty at condition numbers of 1e8 and more.
 
     Raises:

@@ -19,7 +19,7 @@ class PolynomialClassifier(Classifier):
 
     Args:
         degree: highest degree; 1 is logistic regression on pixels.
-        sketch: most dimensions whose products are formed; None for all. Of s dimensions, degree p has
+        sketch: most dimensions whose products are formed; None for all. Degree p has, in s dimensions,
             (s + p)! / (s! p!) - 1 monomials.
 
     Raises:

@@ -67,8 +67,8 @@ class ScaledClassifier(Classifier):
             base, wider = (
                 shapes_of(lambda at=at: nn.ModuleDict(self.layers(at))) for at in (self.base_width, 2 * self.base_width)
             )
-            here = {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
-            self.scalings = scalings(base, wider, here)
+            shapes = {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
+            self.scalings = scalings(base, wider, shapes)
 
     @abstractmethod
     def layers(self, width: int) -> dict[str, nn.Module]:

@@ -30,9 +30,9 @@ class TimmByName(Classifier):
     Seeds that start from given weights differ in the order of their data alone. Dropout is off.
 
     Running averages of batch statistics are no weights: seeds trained together would share them, and neither
-    checkpoints nor the best weights would hold them. So they are never updated. "frozen" uses those that came with
-    the weights (as the released code of Harutyunyan et al. 2021 does), each example on its own; without weights they
-    are mean 0 and variance 1, and batch norm normalises nothing. "batch" uses each batch's own, in training and
+    checkpoints nor the best weights would hold them. They are therefore never updated. "frozen" uses those that came
+    with the weights (as the released code of Harutyunyan et al. 2021 does), each example on its own; without weights
+    they are mean 0 and variance 1, and batch norm normalises nothing. "batch" uses each batch's own, in training and
     at evaluation.
 
     Args:

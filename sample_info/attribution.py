@@ -42,19 +42,19 @@ def attributions(
     problem = network.problem
     sets = halves(len(problem.x), settings.subsets)
     truth = trained_without(problem, sets, "subsets", run).outputs
-    kept, single = {"left_out": sets, "outputs": truth}, methods[TRUTH].outputs if TRUTH in methods else None
+    tensors, single = {"left_out": sets, "outputs": truth}, methods[TRUTH].outputs if TRUTH in methods else None
     if single is not None:
         alone = known(single).nonzero().squeeze(1)
-        kept |= {"alone": alone, "alone_outputs": single[alone]}
-    save_tensors(run.directory / f"subsets-{problem.seed}.safetensors", kept)
-    own = {OURS: network.all_left_out()}
+        tensors |= {"alone": alone, "alone_outputs": single[alone]}
+    save_tensors(run.directory / f"subsets-{problem.seed}.safetensors", tensors)
+    linearized = {OURS: network.all_left_out()}
     if problem.descent.left_out_loss == "sum":  # else a half's mean gives each of its examples twice the weight
-        own[THINNED] = network.thinned(sets.shape[1]).all_left_out()
-    found = {name: judged(effects, sets, truth, single, wrong) for name, effects in own.items()}
+        linearized[THINNED] = network.thinned(sets.shape[1]).all_left_out()
+    results = {name: judged(effects, sets, truth, single, wrong) for name, effects in linearized.items()}
     exact = (network.trained_held_out - network.without(sets)).cpu()
-    found[SETS] = Attribution(datamodeling=datamodeling_score(exact, truth))
+    results[SETS] = Attribution(datamodeling=datamodeling_score(exact, truth))
     others = {name: effects for name, effects in methods.items() if name != TRUTH}
-    return found | {name: judged(effects, sets, truth, single, wrong) for name, effects in others.items()}
+    return results | {name: judged(effects, sets, truth, single, wrong) for name, effects in others.items()}
 
 
 def judged(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None, wrong: Tensor | None) -> Attribution:
@@ -94,8 +94,8 @@ def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
         """Correlations under weights [b, S] of the sets, [b, m]."""
         centre_a, centre_b = shares @ a, shares @ b
         spread = (shares @ a.square() - centre_a.square()) * (shares @ b.square() - centre_b.square())
-        found = (shares @ (a * b) - centre_a * centre_b) / spread.clamp(min=1e-30).sqrt()
-        return found.view(-1, m, k).mean(-1)
+        correlations = (shares @ (a * b) - centre_a * centre_b) / spread.clamp(min=1e-30).sqrt()
+        return correlations.view(-1, m, k).mean(-1)
 
     mean = float(means(torch.full((1, s), 1.0 / s, dtype=torch.float64)).mean())
     parts = [(means(part) * drawn(m, len(part))).sum(1) for part in drawn(s, _RESAMPLES).split(50)]
@@ -110,8 +110,8 @@ def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
     """
     alone = known(truth)
     columns = zip(effects[alone].flatten(1).T, truth[alone].flatten(1).T, strict=True)
-    found = [value for a, b in columns if (value := pearson(a, b)) is not None]
-    return sum(found) / len(found) if found else None
+    correlations = [value for a, b in columns if (value := pearson(a, b)) is not None]
+    return sum(correlations) / len(correlations) if correlations else None
 
 
 def known(truth: Tensor) -> Tensor:

@@ -77,12 +77,12 @@ def differences_along(
 
 def _shared(vectors: Tensor, residuals: Tensor, descent: LinearizedDescent) -> Tensor:
     """Return the gradient of the summed loss before every step, weight decay included, in the eigenbasis, [t, n k]."""
-    found = residuals.flatten(1).to(vectors) @ vectors
-    moved = torch.zeros_like(found[0])
-    for gradient in found:
+    gradients = residuals.flatten(1).to(vectors) @ vectors
+    moved = torch.zeros_like(gradients[0])
+    for gradient in gradients:
         gradient.add_(moved, alpha=descent.weight_decay)
         moved.sub_(gradient, alpha=descent.learning_rate / residuals.shape[1])
-    return found
+    return gradients
 
 
 @dataclass(frozen=True)

@@ -88,10 +88,10 @@ def read_pairwise(directory: Path, seed: int) -> tuple[Tensor, Tensor]:
         DamagedFileError: they are not what was stored.
     """
     stored = (load_tensors(path)[0] for path in directory.glob(_BLOCKS.format(seed)))
-    found = sorted(stored, key=lambda one: int(one["examples"][0]))
-    if not found:
+    blocks = sorted(stored, key=lambda one: int(one["examples"][0]))
+    if not blocks:
         raise ValueError(f"{directory} has no effects of seed {seed}: run it with sample_info.pairwise=true")
-    return torch.cat([one["outputs"] for one in found], 1), torch.cat([one["loss"] for one in found], 1)
+    return torch.cat([one["outputs"] for one in blocks], 1), torch.cat([one["loss"] for one in blocks], 1)
 
 
 def _path(directory: Path, seed: int, block: Tensor) -> Path:
@@ -123,11 +123,11 @@ def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:
 
 def agreements_of(ours: Changes, references: Mapping[str, Changes]) -> dict[str, ReferenceAgreement]:
     """Agreement of our scores with each reference, and of the others with it ("influence 10 with retraining")."""
-    found = {name: agreement(ours, reference) for name, reference in references.items()}
+    agreements = {name: agreement(ours, reference) for name, reference in references.items()}
     if (truth := references.get("retraining")) is not None:
         others = {name: reference for name, reference in references.items() if name != "retraining"}
-        found |= {f"{name} with retraining": agreement(reference, truth) for name, reference in others.items()}
-    return found
+        agreements |= {f"{name} with retraining": agreement(reference, truth) for name, reference in others.items()}
+    return agreements
 
 
 def _correlation(a: Tensor, b: Tensor) -> Correlation:

@@ -1,4 +1,4 @@
-"""The command's own part: kernel, leave-one-out changes and scores of every seed, resumable; files and summaries."""
+"""Scores of the examples for every seed, resumable: kernel, leave-one-out changes, references, summaries, files."""
 
 import functools
 import logging
@@ -37,7 +37,7 @@ from train.randomness import generator
 
 log = logging.getLogger(__name__)
 
-_REFITTED = 16  # examples that the eraser is refitted without before what was found is stored
+_REFITTED = 16  # examples that the eraser is refitted without before their effects are stored
 _WORTH_SAVING_S = 10.0  # a kernel that takes longer is saved while the run is unfinished
 
 
@@ -109,9 +109,9 @@ def _kernels(examples: Examples, problem: TrainingProblem, run: Run) -> Kernels:
         kernels = _ntk(examples.settings, problem)
         return Tensors({"train": kernels.train, "held_out": kernels.held_out}, {"how": kernels.how})
 
-    found = run.step(f"kernel-{problem.seed}", computed, worth_s=_WORTH_SAVING_S)
-    train, held_out = (found.tensors[part].to(problem.x.device) for part in ("train", "held_out"))
-    return Kernels(train, held_out, found.values["how"])
+    stored = run.step(f"kernel-{problem.seed}", computed, worth_s=_WORTH_SAVING_S)
+    train, held_out = (stored.tensors[part].to(problem.x.device) for part in ("train", "held_out"))
+    return Kernels(train, held_out, stored.values["how"])
 
 
 def _ntk(settings: SampleInfoSettings, problem: TrainingProblem) -> Kernels:
@@ -151,23 +151,23 @@ def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Sho
         return found_by(LinearizedNetwork(without, _ntk(examples.settings, without)), i)
 
     def left_out(block: Tensor) -> list[Any]:
-        found = map(refitted, block.split(1)) if examples.refitting else [found_by(network, block)]
-        weight, prediction, without, *signed = (torch.cat(parts) for parts in zip(*found, strict=True))
+        stored = map(refitted, block.split(1)) if examples.refitting else [found_by(network, block)]
+        weight, prediction, without, *signed = (torch.cat(parts) for parts in zip(*stored, strict=True))
         if pairwise:
             save_block(run.directory, problem.seed, block, *signed)
         return [weight.tolist(), prediction.tolist(), without.tolist()]
 
     y, everything, m = examples.targets(examples.held_out_labels), torch.arange(len(problem.x)), len(problem.held_out)
     blocks = everything.split(_REFITTED) if examples.refitting else network.dynamics.blocks(problem.memory_bytes, m)
-    found = []
+    stored = []
     for j, block in enumerate(blocks):
         show(0.5 + 0.4 * j / len(blocks), f"leaving out, block {j + 1} of {len(blocks)}")
         name = f"without-{problem.seed}-{int(block[0])}-{int(block[-1])}"
-        found.append(run.step(name, functools.partial(left_out, block)))
+        stored.append(run.step(name, functools.partial(left_out, block)))
     if pairwise:
         keep_only(run.directory, problem.seed, blocks)
     weight, prediction, without = (
         torch.tensor([value for part in parts for value in part], dtype=torch.float64)
-        for parts in zip(*found, strict=True)
+        for parts in zip(*stored, strict=True)
     )
     return Changes(weight, prediction), without

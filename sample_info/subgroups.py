@@ -31,8 +31,8 @@ class Subgroups:
 
     def present(self) -> "Subgroups":
         """Without groups that have no example."""
-        kept, of = self.of.unique(return_inverse=True)
-        return Subgroups(tuple(self.names[j] for j in kept.tolist()), of)
+        occurring, of = self.of.unique(return_inverse=True)
+        return Subgroups(tuple(self.names[j] for j in occurring.tolist()), of)
 
     def masks(self) -> Mapping[str, Tensor]:
         """Return a boolean mask per subgroup; none where all examples are alike."""
@@ -44,13 +44,13 @@ def subgroups_of(source: Source, whole: RawImages, index: Tensor) -> Subgroups:
 
     They differ where classes are merged, and where the dataset is a mixture of several.
     """
-    found = Subgroups(("",), torch.zeros_like(index))
+    groups = Subgroups(("",), torch.zeros_like(index))
     if whole.parts:
         ends = torch.tensor([*whole.parts.values()]).cumsum(0)
-        found = found.crossed(Subgroups(tuple(whole.parts), torch.searchsorted(ends, index, right=True)))
+        groups = groups.crossed(Subgroups(tuple(whole.parts), torch.searchsorted(ends, index, right=True)))
     if isinstance(source, ClassSubset) and source.merges:
-        found = found.crossed(Subgroups(whole.class_names, whole.train.labels[index]))
-    return found
+        groups = groups.crossed(Subgroups(whole.class_names, whole.train.labels[index]))
+    return groups
 
 
 def capped(groups: Subgroups, most: Mapping[str, int], seed: int) -> Tensor:

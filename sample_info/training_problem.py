@@ -58,41 +58,41 @@ class TrainingProblem:
 class TrainedWeights:
     """Weights of a finished run of `python -m train`, a member per seed."""
 
-    given: str  # where they are, as the user wrote it
+    location: str  # where they are, as the user wrote it
     seeds: Sequence[int]
     stacked: Mapping[str, Tensor]  # [S, ...] by parameter name
     model: Options  # the model's section of that run; empty if it was not noted
 
     @classmethod
-    def read(cls, given: str) -> Self:
+    def read(cls, location: str) -> Self:
         """Read a run's directory, or its file of weights, every checksum verified.
 
         Raises:
             ValueError: there are none, or they are damaged.
         """
-        with _readable(given) as path:
+        with _readable(location) as path:
             tensors, metadata = load_tensors(path)
-            return cls(given, metadata["seeds"], tensors, metadata.get("model", {}))
+            return cls(location, metadata["seeds"], tensors, metadata.get("model", {}))
 
     def require(self, model: Classifier, section: Options, seeds: Sequence[int], *, readout: bool) -> None:
-        """Make sure that a model of these options can start from members of these seeds, and from their readout, too.
+        """Make sure that a model of these options can start from members of these seeds, and from their readout.
 
         Raises:
             ValueError: a seed that was not trained, a parameter that differs in name or shape, another architecture.
         """
         if missing := [seed for seed in seeds if seed not in self.seeds]:
             remedy = f"only {list(self.seeds)}: choose seeds among these"
-            raise _error(self.given, f"seed {missing[0]} was not trained, {remedy}")
+            raise _error(self.location, f"seed {missing[0]} was not trained, {remedy}")
         wanted = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
         there = {name: tuple(tensor.shape[1:]) for name, tensor in self.stacked.items()}
         for name in [*wanted, *there]:
             if wanted.get(name) != there.get(name) and (readout or not name.startswith("readout.")):
                 differs = f"{name} is {_shape(there, name)} there, {_shape(wanted, name)} in this model"
                 draw = "draw a new one with sample_info.training.readout_gain=1"
-                raise _error(self.given, f"{differs}: {draw if name.startswith('readout.') else _REMEDY}")
+                raise _error(self.location, f"{differs}: {draw if name.startswith('readout.') else _REMEDY}")
         for option, there_is in self.model.items():
             if there_is != (here := section.get(option)):
-                raise _error(self.given, f"model.{option}={there_is} there, {here} here: {_REMEDY}")
+                raise _error(self.location, f"model.{option}={there_is} there, {here} here: {_REMEDY}")
 
     @torch.no_grad()
     def copy_to(self, model: Classifier, seed: int, *, readout: bool) -> None:
@@ -103,32 +103,32 @@ class TrainedWeights:
                 parameter.copy_(self.stacked[name][member])
 
 
-def checksum_of(given: str) -> str:
+def checksum_of(location: str) -> str:
     """Return an identity of the weights in a run's directory, or in a file, wherever they lie.
 
     Raises:
         ValueError: there are none, or they are damaged.
     """
-    with _readable(given) as path:
+    with _readable(location) as path:
         return checksum(path)
 
 
 @contextmanager
-def _readable(given: str) -> Iterator[Path]:
+def _readable(location: str) -> Iterator[Path]:
     """Return the file; an error names the option."""
-    path = Path(given).expanduser()
+    path = Path(location).expanduser()
     path = path / WEIGHTS if path.is_dir() else path
     if not path.is_file():
-        raise _error(given, f"there is no {path}: give the directory of a finished run, or its {WEIGHTS}")
+        raise _error(location, f"there is no {path}: give the directory of a finished run, or its {WEIGHTS}")
     try:
         yield path
     except (DamagedFileError, KeyError) as error:
         whole = f"not a whole {WEIGHTS} as a run keeps it ({error})"
-        raise _error(given, f"{whole}: train again in another runs_dir") from error
+        raise _error(location, f"{whole}: train again in another runs_dir") from error
 
 
-def _error(given: str, what: str) -> ValueError:
-    return ValueError(f"sample_info.initial_weights={given}: {what}")
+def _error(location: str, what: str) -> ValueError:
+    return ValueError(f"sample_info.initial_weights={location}: {what}")
 
 
 def _shape(shapes: Mapping[str, Sequence[int]], name: str) -> str:

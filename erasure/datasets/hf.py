@@ -185,9 +185,9 @@ def _require_below(place: Path, files: set[str]) -> None:
     Links to files are not followed: the hub's cache consists of them.
     """
     folder = place if place.is_dir() else place.parent
-    own = (os.path.abspath(folder), folder.resolve())  # noqa: PTH100
+    folders = (os.path.abspath(folder), folder.resolve())  # noqa: PTH100
     for file in files:
-        if not any(Path(os.path.abspath(file)).is_relative_to(name) for name in own):  # noqa: PTH100
+        if not any(Path(os.path.abspath(file)).is_relative_to(name) for name in folders):  # noqa: PTH100
             raise ValueError(f"it names a file outside its folder: {file}")
 
 

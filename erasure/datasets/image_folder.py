@@ -19,7 +19,7 @@ _HELD_OUT = ("test", "val", "valid", "validation")
 class ImageFolder(Source):
     """Images in <root>/train/<class>/ and, if there is one, <root>/test/<class>/ (or val, valid, validation).
 
-    What becomes of 16-bit values, palettes, CMYK, transparency and orientation: see `erasure.decode.decode`.
+    `erasure.decode.decode` says how 16-bit values, palettes, CMYK, transparency and orientation are read.
 
     Args:
         root: the folder that holds the splits.

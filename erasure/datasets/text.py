@@ -97,7 +97,7 @@ def _words(text: str) -> list[str]:
 
 def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
     """Vectors [d] float32 of the words that are wanted and there; ValueError for a line of other values, or no word."""
-    found: dict[str, np.ndarray] = {}
+    vectors: dict[str, np.ndarray] = {}
     d = None
     with path.open(encoding="utf-8", errors="replace") as file:
         for i, line in enumerate(file, 1):
@@ -116,7 +116,7 @@ def _read_vectors(path: Path, wanted: set[str]) -> Mapping[str, np.ndarray]:
                 vector = np.empty(0, np.float32)
             if len(vector) != d or not np.isfinite(vector).all():
                 raise ValueError(f"{path}, line {i}: need a word and {d} numbers: fetch or write the file again")
-            found[word] = vector
-    if not found:
+            vectors[word] = vector
+    if not vectors:
         raise ValueError(f"{path} has a vector for no word of the texts: is it in their language, in lower case?")
-    return found
+    return vectors

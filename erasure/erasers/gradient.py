@@ -211,8 +211,8 @@ def moment_gaps(
     x: Tensor, mean: Tensor | float, covariance: Tensor, by_mean: float, by_covariance: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and covariance of examples [n, d] less these, and n ∂/∂x (by_mean ‖shift‖² + by_covariance ‖excess‖²_F)."""
-    here = x.mean(0)
-    centred = x - here
-    shift, excess = here - mean, gram(centred) / len(x) - covariance
+    centre = x.mean(0)
+    centred = x - centre
+    shift, excess = centre - mean, gram(centred) / len(x) - covariance
     slope = torch.mm(centred, excess).mul_(4 * by_covariance)
     return shift, excess, slope.add_(shift, alpha=2 * by_mean)

@@ -175,7 +175,7 @@ class _Loss:
         value *= -1 / len(y)
         slope *= -2 / len(y)
         for rows in self.members:
-            own, by_own = kernel_sum(y[rows], y[rows], self.weights)
-            value += own / len(rows)
-            slope[rows] += by_own.mul_(2 / len(rows))
+            within, by_within = kernel_sum(y[rows], y[rows], self.weights)
+            value += within / len(rows)
+            slope[rows] += by_within.mul_(2 / len(rows))
         return value, slope

@@ -16,8 +16,8 @@ class LeaceEraser(ProjectionEraser):
     """Least-squares concept erasure (Belrose et al. 2023, Theorem 4.3): r(x) = x - W⁺UUᵀW (x - m̄).
 
     W whitens the data and U spans the whitened cross-covariance with the concept. Any square root of Σ_xx gives the
-    same projection: with F Fᵀ = Σ_xx it is F U Uᵀ F⁺, one Cholesky factor instead of an eigendecomposition. Of k
-    classes it removes k - 1 dimensions, of a concept with m columns at most m.
+    same projection: with F Fᵀ = Σ_xx it is F U Uᵀ F⁺, one Cholesky factor instead of an eigendecomposition. For k
+    classes it removes k - 1 dimensions, for a concept with m columns at most m.
 
     The concept may be classes, real numbers [n] or [n, m], several labels per example, or a mapping of names to
     several concepts, which are then erased together (`ConceptMoments`).

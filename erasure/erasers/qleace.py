@@ -84,7 +84,7 @@ class QleaceEraser(ClassMapsEraser):
             for j in range(moments.num_classes)
         ]
         rank = _common_rank(factors)
-        # Of limited rank the least edit is no convex problem: the search can crawl past saddle points.
+        # the least edit of limited rank is no convex problem: the search can crawl past saddle points
         varying = int((moments.within.diagonal() > 0).sum())
         rounds = _ROUNDS if rank == varying else _ROUNDS_OF_LIMITED_RANK
         search = Search(tolerance, rounds)

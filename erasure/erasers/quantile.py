@@ -17,7 +17,7 @@ class QuantileEraser(Eraser):
     Value x of class j goes to G(F_j(x)), where F_j is the class's cumulative distribution in that coordinate and G
     the common quantile function: the mean of the classes' quantile functions, weighted by class size, which is the
     smallest edit, or that of the uniform distribution on [0, 1], which gives F_j(x) itself. Between quantiles F_j and
-    G are linear. What classes differ in across coordinates, such as correlations, stays.
+    G are linear. Differences between classes across coordinates, such as correlations, stay.
 
     Attributes:
         quantiles: q quantiles of each class, evenly spaced, [k, d, q].

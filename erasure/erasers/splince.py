@@ -23,8 +23,8 @@ class SplinceEraser(ProjectionEraser):
 
     In whitened coordinates let U span the cross-covariance with z, and V that with y. LEACE removes U orthogonally,
     and with it whatever y shares with U. Here U is removed along V: x' = x - F U (V⊥U)⁺ F⁺ (x - m̄), where F Fᵀ = Σ_xx
-    and V⊥ = I - V Vᵀ. Of all affine maps after which Cov(x', z) = 0 and Cov(x', y) = Cov(x, y) it edits least, in every
-    norm. Without y it is LEACE.
+    and V⊥ = I - V Vᵀ. No affine map after which Cov(x', z) = 0 and Cov(x', y) = Cov(x, y) edits less, in any norm.
+    Without y it is LEACE.
 
     Both conditions together can only be met where no direction predicts z and y alike: z and y that are equal, or
     two classes each of which determines the other, are refused.
@@ -88,7 +88,7 @@ class SplinceEraser(ProjectionEraser):
         """Fit from moments.
 
         Args:
-            moments: of several concepts, by name: `ConceptMoments`. Those of classes, if nothing is kept.
+            moments: of several concepts, by name: `ConceptMoments`; of classes, if nothing is kept.
             keep: names of the concepts to keep; all others are erased.
             rank_tolerance: as of LEACE.
 

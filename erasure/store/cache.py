@@ -25,7 +25,7 @@ _SUFFIX = ".safetensors"
 class Cache:
     """A directory of checksummed safetensors files, one per key; may be shared by many processes and machines.
 
-    An entry appears whole or not at all. Of many that want one, one builds it while the others wait; a builder
+    An entry appears whole or not at all. One process builds it while others that want it wait; a builder
     that dies delays them by no more than the lease. A damaged entry is set aside under another name and built
     again.
 

@@ -33,7 +33,7 @@ class Heartbeat:
 
     @property
     def holder(self) -> str:
-        """Who, in words."""
+        """The process and its machine, in words."""
         return f"process {self.process['pid']} on {self.process['host']}" if self.process else NOBODY
 
     @property

@@ -76,7 +76,7 @@ class LinearizedDynamics:
     def differences(self, sets: Tensor) -> Tensor:
         """Return a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself, as a_-S has none.
 
-        Sets are b single examples, [b], or b times s examples that are left out together, [b, s]: exact, too, by
+        Sets are b single examples, [b], or b times s examples that are left out together, [b, s]: also exact, by
         elimination of their block where t → ∞, else with their rows and columns masked in a series.
 
         Raises:
@@ -84,10 +84,10 @@ class LinearizedDynamics:
         """
         sets = (sets if sets.ndim == 2 else sets[:, None]).to(self.kernel.device)
         reduced = self._without(sets.shape[1])
-        found = reduced.differences(sets)
+        difference = reduced.differences(sets)
         if self.descent.finite and self.descent.effective_n(self.n, sets.shape[1]) != self.n:
-            found += (self._without(0).full - reduced.full)[:, None]
-        return found.neg_()
+            difference += (self._without(0).full - reduced.full)[:, None]
+        return difference.neg_()
 
     def effects(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Effects, Tensor]:
         """Compute leave-one-out changes of `examples` [b] from the kernel [m k, n k] of m held-out inputs with all.
@@ -95,8 +95,8 @@ class LinearizedDynamics:
         And f(x_i) - f_-i(x_i) of these examples themselves, [b, k].
         """
         coefficients = self.differences(examples)
-        own = torch.einsum("bkr,rb->bk", self.kernel.view(self.n, self.k, -1)[examples], coefficients)
-        return Effects.along(coefficients, self.kernel, held_out_kernel, self.k), own
+        on_themselves = torch.einsum("bkr,rb->bk", self.kernel.view(self.n, self.k, -1)[examples], coefficients)
+        return Effects.along(coefficients, self.kernel, held_out_kernel, self.k), on_themselves
 
     def blocks(
         self, memory_bytes: float, held_out: int = 0, *, size: int = 1, count: int | None = None

@@ -52,8 +52,8 @@ class LinearizedNetwork:
 
     def left_out(self, block: Tensor) -> tuple[Effects, Tensor]:
         """Return the changes without each of a block of examples [b], and f_-i(x_i), [b, k]."""
-        effects, own = self.dynamics.effects(block, self.kernels.held_out)
-        return effects, self.trained[block] - own
+        effects, on_themselves = self.dynamics.effects(block, self.kernels.held_out)
+        return effects, self.trained[block] - on_themselves
 
     def all_left_out(self) -> Effects:
         """Return the changes without each of the n examples."""
@@ -63,9 +63,9 @@ class LinearizedNetwork:
     def thinned(self, removed: int) -> Self:
         """Return the same network trained on the mean of all training sets that lack `removed` of the n examples.
 
-        Each example counts by the share of sets that have it. What leaving one out changes there is that share of the
-        multilinear extension's slope (Owen 1972), to first order: what single examples do to large sets, where
-        `all_left_out` says what they do to the whole.
+        Each example is weighted by the share of sets that have it. Leaving one out changes this network, to first
+        order, by that share of the multilinear extension's slope (Owen 1972): the effect of single examples on
+        large sets, where `all_left_out` has their effect on the whole.
         """
         descent, n = self.problem.descent, len(self.problem.x)
         share = (n - removed) / descent.effective_n(n, removed)  # of the loss, and not of the weight decay

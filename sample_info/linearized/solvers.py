@@ -110,7 +110,7 @@ class MaskedSeries:
         """f(A) r - f(A_-S) r_-S for each of `sets` [b, s], as columns [n k, b].
 
         They are Σ c_j e_j with e_j = T_j(A) r - T_j(MAM) M r. Off the masked rows e_j obeys the recurrence of T_j; on
-        them the masked term is zero, and e_j is the full one. So nothing is subtracted that nearly cancels.
+        them the masked term is zero, and e_j is the full one. No two nearly equal numbers are subtracted.
         """
         columns = torch.arange(len(sets), device=sets.device)[:, None]
         now, before = self._kernel.new_zeros(len(self._kernel), len(sets)), None

@@ -24,7 +24,7 @@ class GradientDescent:
     released code has y = 0 and 1 in one column for two classes.
 
     Members differ in their example weights c alone, and run side by side: parameters have a leading axis [S, ...].
-    What is stored and updated is w - w_0, so that rounding is relative to how far a training has come, which
+    w - w_0 is stored and updated, so that rounding is relative to how far a training has come, which
     for a change by one example in a thousand is what counts.
 
     A `stackable` network also takes weights with a leading axis [S, ...] and gives [S, n, k], as stackable classifiers
@@ -74,8 +74,8 @@ class GradientDescent:
     def train_on(self, parts: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
         """Train as `train`, each of S members on its own part of the examples alone, at positions [S, b].
 
-        What is left out is not computed, as it is where its weight is 0; and a member's products are of its own
-        inputs, which on a CPU are faster than of shared ones.
+        Examples left out are not computed, as they are where their weight is 0; and products of a member's own inputs
+        are faster on a CPU than products of shared ones.
         """
         parts = parts.to(self.x.device)
         return self._descended(self.x[parts], self.y[parts], self.y.new_ones(*parts.shape, 1), progress)

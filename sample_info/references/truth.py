@@ -99,9 +99,9 @@ def train_on_each(problem: TrainingProblem, left: Tensor, progress: Callable[[fl
     return torch.cat(outputs)
 
 
-def positions(kept: Tensor) -> Tensor:
+def positions(mask: Tensor) -> Tensor:
     """Return the positions in each row of `kept` [b, n] that are not 0, [b, m]; every row has as many."""
-    return kept.nonzero()[:, 1].view(len(kept), -1)
+    return mask.nonzero()[:, 1].view(len(mask), -1)
 
 
 def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:

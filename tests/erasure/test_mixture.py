@@ -11,6 +11,7 @@ import torchvision.datasets as published
 from torch import Tensor
 
 from conf.check import ConfigError
+from conf.compose import composed
 from conf.target import Target, check_target
 from erasure.classes import ClassSubset
 from erasure.datasets.arrays import Arrays

@@ -100,7 +100,7 @@ def test_what_comes_later_changes_no_bit_of_what_was_paid(some: tuple[Tensor, Te
 
 
 def test_a_constant_predictor_costs_log2_k(some: tuple[Tensor, Tensor]) -> None:
-    z = some[1][:N]
+    z = some[1][:N] % 9  # no example has the last class
     nothing = torch.zeros(N, N, dtype=torch.float64)
     bits, said = KernelCode(nothing, z, K).code(ORDER, nothing[:5], torch.zeros(5, dtype=torch.float64), [7, N])
     assert (bits - math.log2(K)).abs().max() < 1e-12
