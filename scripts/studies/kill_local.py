@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.options import parser
-from scripts.studies.place import Place
+from scripts.studies.killed_tasks import KilledTasks
 
 _SWEEP = ("eraser=control,leace", "model=linear,mlp", "train=quick", "train.max_epochs=60", "mdl=quick")
 _ALL = (
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sweep = [*_SWEEP, f"seeds={','.join(f'[{seed}]' for seed in range(options.seeds))}", *_ALL]
     local = ["hydra/launcher=local", f"hydra.launcher.workers={options.workers}"]
     with tempfile.TemporaryDirectory() as scratch:
-        alone, shared = Place(Path(scratch, "alone")), Place(Path(scratch, "shared"))
+        alone, shared = KilledTasks(Path(scratch, "alone")), KilledTasks(Path(scratch, "shared"))
         _finish(_launch(sweep, alone))
         watch = Watch(shared.runs, sorted(alone.results()), random.Random(options.seed))
         launches = 0
@@ -54,9 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if good and not watch.left else 1
 
 
-def _launch(sweep: Sequence[str], place: Place) -> subprocess.Popen:
-    where = [f"runs_dir={place.runs}", f"cache_dir={place.cache}"]
-    with (place.diary.parent / "shells.log").open("a") as log:
+def _launch(sweep: Sequence[str], tasks: KilledTasks) -> subprocess.Popen:
+    where = [f"runs_dir={tasks.runs}", f"cache_dir={tasks.cache}"]
+    with (tasks.diary.parent / "shells.log").open("a") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "mdl", "-m", *sweep, *where], stdout=log, stderr=log,
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # sums of several threads are in no fixed order

@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from scripts.options import parser
-from scripts.studies.place import Place
+from scripts.studies.killed_tasks import KilledTasks
 
 # have imported everything, and fork a task in no time
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ProcessPoolExecutor(options.at_once, mp_context=PROCESSES) as pool,
         ProcessPoolExecutor(2 * options.at_once, mp_context=PROCESSES) as two_each,
     ):
-        undisturbed, killed = Place(Path(scratch, "undisturbed")), Place(Path(scratch, "killed"))
+        undisturbed, killed = KilledTasks(Path(scratch, "undisturbed")), KilledTasks(Path(scratch, "killed"))
         took = list(pool.map(undisturbed.finish, tasks))
         print(f"undisturbed: {len(tasks)} runs, {min(took):.1f} to {max(took):.1f} s each", flush=True)
         latest = _LATEST * min(1, 2 / options.kills)

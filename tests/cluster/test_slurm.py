@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.run import LOCK
-from scripts.studies.place import LEFT
+from scripts.studies.killed_tasks import LEFT
 from tests.cluster.slurm import (
     ArraySweep,
     checkpointed,

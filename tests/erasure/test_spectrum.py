@@ -194,3 +194,11 @@ def test_what_float32_cannot_tell_from_its_rounding_is_no_direction() -> None:
     x = torch.cat([normal(200, 2), 1e-5 * normal(200, 1, seed=1)], 1)
     assert Whitening.fit(x, 3).basis.shape == (3, 3)
     assert Whitening.fit(x + 1000, 3).basis.shape == (3, 2)
+
+
+def test_directions_of_less_than_1e_10_of_the_largest_variance_are_left_out() -> None:
+    x = torch.cat([normal(300, 1), 3e-6 * normal(300, 1, seed=1), 1e-6 * normal(300, 1, seed=2)], 1)
+    (found,) = order_spectrum(x, torch.arange(300) % 2, directions=[3], orders=1, permutations=0)
+    assert (found.directions, len(found.shares)) == (1, 1)
+    (wider,) = order_spectrum(x * torch.tensor([1, 1e3, 1e3]), torch.arange(300) % 2, directions=[3], permutations=0)
+    assert wider.directions == 3

@@ -99,6 +99,7 @@ def test_labels_that_can_be_learnt_cost_less_and_the_first_batch_the_uniform_cod
     learnt = code(images(), shared=False)
     assert [*learnt.run()] == learnt.ends
     assert learnt.finished
+    assert str(learnt) == f"label {SIZES[-1]} of {SIZES[-1]}"
     torch.testing.assert_close(learnt.bits[:, :3], torch.full((2, 3), math.log2(K), dtype=torch.float64))
     assert float(learnt.bits[:, 40:].mean()) < 0.5 * math.log2(K)
     test, accuracy, train = learnt.scores[:, :, len(SIZES) - 1]

@@ -1,4 +1,4 @@
-"""A folder where a study's runs lie, with what its tasks, each in a process of its own, have done."""
+"""A folder of runs whose tasks are killed, each in its own process, with a diary of what they computed."""
 
 import multiprocessing
 import os
@@ -22,7 +22,7 @@ _ALL = ("train.stack=all", "train.checkpoint_every_s=0.05", "logger.mode=disable
 _VOID = "begun anew"
 
 
-class Place:
+class KilledTasks:
     """A folder of a sweep's runs and cache, with a diary of what its tasks computed."""
 
     def __init__(self, folder: Path) -> None:
@@ -90,7 +90,7 @@ class Place:
             found[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
         return found
 
-    def compared(self, undisturbed: "Place", parts: int, twice: Sequence[str]) -> bool:
+    def compared(self, undisturbed: "KilledTasks", parts: int, twice: Sequence[str]) -> bool:
         """Print what came out beside an undisturbed sweep, of so many parts; whether all is as it should be.
 
         A folder of its driver may be left, but no other file or folder of which finished runs do not consist.
