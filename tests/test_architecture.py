@@ -23,6 +23,7 @@ LAYERS = (
 COMMANDS_BENEATH = ("scripts.benchmarks.", "scripts.studies.")
 # modules that no test imports, names or is called after: they are tested through the commands that use them
 TESTED_THROUGH_OTHERS = {
+    "erasure.accumulator",
     "erasure.batches",
     "erasure.erasers.identity",
     "erasure.extras",
