@@ -16,6 +16,7 @@ from conf.target import Target, check_target
 from erasure.classes import ClassSubset
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
+from erasure.datasets.image_folder import ImageFolder
 from erasure.datasets.mixture import Mixture
 from erasure.datasets.mnist import Mnist
 from erasure.datasets.svhn import Svhn

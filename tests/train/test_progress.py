@@ -9,7 +9,6 @@ from train import whole
 from train.__main__ import COMMAND as TRAIN
 from train.progress import TrainingProgress
 from train.settings import TrainSettings
-from train.training import EpochReport
 
 
 def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: TrainSettings) -> None:
