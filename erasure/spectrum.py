@@ -30,7 +30,8 @@ class OrderSpectrum:
             each of the two energies (U-statistics): 0 on average where classes do not differ, and so also below 0.
         errors: [orders], their standard errors over examples (jackknife). Conservative: where classes do not differ,
             1.4 times the spread over samples (Efron & Stein 1981), so that `z_scores` say whether they do.
-        z_scores: [orders], shares in standard deviations over all permutations of the labels, whose mean is 0.
+        z_scores: [orders], shares in standard deviations over all permutations of the labels, whose mean is 0; 0 where
+            all permutations have the same share.
         p_values: [orders], of the permutation test; at least 1 / (permutations + 1).
         gaps: [orders], Σ_j λ_j ‖μ_j - μ‖² / E‖He_p(x)‖² of this very sample, nothing subtracted: about (k - 1)/n where
             labels tell nothing, 0 where an eraser has made its class means equal.
@@ -183,7 +184,8 @@ def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     to_means = rows / (counts - hot)
     by_example = ((to_means * hot).sum(1) - to_means @ (counts / n).to(rows)) / total
     by_class = (hot.T @ by_example) / n
-    z_score = share / (_permuted_std(sums, counts) / total)
+    std = _permuted_std(sums, counts) / total
+    z_score = torch.where(std > 0, share / std, 0.0)
     return share, error, z_score, p_value, gap, by_class, by_example
 
 
@@ -203,7 +205,8 @@ def _permuted_std(sums: Sums, counts: Tensor) -> Tensor:
     # of pairs that share no example, one, or both
     apart = (2 * pairs - 4 * rows) * (2 * class_pairs - 4 * class_rows) / ((n - 2) * (n - 3))
     one = 4 * (rows - pairs) * (class_rows - class_pairs) / (n - 2)
-    return ((apart + one + 2 * pairs * class_pairs) / (n * (n - 1))).sqrt()
+    variance = (apart + one + 2 * pairs * class_pairs) / (n * (n - 1))
+    return variance.clamp(min=0).sqrt()  # below 0 by rounding where all permutations have one share
 
 
 def _centred(total: Tensor, squares: Tensor, of_rows: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:

@@ -62,22 +62,22 @@ def test_a_wrong_key_is_told_before_anything_heavy_is_imported(command: str, swe
     assert imported == set()
 
 
-def test_a_finished_sweep_imports_torch_and_draws_nothing_again(command: Callable, tmp_path: Path) -> None:
+def test_a_finished_sweep_imports_nothing_that_computes(command: Callable, tmp_path: Path) -> None:
     sweep = ["-m", "eraser=control,leace", *QUICK, f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
     assert command(MDL, *sweep).code == 0
     shown, imported = heavy("mdl", *sweep)
     assert "2 of 2 runs finished" in shown
-    assert imported == {"torch"}
+    assert imported == {"torch", "pandas", "matplotlib"}
 
 
-def test_a_finished_run_of_sample_info_imports_torch_alone(command: Callable, tmp_path: Path) -> None:
+def test_a_finished_run_of_sample_info_imports_nothing_that_computes(command: Callable, tmp_path: Path) -> None:
     options = ["model.width=8", "sample_info.examples=20", "logger.mode=disabled"]
     options += [f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache"]
     assert command(SAMPLE_INFO, *options).code == 0
     shown, imported = heavy("sample_info", *options)
     assert "has finished before" in shown
     assert "F-SI, mean" in shown
-    assert imported == {"torch"}
+    assert imported == {"torch", "pandas"}
 
 
 def test_sample_info_imports_torch_alone_before_it_computes() -> None:

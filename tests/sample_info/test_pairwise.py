@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from conf.schema import validate
 from erasure.store.storage import load_tensors, read_json
 from sample_info.__main__ import COMMAND, job_of
 from sample_info.examples import load
 from sample_info.leave_one_out import read_pairwise
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
+from sample_info.settings import SampleInfoConfig
 
 SMALL = ["model.width=32", "sample_info.examples=40", "sample_info.held_out=30", "sample_info.training.steps=200"]
 SMALL += ["logger.mode=disabled", "sample_info.classes=[0,1,7]"]
@@ -35,7 +37,8 @@ def test_effects_are_kept_in_blocks_and_scores_are_what_they_were(command, monke
     assert outputs.shape == (30, 40, 3)
     assert loss.shape == (30, 40)
     torch.testing.assert_close(outputs.square().sum(-1).mean(0), scores["prediction_change"][0], rtol=1e-12, atol=0)
-    examples = load(job_of(read_json(the_run("whole") / "result.json")["config"]))
+    config = read_json(the_run("whole") / "result.json")["config"]
+    examples = load(job_of(validate(config, SampleInfoConfig)))
     problem = examples.problem(0)
     network = LinearizedNetwork(problem, problem.kernels())
     trained, without = network.trained_held_out, network.without(torch.arange(40)[:, None])
