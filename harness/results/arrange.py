@@ -222,7 +222,16 @@ def compare_with_control(
                 kept = losses(tuple(str(run.directory) for run in entry.runs))
                 entry.loss_error = loss_error(kept, entry.result.seeds)
             if control is not None:
+                entry.control_bits = _losses_of_seeds(control, entry)
                 _fill_in_crossings(entry, control)
+
+
+def _losses_of_seeds(control: Entry, entry: Entry) -> list[float] | None:
+    """Return the control's test losses of an entry's seeds; None where it lacks one of them."""
+    if entry.result is None or control.frame is None:
+        return None
+    losses = dict(zip(control.frame["seed"], control.frame["test_loss_bits"], strict=True))
+    return [losses[seed] for seed in entry.result.seeds] if losses.keys() >= {*entry.result.seeds} else None
 
 
 def _fill_in_crossings(entry: Entry, control: Entry) -> None:

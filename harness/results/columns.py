@@ -9,7 +9,9 @@ from statistics import mean
 from typing import Any
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
+from harness.result import MdlResult
 from harness.results.entry import Entry
+from harness.results.excess import area_bits, sample_complexity, surplus_bits
 from harness.results.labels import setting
 from harness.results.statistics import LEVEL, PLATEAU, Difference, deviation_over, difference_record
 from harness.results.table import Column, Record, number, spread, word
@@ -62,6 +64,25 @@ def _delta(heading: str, of: Callable[[Entry], Difference | None], unit: str, me
         return {**difference_record("difference", found, unit), "significant": found and found.significant}
 
     return Column(heading, lambda entry: f"{of(entry) or ''}", record, meaning)
+
+
+def _surplus(entry: Entry) -> Sequence[float]:
+    if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
+        return ()
+    return surplus_bits(entry.result, entry.control_bits)
+
+
+def _complexity(entry: Entry) -> int | str | None:
+    """Return the largest size that a seed needs; "> N" where one needs more."""
+    if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
+        return None
+    needed = sample_complexity(entry.result, entry.control_bits)
+    reached = [n for n in needed if n is not None]
+    return f"> {entry.result.train_size}" if len(reached) < len(needed) else max(reached)
+
+
+def _area(entry: Entry) -> Sequence[float]:
+    return area_bits(entry.result) if isinstance(entry.result, MdlResult) else ()
 
 
 def _first(entry: Entry, column: str) -> Any:
@@ -143,6 +164,16 @@ CODES: dict[str, Column[Entry]] = {
     "excess_bits": _seeds(
         "excess (bits)", ",.0f", "excess_bits", "codelength of all labels less N times the test loss (docs/bits.md)"
     ),
+    "surplus_bits": spread(
+        "surplus (bits)", "surplus_bits_mean", ",.0f", _surplus, "above the control's test loss, of all labels"
+    ),
+    "sample_complexity": Column(
+        "sample complexity",
+        lambda entry: f"{_complexity(entry) or ''}",
+        lambda entry: {"sample_complexity": _complexity(entry)},
+        "training size from which new labels cost no more than the control's test loss, the largest over seeds",
+    ),
+    "area_bits": spread("area (bits)", "area_bits_mean", ",.0f", _area, "of labels, above the last block's"),
 }  # fmt: skip
 # and of what is trained on everything
 FINALS: dict[str, Column[Entry]] = {

@@ -76,6 +76,7 @@ class Entry:
         crossing_epoch: of the training on the whole dataset, from which the mean validation loss stays below the
             control's (`harness.loss_curves.crossing_epoch`); None if it ends above, or without curves.
         loss_error: standard error of the final loss over test examples.
+        control_bits: the control's final losses, by seed; None where it lacks one of these seeds.
     """
 
     row: Label
@@ -92,6 +93,7 @@ class Entry:
     crossing_size: int | None = None
     crossing_epoch: int | None = None
     loss_error: float | None = None
+    control_bits: list[float] | None = None
 
     @property
     def all_runs(self) -> list[StoredRun]:

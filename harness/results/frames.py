@@ -20,6 +20,7 @@ from erasure.store.storage import fingerprint
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
 from harness.results.entry import StoredRun
+from harness.results.excess import excess_bits
 from harness.results.labels import comparable, flatten, setting_text
 from harness.results.read import read_runs
 from harness.run import whole_curves
@@ -269,8 +270,7 @@ def _counts(result: TrainedResult) -> dict[str, list[Any]]:
     if every := [training.untrained for training in result.trainings if training.untrained is not None]:
         found["untrained"] = [sum(of_seed) for of_seed in zip(*every, strict=True)]
     if isinstance(result, MdlResult):
-        pairs = zip(result.mdl.total_bits, result.final.loss_bits, strict=True)
-        found["excess_bits"] = [code - result.train_size * loss for code, loss in pairs]
+        found["excess_bits"] = excess_bits(result)
         if left := [training.left_plateau for training in result.coding if training.left_plateau is not None]:
             found["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
     if isinstance(result, TrainResult):

@@ -47,7 +47,7 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
         main([str(runs), "--columns", "bits,exces_bits"])
     assert stopped.value.code == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "unknown column exces_bits: did you mean excess_bits? choose from accuracy, all, below" in line
+    assert "unknown column exces_bits: did you mean excess_bits? choose from accuracy, all, area_bits, below" in line
 
 
 def test_two_codes_of_the_same_labels_share_a_block_each_beside_its_own_control(tmp_path: Path) -> None:
