@@ -33,9 +33,9 @@ def work(config: "MdlConfig") -> cli.Executable:
 
             return Functions(kernel.load, kernel.code)
         if as_published:
-            from mdl import published
+            from mdl.published_procedure import load, published
 
-            return Functions(published.load, published.published)
+            return Functions(load, published)
         from mdl.prequential import load, prequential, train_free_sizes
 
         if settings.code == "replay":

@@ -32,8 +32,8 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     """Return the job that a configuration describes, on the classes that it names."""
     from erasure.classes import ClassSubset
     from harness.job import Job
+    from sample_info.dataset_summaries import summary_model
     from sample_info.references.registry import require_known
-    from sample_info.summaries import summary_model
     from sample_info.training_problem import checksum_of
     from train.prepare import require_network
 

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from harness.information import ErrorEstimate
 from models.tangent.ntk import Kernels
-from sample_info.leave_one_out import Changes, Effects, spearman
+from sample_info.agreement import spearman
+from sample_info.effects import Changes, Effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.training_problem import TrainingProblem

@@ -64,7 +64,7 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySettings:
-    """Orders in which examples are dropped, and whose accuracy is measured on what is left, `sample_info.summaries`."""
+    """Orders in which examples are dropped, and accuracy measured on the rest: `sample_info.dataset_summaries`."""
 
     orders: list[Order]
     removed: Annotated[list[Fraction], Field(min_length=1)]

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from sample_info.leave_one_out import Changes, Effects
+from sample_info.effects import Changes, Effects
 from sample_info.linearized.solvers import Method, Solver, solver_of, spectral_bound
 from sample_info.linearized.training import LinearizedDescent, SpectralFilter
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from models.tangent.ntk import Kernels
-from sample_info.leave_one_out import Effects, functional_information
+from sample_info.effects import Effects, functional_information
 from sample_info.linearized.dynamics import LinearizedDynamics, Method, leave_one_out
 from sample_info.training_problem import TrainingProblem
 

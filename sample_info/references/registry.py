@@ -16,7 +16,7 @@ from torch import Tensor
 
 from harness.run import Run
 from models.tangent.ntk import Kernels
-from sample_info.leave_one_out import Effects
+from sample_info.effects import Effects
 from sample_info.linearized.solvers import inverse
 from sample_info.references.truth import trained_without
 from sample_info.settings import ReferenceSettings
@@ -102,7 +102,7 @@ REFERENCES: dict[str, Reference] = {
     "influence": by_influence,
     "cosine": lambda judged: {"gradient cosine": cosine(judged.kernels, judged.residual)},
 }
-SUBSETS = "subsets"  # trainings on random halves, by which all effects are judged: `sample_info.attribution`
+SUBSETS = "subsets"  # trainings on random halves, by which all effects are judged: `sample_info.attribution_quality`
 
 
 def references_of(problem: TrainingProblem, settings: ReferenceSettings, run: Run) -> dict[str, Effects]:

@@ -1,7 +1,7 @@
 """Ground truth: the network trained again without some examples, many at once, kept as they end.
 
 Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK); on
-summaries: `sample_info.summaries`.
+summaries: `sample_info.dataset_summaries`.
 """
 
 import functools
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from erasure.progress import Display
 from harness.run import Run, Tensors
-from sample_info.leave_one_out import Effects
+from sample_info.effects import Effects
 from sample_info.references.retraining import GradientDescent
 from sample_info.training_problem import TrainingProblem
 from train.memory import keep_freed_memory

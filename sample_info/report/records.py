@@ -15,11 +15,12 @@ from erasure.store.storage import save_tensors, write_text
 from harness.information import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from harness.logger import Logger
 from harness.results.table import Record, csv_of
+from sample_info.agreement import agreements_of, auroc, pearson
+from sample_info.dataset_summaries import Curve
+from sample_info.effects import Changes
 from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
 from sample_info.examples import Examples
-from sample_info.leave_one_out import Changes, agreements_of, auroc, pearson
 from sample_info.settings import SummarySettings
-from sample_info.summaries import Curve
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from harness.results.arrange import Comparison, comparable
 from harness.results.labels import Label
 from harness.results.statistics import Spread, deviation_over, seeds_text
 from harness.results.table import Column, Record, Table, number, spread, word
-from sample_info.leave_one_out import pearson, spearman
+from sample_info.agreement import pearson, spearman
 
 MAX_RUNS = 30  # of which the agreement is shown
 

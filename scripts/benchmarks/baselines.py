@@ -22,9 +22,9 @@ from harness.information import Attribution, Interval
 from harness.result import read_result
 from harness.results.table import Column, Table
 from sample_info.__main__ import job_of
-from sample_info.attribution import OURS, SETS, THINNED, datamodeling_score, judged
+from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, judged
+from sample_info.effects import Effects
 from sample_info.examples import load
-from sample_info.leave_one_out import Effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.registry import cosine, influence
 from sample_info.settings import SampleInfoConfig

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from erasure import ClassMoments, LeaceEraser, QleaceEraser
 from scripts.benchmarks.benchmark import Cost, Result, Row, machine, matmul_rate, measured, memory_rate, timed
-from scripts.benchmarks.data import labelled_images, side_of
+from scripts.benchmarks.images import labelled_images, side_of
 
 PEER_STEPS = 7  # of concept-erasure's fixed point on CIFAR's covariances, counted at d = 768
 STREAM = 500  # batches of 64 hidden states

@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.utils.data import DataLoader, TensorDataset
 
 from models.layers import Conv2d, Linear
-from sample_info.leave_one_out import Effects
+from sample_info.effects import Effects
 from sample_info.training_problem import TrainingProblem
 
 _BATCH = 64

@@ -22,14 +22,14 @@ from torch import Tensor
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import GIB, Kernels, TangentOptions, ntk
-from sample_info.leave_one_out import Changes, loss_effects, save_block
+from sample_info.effects import Changes, loss_effects, save_block
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.registry import influence
 from sample_info.references.truth import halves
 from sample_info.training_problem import initial_weights
 from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, memory_rate, parser, timed
-from scripts.benchmarks.data import standardised_digits
+from scripts.benchmarks.images import standardised_digits
 
 SIDE = 28
 SETS = 100  # random halves

@@ -23,8 +23,8 @@ from harness.results.table import Table
 from mdl.chunks import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, parser, timed
-from scripts.benchmarks.data import DIGITS, labelled_images
-from scripts.benchmarks.step import Step
+from scripts.benchmarks.images import DIGITS, labelled_images
+from scripts.benchmarks.step_cost import Step
 from scripts.benchmarks.train_peer import batches, train_one
 from train.counterparts import DATA, Counterparts
 from train.data import DeviceImages, to_device

@@ -36,7 +36,7 @@ from harness.results.table import Table
 from mdl.chunks import MdlConfig, chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
-from scripts.benchmarks.step import Device, Step
+from scripts.benchmarks.step_cost import Device, Step
 from scripts.options import parser
 from train.order import EpochOrder
 

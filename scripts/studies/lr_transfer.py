@@ -15,7 +15,7 @@ import numpy as np
 from harness.results.table import Table
 from harness.style import figure_at
 from models.mup import Parametrization
-from scripts.benchmarks.data import standardised_digits
+from scripts.benchmarks.images import standardised_digits
 from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, over_widths, parser
 
 

@@ -41,7 +41,7 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.progress import Display
 from erasure.store.storage import digest, fingerprint, read_json, write_json, write_text
 from harness.results.table import Table
-from scripts.benchmarks.data import DIGITS
+from scripts.benchmarks.images import DIGITS
 from scripts.options import parser
 
 _VERSION = 1  # of what a cell is computed by, beside the erasers' own versions

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.trained import published_units
 from mdl.chunks import ChunkSettings, chunk_sizes, rounded_sizes
 from mdl.prequential import fit_power_law, online_code_bits
-from mdl.published import mean_bits
+from mdl.published_procedure import mean_bits
 
 SIZES = [27, 64, 109, 170, 253, 363, 507, 700, 953]
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from models.mlp import MLP
 from models.tangent.jacobian import Weights
-from sample_info.leave_one_out import Changes
+from sample_info.effects import Changes
 from sample_info.references.retraining import GradientDescent
 from sample_info.references.truth import retrained_stacks
 

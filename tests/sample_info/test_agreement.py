@@ -5,7 +5,8 @@ import torch
 
 from harness.information import Ratio
 from harness.result import as_json
-from sample_info.leave_one_out import Changes, agreement, auroc, pearson, spearman
+from sample_info.agreement import agreement, auroc, pearson, spearman
+from sample_info.effects import Changes
 
 A = torch.tensor([1.0, 2.0, 3.0, 10.0], dtype=torch.float64)
 

@@ -18,9 +18,9 @@ from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info import training_problem
 from sample_info.__main__ import COMMAND, job_of
+from sample_info.effects import Effects
 from sample_info.error_estimates import EstimatedErrors
 from sample_info.examples import load
-from sample_info.leave_one_out import Effects
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references import registry
 from sample_info.settings import SampleInfoConfig

@@ -12,8 +12,8 @@ from models.classifier import Classifier
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from models.tangent.ntk import Kernels
+from sample_info.effects import Changes
 from sample_info.error_estimates import EstimatedErrors, along_trained_path, differences_along
-from sample_info.leave_one_out import Changes
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent

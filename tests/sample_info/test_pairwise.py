@@ -8,8 +8,8 @@ import torch
 from conf.schema import validate
 from erasure.store.storage import load_tensors, read_json
 from sample_info.__main__ import COMMAND, job_of
+from sample_info.effects import read_pairwise
 from sample_info.examples import load
-from sample_info.leave_one_out import read_pairwise
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.settings import SampleInfoConfig

@@ -8,7 +8,7 @@ import torch
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
-from sample_info.leave_one_out import functional_information
+from sample_info.effects import functional_information
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent

@@ -12,7 +12,7 @@ from harness.run import Run
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import Kernels, ntk
-from sample_info.leave_one_out import Effects
+from sample_info.effects import Effects
 from sample_info.linearized.solvers import inverse
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references import registry

@@ -12,7 +12,7 @@ from PIL import Image
 
 from erasure import ClassMoments, QleaceEraser
 from scripts.benchmarks import erasers, fits
-from scripts.benchmarks.data import labelled_images, side_of, synthetic_images
+from scripts.benchmarks.images import labelled_images, side_of, synthetic_images
 
 SMALL = ["--dim", "48", "--samples", "400", "--classes", "4"]
 

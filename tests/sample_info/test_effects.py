@@ -9,7 +9,7 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
-from sample_info.leave_one_out import functional_information, loss_effects, weight_information
+from sample_info.effects import functional_information, loss_effects, weight_information
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out, sgd_information, steady_state
 from sample_info.linearized.training import LinearizedDescent
 from tests.sample_info.networks import small_mlp

@@ -12,8 +12,9 @@ from erasure.store.storage import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import COMMAND
-from sample_info.attribution import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
-from sample_info.leave_one_out import auroc, read_pairwise
+from sample_info.agreement import auroc
+from sample_info.attribution_quality import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
+from sample_info.effects import read_pairwise
 from sample_info.references.registry import cosine
 from sample_info.references.truth import GradientDescent, halves, positions
 from tests.sample_info.networks import small_mlp

@@ -12,7 +12,8 @@ from torch import Tensor
 from erasure.store.storage import save_tensors
 from harness.information import Attribution, Interval
 from harness.run import Run
-from sample_info.leave_one_out import Effects, auroc, pearson, ranks
+from sample_info.agreement import auroc, pearson, ranks
+from sample_info.effects import Effects
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.truth import halves, trained_without
 from sample_info.settings import ReferenceSettings

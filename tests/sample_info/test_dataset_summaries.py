@@ -8,9 +8,9 @@ from PIL import Image
 from torch import Tensor
 
 from erasure.store.storage import read_json
-from sample_info import summaries
+from sample_info import dataset_summaries as summaries
 from sample_info.__main__ import COMMAND
-from sample_info.summaries import bottom, bottom_iterative, kept
+from sample_info.dataset_summaries import bottom, bottom_iterative, kept
 from tests.wandb_file import only_run
 
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.training.steps=300"]

@@ -1,7 +1,7 @@
-"""Leave-one-out changes of a network, stored with their sign, and the agreement of two estimates of them."""
+"""Effects of leaving examples out: on weights, outputs and losses, their files, and F-SI and SI."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import load_tensors, remove, save_tensors
-from harness.information import Correlation, Ratio, ReferenceAgreement
 
 _BLOCKS = "pairwise-{}-*.safetensors"  # of a seed; the rest says which examples, first and last
 
@@ -109,61 +108,3 @@ def functional_information(changes: Changes, sigma: float) -> Tensor:
 def weight_information(changes: Changes, sigma: float) -> Tensor:
     """SI_Σ with Σ = σ²I in nats, [n]: ‖w - w_-i‖² / (2σ²), σ the noise on every weight (equation 5)."""
     return changes.weight / (2 * sigma**2)
-
-
-def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:
-    """Correlate weight and prediction changes over the examples that both have."""
-    both = ~(ours.weight.isnan() | theirs.weight.isnan())
-    return ReferenceAgreement(
-        examples=int(both.sum()),
-        weight=_correlation(ours.weight[both], theirs.weight[both]),
-        prediction=_correlation(ours.prediction[both], theirs.prediction[both]),
-    )
-
-
-def agreements_of(ours: Changes, references: Mapping[str, Changes]) -> dict[str, ReferenceAgreement]:
-    """Agreement of our scores with each reference, and of the others with it ("influence 10 with retraining")."""
-    agreements = {name: agreement(ours, reference) for name, reference in references.items()}
-    if (truth := references.get("retraining")) is not None:
-        others = {name: reference for name, reference in references.items() if name != "retraining"}
-        agreements |= {f"{name} with retraining": agreement(reference, truth) for name, reference in others.items()}
-    return agreements
-
-
-def _correlation(a: Tensor, b: Tensor) -> Correlation:
-    """With median, least and largest of a / b over the examples where b > 0.
-
-    They show what a correlation, led by a few large values, does not.
-    """
-    ratios = a[b > 0] / b[b > 0]
-    ratio = None
-    if len(ratios):
-        ratio = Ratio(median=float(ratios.median()), least=float(ratios.min()), largest=float(ratios.max()))
-    return Correlation(pearson=pearson(a, b), spearman=spearman(a, b), ratio=ratio)
-
-
-def pearson(a: Tensor, b: Tensor) -> float | None:
-    """Linear correlation of two [n]; None where one of them does not vary, or n < 2."""
-    if len(a) < 2 or not (float(a.std()) > 0 and float(b.std()) > 0):
-        return None
-    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
-
-
-def spearman(a: Tensor, b: Tensor) -> float | None:
-    """Rank correlation of two [n]."""
-    return pearson(ranks(a), ranks(b))
-
-
-def auroc(scores: Tensor, positive: Tensor) -> float | None:
-    """Probability that a positive example [n, bool] scores above another; None where all are alike."""
-    p = int(positive.sum())
-    if p in (0, len(scores)):
-        return None
-    return float((ranks(scores)[positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
-
-
-def ranks(values: Tensor) -> Tensor:
-    """Return ranks of values [n], or of every column [n, q], from 1 on; equal values share theirs."""
-    from scipy.stats import rankdata  # imported where it is used: a launch that has nothing left to do is quick
-
-    return torch.from_numpy(rankdata(values.numpy(), axis=0))
