@@ -32,8 +32,9 @@ class ErasedDataset:
     """An erased dataset, ready to train on.
 
     Attributes:
-        splits: "train", "validation", "test", and "apart" if there is one, images floating in the stored dtype, before
-            standardisation: on the scale where the original images lie in 0..1, or z-scored.
+        splits: "train", "validation", "test", and "apart" if training examples were set apart. Images are floating
+            point, of the stored dtype, before standardisation: on the scale on which the original images lie in 0..1,
+            or z-scored.
         class_names: one per label.
         certificate: one per split.
         channel_mean: of the training images before erasure, [C]: every eraser's data is standardised alike.
@@ -50,12 +51,12 @@ class ErasedDataset:
 
     @property
     def example_shape(self) -> tuple[int, int, int]:
-        """(C, H, W); (d, 1, 1) of vectors, which are no images."""
+        """(C, H, W) for images, (d, 1, 1) for vectors."""
         c, h, w = self.splits["train"].images.shape[1:]
         return c, h, w
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Images [n, C, H, W] of `splits` on the scale 0..1, for display; erased ones may lie outside."""
+        """Return images [n, C, H, W] of `splits` on the scale 0..1, for display; erased ones may lie outside."""
         return images if self.scaling is None else self.scaling.undo(images)
 
 
@@ -69,20 +70,20 @@ def erased_dataset(
     apart: Tensor | None = None,
     device: torch.device | str = "cpu",
 ) -> ErasedDataset:
-    """Fit `eraser` on the training split of `source`, apply it to every split, certify; or fetch all that.
+    """Return a source's splits erased by `eraser`, with certificates: from the cache, or computed and cached.
 
-    Label-dependent erasers use the true labels on held-out data, too: that is how the paper sees
-    backfiring in the validation loss.
+    The eraser is fitted on the training split and applied to every split. Label-dependent erasers use the true labels
+    of held-out data as well: that is how the paper sees backfiring in the validation loss.
 
     Args:
         source: the dataset.
         eraser: its class.
-        options: of its fit.
-        dtype: of the images that are stored.
-        cache: where they are stored.
-        apart: positions of training examples that nothing is fitted on, and that are a split "apart" of their own.
-        device: where moments, erasers and certificates are computed, if they fit there; images stay on the CPU, from
-            where they stream in blocks.
+        options: keyword arguments of its fit.
+        dtype: dtype of the stored images.
+        cache: where erased datasets are stored.
+        apart: positions of training examples to leave out of the fit; they become the split "apart".
+        device: where moments, erasers and certificates are computed, if they fit there; images stay on the CPU and
+            are copied to the device in blocks.
 
     Raises:
         ValueError: the dataset is missing or cannot be erased, or memory is short.
@@ -138,7 +139,6 @@ def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
     numbers = Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     train = originals["train"]
     eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **wanted.options)
-    # rounded like the images: a black pixel is not out of range
     ends = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
     ends = torch.tensor(ends, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
     if isinstance(eraser, GradientEraser):
@@ -148,6 +148,7 @@ def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
             eraser.rescale_range(scaling.scale.flatten(), scaling.shift.flatten())
     if scaling is not None:
         ends = scaling(ends)
+    # Round the ends of the range like the images: otherwise a black pixel could lie outside by a rounding error.
     least, largest = ends.to(dtype).split(1)
     seen = [originals[name].images for name in ("train", "apart") if name in originals]
     tensors = _channel_statistics(numbers.rounded(torch.cat(seen)))
@@ -176,7 +177,7 @@ def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
 def _statistics(
     source: Source, raw: RawImages, train: LabelledImages, dtype: torch.dtype, device: torch.device
 ) -> tuple[ClassMoments, Scaling | None]:
-    """Class moments of the training images on the scale on which they are erased, and the way there from 0..1."""
+    """Return class moments of the training images on the scale of erasure, and the scaling to it from 0..1."""
     if (k := len(raw.class_names)) < 2:
         raise ValueError(
             f"dataset {source.name} has {k} class: there is no class information to erase, need at least 2"
@@ -184,7 +185,7 @@ def _statistics(
     moments = ClassMoments.fit(train.images, train.labels, num_classes=k, device=device)
     moments.require_examples()
     if not train.images.is_floating_point():
-        moments.rescale(1 / raw.max_value)  # of 8-bit images exact until here
+        moments.rescale(1 / raw.max_value)  # after the fit, which is exact on 8-bit integers
     scaling = Scaling.zscore(train.images, moments) if source.normalize == "zscore" else None
     if not raw.bounded:
         again = "subtract each column's mean in float64 and write the file again"
@@ -197,7 +198,7 @@ def _statistics(
 
 
 def _channel_statistics(images: Tensor) -> dict[str, Tensor]:
-    """Mean and standard deviation of every channel; 1 for a channel that does not vary, which is only centred."""
+    """Compute each channel's mean and standard deviation, 1 for a constant channel, which is then only centred."""
     channels = images.double().transpose(0, 1).flatten(1)
     std = channels.std(1)
     rounding = torch.finfo(images.dtype).eps * channels.abs().amax(1)

@@ -43,7 +43,11 @@ def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
 
 
 def split_positions(job: Job) -> Mapping[str, LabelledImages]:
-    """Return where the examples of each split stand in the dataset, and their labels; nothing is fitted for that."""
+    """Return the positions of each split's examples in the dataset, and their labels, without fitting an eraser.
+
+    Returns:
+        One entry per split, whose `images` are not pixels but positions, [n] int64 (`erasure.images.positions`).
+    """
     return positions(job.source, whole_images(job.source, Cache(job.config.cache_dir)))
 
 
@@ -58,7 +62,7 @@ def prequential(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
     with Display(run.id) as display:
         sizes = _Sizes(prepared, run, display)
         for i in sizes.turns:
-            with run.claim(sizes.name(i), wait=True):
+            with run.claim(sizes.name(i), wait=True):  # always claimed: only wait=False can yield False
                 log_point(logger, sizes.train(i).point)
     parts = [sizes.train(i) for i in range(len(sizes.sizes))]
     run.save_curves(row for part in parts for row in part.losses)
@@ -70,19 +74,20 @@ def prequential(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
 
 
 def train_free_sizes(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
-    """Train the chunk sizes that no other process trains; whether all are trained then."""
+    """Train the chunk sizes that no other process is training; return whether all sizes are trained afterwards."""
     with Display(run.id) as display:
         sizes = _Sizes(prepared, run, display)
         for i in sizes.turns:
             with run.claim(sizes.name(i), wait=False) as ours:
-                # in this order: who has written the result deletes the parts
+                # First look for the part, then for the result. Another process writes the result before it deletes
+                # the parts, so in the other order a part could vanish in between, and would be trained again.
                 if ours and sizes.trained(i) is None and run.result is None:
                     sizes.train(i)
         return all(sizes.trained(i) for i in sizes.turns) or run.result is not None
 
 
 class _Sizes:
-    """The trainings of a run, one for each chunk size; what is trained is kept in the run's directory.
+    """The trainings of a run, one for each chunk size, saved as parts in the run's directory.
 
     Attributes:
         sizes: numbers of examples, ascending.
@@ -100,7 +105,7 @@ class _Sizes:
         self.turns = indices if settings.order == "smallest_first" else indices[::-1]
         self._following = [*self.sizes[1:], total]
         self._prepared, self._run, self._display = prepared, run, display
-        self._work = TrainingProgress(self.sizes, prepared.settings)
+        self._progress = TrainingProgress(self.sizes, prepared.settings)
         self._trained: dict[int, SizeTrained] = {}
 
     @functools.cached_property
@@ -113,14 +118,15 @@ class _Sizes:
 
     def trained(self, i: int) -> "SizeTrained | None":
         """Return the part of size number i, or None if it is not trained."""
-        if i not in self._trained and (kept := self._run.kept(self.name(i))) is not None:
-            self._finish(i, parsed(SizeTrained, kept))
+        if i not in self._trained and (part := self._run.kept(self.name(i))) is not None:
+            self._finish(i, parsed(SizeTrained, part))
         return self._trained.get(i)
 
     def train(self, i: int) -> "SizeTrained":
         """Return the part of size number i, trained if it is not yet."""
         if i not in self._trained:
             self._finish(i, parsed(SizeTrained, self._run.step(self.name(i), lambda: as_json(self._train(i)))))
+            # Checkpoints are named after the number of fitted examples: the size less its held-out examples.
             self.engine.delete_checkpoints(self.sizes[i] - self._prepared.job.config.mdl.own_validation(self.sizes[i]))
         return self._trained[i]
 
@@ -128,22 +134,24 @@ class _Sizes:
         n, following, orders = self.sizes[i], self._following[i], self.engine.orders
 
         def show(report: EpochReport) -> None:
-            done = self._work.share(i, *report.mean_epochs)
+            done = self._progress.share(i, *report.mean_epochs)
             self._display.update(done, f"chunk {i + 1}/{len(self.sizes)} (n = {n:,}) {report}")
 
         return train_size(self._prepared, self._run, self.engine, orders[:, :n], orders[:, n:following], show)
 
     def _finish(self, i: int, part: "SizeTrained") -> None:
         self._trained[i] = part
-        self._work.finish(i, max(part.point.epochs))
+        self._progress.finish(i, max(part.point.epochs))
 
 
 @dataclass(frozen=True)
 class SizeTrained:
-    """One training size's scores and loss curves, an entry per seed: kept while the run is unfinished.
+    """One training size's scores and loss curves, an entry per seed: saved until the run has finished.
 
     Attributes:
-        coded_bits: what each label up to the next size cost, in the seed's order.
+        point: the size's point on the learning curve.
+        losses: rows of curves.csv.
+        coded_bits: bits of each label up to the next size, in the seed's order; None for the last size.
     """
 
     point: Point
@@ -160,22 +168,24 @@ def train_size(
     show: Callable[[EpochReport], None],
 ) -> SizeTrained:
     """Train every seed on its `known` examples [S, n] and score it on those that follow [S, m], m >= 0."""
-    train, own = prepared.data["train"], prepared.job.config.mdl.own_validation(known.shape[1])
-    held = known[:, -own:] if own else None
-    fitted = engine.fit(known[:, : known.shape[1] - own], show, held)
+    train, n = prepared.data["train"], known.shape[1]
+    num_held_out = prepared.job.config.mdl.own_validation(n)
+    held_out = known[:, -num_held_out:] if num_held_out else None
+    fitted = engine.fit(known[:, : n - num_held_out], show, held_out)
     test = fitted.score(prepared.data["test"])
-    coded = calibrated = temperatures = None
+    next_scores = next_calibrated = temperatures = None
     if following.numel():
-        temperatures = fitted.temperatures(train, held) if own else fitted.temperatures(prepared.data["validation"])
-        coded = fitted.score(train, following)
-        calibrated = fitted.score(train, following, temperatures=temperatures)
+        calibration_split = prepared.data["validation" if held_out is None else "train"]
+        temperatures = fitted.temperatures(calibration_split, held_out)
+        next_scores = fitted.score(train, following)
+        next_calibrated = fitted.score(train, following, temperatures=temperatures)
     else:  # the last size, which has nothing left to predict
         save_test_bits(run, prepared.seeds, test.example_bits)
         save_weights(prepared, run, fitted)
     point = Point(
-        n=known.shape[1],
-        ce_next_bits=coded and coded.bits.tolist(),
-        ce_next_calibrated_bits=calibrated and calibrated.bits.tolist(),
+        n=n,
+        ce_next_bits=next_scores and next_scores.bits.tolist(),
+        ce_next_calibrated_bits=next_calibrated and next_calibrated.bits.tolist(),
         temperature=None if temperatures is None else temperatures.tolist(),
         ce_test_bits=test.bits.tolist(),
         ce_train_bits=fitted.score(train, known).bits.tolist(),
@@ -183,8 +193,9 @@ def train_size(
         test_accuracy=test.accuracy.tolist(),
         **endings(fitted.curves),
     )
-    rows = [row for curve in fitted.curves for row in curve.rows(known.shape[1])]
-    return SizeTrained(point, rows, coded and [[round(one, 6) for one in own] for own in coded.example_bits.tolist()])
+    rows = [row for curve in fitted.curves for row in curve.rows(n)]
+    next_bits = next_scores and [[round(bits, 6) for bits in seed] for seed in next_scores.example_bits.tolist()]
+    return SizeTrained(point, rows, next_bits)
 
 
 def coded(prepared: PreparedTraining, sizes: Sequence[int], orders: Tensor, parts: Sequence[SizeTrained]) -> CodedBits:
@@ -210,9 +221,9 @@ def summarise(prepared: PreparedTraining, sizes: Sequence[int], parts: Sequence[
     following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
     calibrated = [*zip(*(point.ce_next_calibrated_bits or () for point in curve[:-1]), strict=True)]
     result = of_curve(curve, sizes, [online_code_bits(sizes, ce_next, k) for ce_next in following])
-    per_label = [online_code_bits(sizes, own, k) / total for own in calibrated] or None
-    whole = [[row for row in parts[-1].losses if row.seed == seed] for seed in prepared.seeds]
-    drop = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in whole)
+    per_label = [online_code_bits(sizes, ce_next, k) / total for ce_next in calibrated] or None
+    by_seed = [[row for row in parts[-1].losses if row.seed == seed] for seed in prepared.seeds]  # of the last size
+    drop = sharp_drops(([row.epoch for row in rows], [row.validation_loss_bits for row in rows]) for rows in by_seed)
     return replace(result, mdl=replace(result.mdl, calibrated_bits_per_sample=per_label), sharp_drop=drop)
 
 

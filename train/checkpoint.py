@@ -100,7 +100,7 @@ class Resumable(Protocol):
     """A computation on one stack of members that can be saved on the way.
 
     Attributes:
-        before_step: to be called before every step.
+        before_step: the computation calls it before every step; `in_stacks` sets it.
     """
 
     before_step: Callable[[], None]
@@ -111,7 +111,7 @@ class Resumable(Protocol):
     def state(self) -> State: ...
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Go on where another with this state stood; False if it had other members."""
+        """Continue from this state; return False if it is of other members."""
         ...
 
 
@@ -126,15 +126,18 @@ def in_stacks(
     name: str,
     checkpoints: Checkpoints | None,
 ) -> list[R]:
-    """Compute stacks of `stack` members one after another, each from where its last checkpoint is.
+    """Run a resumable computation on stacks of members, one stack after another, each from its last checkpoint.
 
     Args:
-        begin: makes what is computed of these members.
-        finish: computes it.
-        members: how many there are.
-        stack: how many at once.
-        name: what checkpoints are called by, before the number of the stack.
-        checkpoints: where unfinished ones are saved and found again; signals then wait for the save.
+        begin: creates the computation on a slice of the members.
+        finish: runs a computation to its end.
+        members: number of members.
+        stack: members per stack.
+        name: prefix of the checkpoints' names; the index of the stack follows.
+        checkpoints: where unfinished computations are saved and restored from; signals then wait for the save.
+
+    Returns:
+        The finished computations, one per stack.
     """
     made: list[R] = []
     with interruptible() if checkpoints else contextlib.nullcontext(Interruption()) as interruption:
@@ -151,7 +154,7 @@ def in_stacks(
 
 
 def _resume(one: Resumable, name: str, checkpoints: Checkpoints, interruption: Interruption) -> None:
-    """Continue from the last checkpoint, if there is one, and save from now on."""
+    """Restore the last checkpoint, if there is one, and save at intervals from now on."""
     state = checkpoints.load(name)
     if state is not None and one.restore(*state):
         log.info("continuing at %s", one)

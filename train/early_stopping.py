@@ -24,6 +24,7 @@ class MemberCurve:
 
     Attributes:
         label_entropy_bits: of the member's training labels, the best that a constant predictor can do.
+        epoch: epochs finished at each evaluation, ascending; `epochs` is the last of them.
         ended: why the training ended; None while it goes on.
     """
 
@@ -101,7 +102,8 @@ def warn_of_unlike_validation(certificates: Mapping[str, Certificate], instead: 
 class EarlyStopping:
     """The rule that ends a member's training once its validation loss has not improved for so many optimiser steps.
 
-    All it knows is the curve: updated with another's evaluations, it stands where the other stood.
+    Its state must be a pure function of the evaluations (epoch, training loss, validation loss) and the settings,
+    because `Training.restore` rebuilds it by replaying the evaluations of a checkpoint through `update`.
 
     Args:
         seed: the member's.
@@ -117,7 +119,7 @@ class EarlyStopping:
         self._to_beat_bits = math.inf  # only an improvement worth waiting for moves it
 
     def update(self, epoch: int, train_loss_bits: float | None, validation_loss_bits: float) -> bool:
-        """Note an evaluation; returns whether these are the member's best weights so far."""
+        """Record an evaluation and return whether these are the member's best weights so far."""
         curve = self.curve
         best = validation_loss_bits < curve.best_validation_bits
         curve.epoch.append(epoch)

@@ -16,7 +16,7 @@ from train.ensemble import Ensemble
 from train.settings import TrainingConfig, TrainSettings
 
 C = TypeVar("C", bound=TrainingConfig)
-C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # what a job is of
+C_co = TypeVar("C_co", bound=TrainingConfig, covariant=True)  # the configuration of a job
 J = TypeVar("J", bound=Job)
 
 
@@ -39,8 +39,8 @@ def require_network(job: J) -> J:
     if not issubclass(job.model, Classifier):
         name = job.config.model["name"]
         raise ValueError(
-            f"model={name}: has no weights, which python -m {job.command} is about: take a network, e.g. model=mlp; "
-            f"what labels cost with this one, python -m mdl model={name} says"
+            f"model={name}: has no weights, and python -m {job.command} needs a network, e.g. model=mlp; "
+            f"python -m mdl model={name} computes the codelength of the labels with this model"
         )
     return job
 

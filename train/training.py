@@ -26,8 +26,9 @@ from train.stacking import choose
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 2  # of a training's state; what an earlier version saved does not go on
-_GATHERED = {"cpu": 2**21, "cuda": 2**28}  # bytes of images gathered at a time: what caches hold, or launches cost
+_FORMAT = 2  # version of a training's saved state; states of other versions are not restored
+# Bytes of images gathered at a time: few enough for the CPU's caches, enough to outweigh the launch of a CUDA kernel.
+_GATHERED = {"cpu": 2**21, "cuda": 2**28}
 
 
 class NonFiniteLossError(RuntimeError):
@@ -71,7 +72,8 @@ class Learner:
         average_power: of `ScheduleFree`.
 
     Attributes:
-        before_step: called before every step; may save the state, and may raise.
+        before_step: called before every step; does nothing until `train.checkpoint.in_stacks` sets it to a function
+            that saves the state when due, and that may raise.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class Learner:
 
 
 class Training(Learner):
-    """A stack of members, trained from initial weights to the best ones. Members that stop leave the stack."""
+    """A stack of members, trained from initial weights to the best ones; members that stop leave the stack."""
 
     def __init__(self, ensemble: Ensemble, sets: TrainingSets, settings: TrainSettings) -> None:
         seeds, subsets, train = sets.seeds, sets.subsets, sets.train
@@ -154,7 +156,7 @@ class Training(Learner):
 
     @property
     def epochs_left(self) -> int:
-        """The epochs that one of the members will still be trained for at least."""
+        """A lower bound on the epochs until every member has stopped."""
         return max((self.stopping[member].epochs_left for member in self.active), default=0)
 
     def __str__(self) -> str:
@@ -162,7 +164,7 @@ class Training(Learner):
 
     def run(self) -> Iterator[list[float]]:
         """Train until every member has stopped, from one evaluation to the next: see `evaluate`."""
-        if not self.stopping[0].curve.epoch:
+        if not self.stopping[0].curve.epoch:  # no evaluation yet: `curve.epoch` lists one epoch per evaluation
             self._follow_counterparts()
             self.evaluate()
         while self.active:
@@ -171,11 +173,11 @@ class Training(Learner):
                 yield self.evaluate()
 
     def run_epoch(self) -> None:
-        """Train every member for one pass over its training set; nothing waits for the device."""
+        """Train every member for one pass over its training set, without waiting for the device."""
         draws = self.order.draw(self.active, self.subsets.device)
         members = torch.tensor(self.active, device=self.subsets.device)[:, None]
-        own = Draws(self.subsets[members, draws.positions], draws.views, draws.factors)
-        for losses in self.learn(own, self.step):
+        in_split = Draws(self.subsets[members, draws.positions], draws.views, draws.factors)
+        for losses in self.learn(in_split, self.step):
             self._loss_sum += losses
             self._losses_summed += 1
             self.step += 1
@@ -184,9 +186,10 @@ class Training(Learner):
         self.epoch += 1
 
     def evaluate(self) -> list[float]:
-        """Score the averaged weights on the validation split, keep the best, let go of members that stop.
+        """Score the averaged weights on the validation split, save the best ones and drop members that stop.
 
-        Returns the validation loss in bits of each member that was training.
+        Returns:
+            The validation loss in bits of each member that was still training before the evaluation.
         """
         averaged = self.optimizer.averaged()
         held = None if self.held is None else self.held[self.active]
@@ -208,7 +211,7 @@ class Training(Learner):
         return validation_bits
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return tensors by name and JSON-like values with which `restore` goes on bit by bit."""
+        """Return tensors by name and JSON-like values, from which `restore` continues without changing any number."""
         tensors, numbers = self.optimizer.state() if self.active else ({}, {})
         for kind, weights in (("best", self.best), ("last", self.last)):
             tensors |= {f"{kind}.{name}": weight for name, weight in weights.items()}
@@ -225,7 +228,7 @@ class Training(Learner):
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Go on where another training with the same data and settings stood; False if it had other members."""
+        """Continue from the state of a training with the same data and settings; return False if its members differ."""
         if values.get("members") != self._members:
             return False
         device = self.subsets.device
@@ -235,7 +238,7 @@ class Training(Learner):
         for stopping, evaluations in zip(self.stopping, values["evaluations"], strict=True):
             for evaluation in zip(*evaluations, strict=True):
                 stopping.update(*evaluation)
-        self._keep(values["active"])
+        self._keep(values["active"])  # members, which equal positions here: a new training has all members active
         if self.active:
             self.optimizer.restore(tensors, values["optimizer"])
         self.order.restore(tensors)
@@ -262,7 +265,7 @@ class Training(Learner):
         return (self._loss_sum / (self._losses_summed * math.log(2))).tolist()
 
     def _put(self, stack: Weights, averaged: Weights, positions: list[int]) -> None:
-        """Copy the weights at these positions among the active members to their members' places."""
+        """Copy the averaged weights at these positions among the active members to those members' rows of `stack`."""
         if not positions:
             return
         device = self.subsets.device
@@ -272,7 +275,7 @@ class Training(Learner):
             stack[name][target] = weight[source]
 
     def _keep(self, positions: list[int]) -> None:
-        """Go on with these members of the stack alone."""
+        """Keep only the members at these positions among the active ones."""
         self.active = [self.active[position] for position in positions]
         if self.active:
             kept = torch.tensor(positions, device=self.subsets.device)
@@ -296,10 +299,10 @@ class EpochReport:
     Attributes:
         epoch: epochs finished.
         validation_bits: latest validation loss of each member that was still training.
-        epochs_left: that these members have at least; 0 once all have stopped.
-        members: members at the start, trained at the same time.
-        stack: number of this stack of members, from 0, and how many stacks there are.
-        epochs_elsewhere: epochs that the other stacks have finished, together.
+        epochs_left: lower bound on the epochs until every member has stopped; 0 once all have.
+        members: number of members in the stack at the start.
+        stack: index of this stack, from 0, and the number of stacks.
+        epochs_elsewhere: epochs finished by the earlier stacks, summed.
     """
 
     epoch: int
@@ -311,7 +314,10 @@ class EpochReport:
 
     @property
     def mean_epochs(self) -> tuple[float, float]:
-        """Epochs finished and those left at least, averaged over all stacks; later ones last as long as these."""
+        """Epochs finished and a lower bound on those left, averaged over stacks.
+
+        Stacks not begun yet are assumed to take as many epochs as the mean of the others.
+        """
         i, stacks = self.stack
         done = self.epochs_elsewhere + self.epoch
         at_the_end = (done + self.epochs_left) * stacks / (i + 1)
@@ -320,6 +326,7 @@ class EpochReport:
     def __str__(self) -> str:
         going = len(self.validation_bits)
         i, stacks = self.stack
+        # A run trains its seeds in one stack or in stacks of one seed (`train.stacking`): several stacks are seeds.
         which = f"seed {i + 1} of {stacks}" if stacks > 1 else f"{going} of {self.members} seeds training"
         losses = [f"{bits:.3f}" for bits in self.validation_bits]
         shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"
@@ -370,22 +377,22 @@ class Fit:
         temperatures: Tensor | None = None,
     ) -> Scores:
         """Score as `Ensemble.score`, any number of members of any architecture; the best weights by default."""
-        scored = [
-            self.ensemble.score(own, images, part, nats=tempered(None if temperatures is None else temperatures[here]))
-            for here, own, part in self._stacks(weights or self.best, index)
-        ]
+        scored = []
+        for rows, stack, part in self._stacks(weights or self.best, index):
+            nats = tempered(None if temperatures is None else temperatures[rows])
+            scored.append(self.ensemble.score(stack, images, part, nats=nats))
         return Scores(*map(torch.cat, zip(*scored, strict=True)))
 
     def temperatures(self, images: DeviceImages, index: Tensor | None = None) -> Tensor:
         """Fit temperatures as `Ensemble.temperatures`, of the best weights."""
-        found = (self.ensemble.temperatures(own, images, part) for _, own, part in self._stacks(self.best, index))
-        return torch.cat(list(found))
+        stacks = self._stacks(self.best, index)
+        return torch.cat([self.ensemble.temperatures(stack, images, part) for _, stack, part in stacks])
 
     def _stacks(self, weights: Weights, index: Tensor | None) -> Iterator[tuple[slice, Weights, Tensor | None]]:
         for first in range(0, len(self.curves), self.stack):
-            here = slice(first, first + self.stack)
-            own = {name: weight[here] for name, weight in weights.items()}
-            yield here, own, index if index is None or index.ndim == 1 else index[here]
+            rows = slice(first, first + self.stack)
+            stack = {name: weight[rows] for name, weight in weights.items()}
+            yield rows, stack, index if index is None or index.ndim == 1 else index[rows]
 
 
 def fit(
@@ -399,18 +406,20 @@ def fit(
 ) -> Fit:
     """Train one member per seed, each on its own subset of the training split, until it stops improving.
 
-    All chance is drawn from generators of a member's seed and subset size: it computes what it would compute alone.
+    All random draws come from generators seeded by the member's seed and subset size, so that a member in a stack
+    computes what it would compute alone.
 
     Args:
         ensemble: the architecture.
         sets: members and their data.
         settings: how to train.
         report: called after every evaluation.
-        stack: members in one network; all that can be by default.
-        checkpoints: where unfinished trainings are saved and found again; signals then wait for the save.
+        stack: members that train together as one network; by default all, or one if the model cannot be stacked.
+        checkpoints: where unfinished trainings are saved and restored from; signals then wait for the save.
 
     Raises:
-        NonFiniteLossError, MemoryExhaustedError: name the size, seed, epoch and learning rate; the setting to lower.
+        NonFiniteLossError: a training diverged; names the size, seed, epoch and learning rate.
+        MemoryExhaustedError: names the setting to lower.
     """
     count = len(sets.seeds)
     stack = (count if ensemble.model.stackable else 1) if stack is None else stack
@@ -438,7 +447,7 @@ class Engine:
         run: where checkpoints are kept.
 
     Attributes:
-        orders: of each seed, all training examples, [S, N]; its prefixes are the seed's training sets.
+        orders: each seed's permutation of the training examples, [S, N]; prefixes of a row are its training sets.
         stacking: how many seeds train at once (`train.stacking`).
 
     Raises:
@@ -458,9 +467,14 @@ class Engine:
     def fit(
         self, subsets: Tensor, report: Report, held: Tensor | None = None, counterparts: Counterparts | None = None
     ) -> Fit:
-        """Train every seed on its subset [S, n] of the training split; see `fit`.
+        """Train every seed on its own subset of the training split, as the function `fit`.
 
-        Stopped by the validation split, or by others of the training split [S, m].
+        Args:
+            subsets: positions in the training split, [S, n].
+            report: called after every evaluation.
+            held: positions in the training split of the examples for early stopping, [S, m]; by default early
+                stopping uses the validation split.
+            counterparts: samples whose losses are followed along the training.
         """
         prepared, stack = self._prepared, self.stacking.stack
         splits = prepared.data["train"], prepared.data["validation" if held is None else "train"]
@@ -468,9 +482,9 @@ class Engine:
         return fit(prepared.ensemble, sets, prepared.settings, report, stack=stack, checkpoints=self._checkpoints)
 
     def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:
-        """Compute something else of every seed; see `in_stacks`."""
+        """Run another resumable computation on every seed, as `train.checkpoint.in_stacks`."""
         return in_stacks(begin, finish, len(self._prepared.seeds), self.stacking.stack, name, self._checkpoints)
 
     def delete_checkpoints(self, n: int) -> None:
-        """Delete checkpoints of the trainings of size n."""
+        """Delete the checkpoints of trainings on n fitted examples."""
         self._checkpoints.delete(f"{n}-")

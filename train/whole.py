@@ -22,9 +22,9 @@ WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, s
 
 
 def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logger: Logger) -> TrainedOnce:
-    """Train every seed on the whole training split; the command's share of the result.
+    """Train every seed on the whole training split and return the command's fields of the result.
 
-    The same trainings as the last ones of a prequential run with the same options, whose weights are the same.
+    These trainings, and their weights, are those of the last size of a prequential run with the same options.
     """
     warn_of_unlike_validation(
         prepared.dataset.certificate, "python -m mdl mdl.validation=prefix stops them by training images"
