@@ -2,4 +2,4 @@
 
 from typing import Any
 
-Options = dict[str, Any]  # of a run, by section, or of one section: plain values, as files hold them
+Options = dict[str, Any]  # options of a run (by section) or of one section: plain values, as in YAML and JSON

@@ -33,14 +33,14 @@ from conf.errors import (
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import config_of, plain, validate
-from conf.sweep import Sweep, process
+from conf.sweep import Sweep, process  # process: one mutable object, the state of this process in a sweep
 from conf.target import READ_RESULT, imported
 
 log = logging.getLogger(__name__)
 
 
 class Executable(Protocol):
-    """The run of a configuration, with nothing loaded yet."""
+    """A run of a configuration, with nothing loaded yet."""
 
     @property
     def directory(self) -> Path:
@@ -48,7 +48,10 @@ class Executable(Protocol):
         ...
 
     def carry_out(self, group: str | None = None, *, wait: bool = True) -> Any:
-        """Do it, unless it has finished; its result. None where another process does, and `wait` is false."""
+        """Carry out the run unless it has finished; return its result, or None.
+
+        None if another process computes the run and `wait` is false.
+        """
         ...
 
 
@@ -61,7 +64,7 @@ class Command:
         purpose: one sentence for --help.
         work: configuration (`conf.schema.config_of`) -> its run.
         headline: the result in one line.
-        summarise: (finished results, directory for files, failed jobs' names) -> prints tables and paths.
+        summarise: (finished results, directory for files) -> prints tables and paths.
     """
 
     name: str
@@ -78,7 +81,7 @@ def main(command: Command) -> None:
     interrupted.
     """
     require_current_folder()
-    gc.disable()  # until all is imported: what that makes stays, and looking through it takes a tenth of the time
+    gc.disable()  # until imports are done: imported objects stay, and scanning them takes a tenth of the start-up time
     process.reset()
     sys.path.insert(0, str(CONF.parent))  # wherever it is started: a user's own `train.py` or `models/` is not ours
     look_in(sys.argv[1:])
@@ -90,11 +93,11 @@ def main(command: Command) -> None:
     if {"--help", "-h"} & set(sys.argv[1:]):
         sys.exit(exit_code(functools.partial(_help, command), command.name))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hand errors to us instead of printing them
-    process.directory_of = functools.partial(checked_job, command)
+    process.directory_of = functools.partial(run_path, command)
     try:
         sys.exit(exit_code(functools.partial(_run, command), command.name))
     finally:
-        if "triton" in sys.modules:  # timm's networks import it; what is frozen it would list at the end, as leaks
+        if "triton" in sys.modules:  # imported by timm's networks; at exit it would report frozen objects as leaks
             gc.unfreeze()
 
 
@@ -121,7 +124,7 @@ def _require_launchers_by_name(words: Sequence[str]) -> None:
             raise ConfigError(f"{word}: choose how a sweep runs by name: {launchers}")
 
 
-def checked_job(command: Command, config: DictConfig) -> Path:
+def run_path(command: Command, config: DictConfig) -> Path:
     """Return the directory of the run that a composed configuration asks for.
 
     Raises:
@@ -177,14 +180,14 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
             "exit_code": BAD_CONFIG if bad_config else FAILED,
         }
         notes = getattr(error, "__notes__", [])
-        if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # no traceback is kept yet
+        if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # log.txt lacks it
             traceback.print_exc()
         _complain("; ".join([outcome["error"], *([] if bad_config else notes)]))
-        if sweep and process.driven is None:  # a cluster's job, which is to end as failed
+        if sweep and process.driven is None:  # a cluster's job: SLURM should see it fail
             raise
     finally:
         outcomes.append(outcome)
-        if sweep and ("result" in outcome or "error" in outcome):  # otherwise it goes on some other time
+        if sweep and ("result" in outcome or "error" in outcome):  # otherwise it is continued later
             sweep.record(hydra_config.job.num, outcome)
 
 
@@ -212,7 +215,7 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
 def _summarise(command: Command, results: Sequence[Any], directory: Path) -> int:
     """Print and write tables and figures; return the exit code.
 
-    That is 0 where `directory` is somebody else's and may only be read: what is printed has to do.
+    It is 0 if `directory` is read-only, e.g. another user's: the printed tables suffice then.
     """
     try:
         command.summarise(results, directory)

@@ -18,7 +18,7 @@ from conf import Options
 from conf.check import CLOSED, ConfigError, check, keyword_only
 from conf.target import CONFIGS, TARGETS, check_target, imported
 
-VARIABLES = "experiment"  # what sections refer to, an experiment sweeps over it; no part of a run
+VARIABLES = "experiment"  # section of variables that others refer to and experiments sweep over; not part of a run
 
 T = TypeVar("T")
 
@@ -60,16 +60,16 @@ class LoggerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The configuration of a run: what every command's has.
+    """The configuration of a run: the fields that all commands share.
 
     Args:
         dataset: name, class and options of the dataset (`conf.target.Target`).
-        eraser: of the eraser.
-        model: of the model.
+        eraser: name, class and options of the eraser.
+        model: name, class and options of the model.
         logger: options of W&B.
         seeds: one training per seed and size; distinct, not negative.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        dtype: of erased images on disk.
+        dtype: data type of the erased images on disk.
         runs_dir: where results go.
         cache_dir: where erased datasets are kept.
     """
@@ -106,11 +106,14 @@ def _with_lists(items: list[tuple[str, Any]]) -> Options:
 
 
 C = TypeVar("C", bound=Config)
-C_co = TypeVar("C_co", bound=Config, covariant=True)  # what a `harness.job.Job` is of
+C_co = TypeVar("C_co", bound=Config, covariant=True)  # type of the configuration in a `harness.job.Job`
 
 
 def config_of(command: str) -> type[Config]:
-    """Return the class of a command's configuration."""
+    """Return the class of a command's configuration, e.g. `mdl.chunks.MdlConfig` for "mdl".
+
+    The import by name is the only link from `conf` to these classes: `conf` may not import the commands' packages.
+    """
     return imported(CONFIGS[command])
 
 
@@ -148,7 +151,7 @@ def identifying(config: Options) -> Options:
 
 
 def command_of(config: Options) -> str:
-    """Return the command whose configuration it is."""
+    """Return the command that a configuration belongs to."""
     return next((command for command in ("mdl", "sample_info") if command in config), "train")
 
 

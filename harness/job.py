@@ -1,4 +1,4 @@
-"""A run: a configuration with its parts resolved, its identity, and how it is carried out, once."""
+"""A run: a configuration with its dataset resolved, its identity, and its execution, once."""
 
 import contextlib
 import functools
@@ -41,14 +41,14 @@ _LEAST_SIDE = 64  # pixels; smaller images are enlarged for W&B
 
 @dataclass(frozen=True)
 class Job(Generic[C_co]):
-    """A validated configuration with its parts resolved, before anything is loaded.
+    """A validated configuration with its dataset resolved; model and eraser are looked up when needed.
 
     Attributes:
-        command: what is done.
+        command: "mdl", "train" or "sample_info".
         config: the settings.
-        source: the dataset.
-        checksums: by section and option, of files that options name: what they hold is part of a run's identity,
-            where they lie is not.
+        source: the dataset, not loaded yet.
+        checksums: checksums of the files that options name, by section and option. A file's content is part of the
+            run's identity, its path is not.
     """
 
     command: str
@@ -92,7 +92,7 @@ class Job(Generic[C_co]):
 
     @property
     def model_identity(self) -> Options:
-        """The options of the model, and of a model within it, that determine its numbers."""
+        """The options of the model, and of models nested in it, that affect results."""
         section = self.config.model
         inner = {key: Target(part).resolve(Model).identity(part) for key, _, part in Target(section).held()}
         return {**self.model.identity(section), **inner}
@@ -105,14 +105,15 @@ class Job(Generic[C_co]):
         """Return what identifies the code that computes this run's numbers: see `erasure.code_identity`."""
         model = self.config.model
         sections = [self.config.eraser, model, *(part for _, _, part in Target(model).held())]
-        own: dict[str, int | str] = {
+        code_versions: dict[str, int | str] = {
+            # of all commands' results; the key, once the package that held it, is hashed into run ids
             "train": RESULTS_VERSION,
             "erasure": ERASURE_VERSION,
             **self._source_identity["code"],
         }
         for section in sections:
-            own |= code_identity(Target(section).resolve())
-        return own
+            code_versions |= code_identity(Target(section).resolve())
+        return code_versions
 
     def identity(self) -> str:
         """Return this run's id."""
@@ -123,7 +124,8 @@ class Job(Generic[C_co]):
         described |= {"dataset": dataset, "model": self.model_identity}
         return run_id(self.command, described, self.code())
 
-    def run(self) -> Run:
+    def run_directory(self) -> Run:
+        """Return the run's directory, whether or not it exists yet."""
         return Run(self.config.runs_dir, self.identity())
 
     def control(self) -> "Job[C_co]":
@@ -143,6 +145,7 @@ def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
 def run_id(command: str, described: Options, code: Mapping[str, int | str]) -> str:
     """Return a run's id: readable names, a digest of what describes it, and one of its code."""
     names = [re.sub(r"[^A-Za-z0-9.]+", "_", described[part]["name"]) for part in ("dataset", "eraser", "model")]
+    # "verb" is the command: an old key, kept because it is hashed into every run id
     asked = fingerprint({"verb": command, **described}, length=10)
     return "-".join([command, *names, asked, fingerprint(dict(code), length=8)])
 
@@ -155,12 +158,12 @@ class Prepared(Protocol):
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """Its fields of result.json: "seeds", "num_classes", "train_size", "parameters"."""
+        """Fields of result.json on data and model: "seeds", "num_classes", "train_size", "parameters"."""
         ...
 
 
 L = TypeVar("L", bound=Prepared)
-Computed = Trained | Information  # what a command computes of its result
+Computed = Trained | Information  # the part of a result that the command computes
 
 
 @dataclass(frozen=True)
@@ -168,10 +171,10 @@ class Functions(Generic[L]):
     """A command's functions.
 
     Attributes:
-        load: the command's data and architecture.
-        compute: the command's own part; returns its fields of the result.
-        compute_parts: computes those parts of the run that no other process does; whether all are computed then. None
-            where one process computes the whole run.
+        load: loads the data and builds the architecture.
+        compute: computes and returns the command's fields of the result.
+        compute_parts: computes the parts of the run that no other process is computing; returns whether all parts are
+            computed. None if a single process computes the whole run.
     """
 
     load: Callable[[Job], L]
@@ -194,32 +197,33 @@ class Execution:
     axes: Mapping[str, str]
 
     @functools.cached_property
-    def run(self) -> Run:
-        return self.job.run()
+    def run_directory(self) -> Run:
+        """The run's directory and the files in it."""
+        return self.job.run_directory()
 
     @property
     def directory(self) -> Path:
-        """The run's directory, whether or not it exists."""
-        return self.run.directory
+        """The path of the run's directory, whether or not it exists."""
+        return self.run_directory.directory
 
     def carry_out(self, group: str | None = None, *, wait: bool = True) -> Result | None:
         """Run it once: a finished run's result is read back, an unfinished one is (re)started.
 
         Args:
             group: W&B group, e.g. the sweep.
-            wait: for another process that computes it; otherwise the answer is None then.
+            wait: whether to wait while another process computes the run; if false, return None then.
         """
-        run = self.run
+        run = self.run_directory
         if (result := run.result) is not None:
             log.info("%s has finished before: nothing to train", run.id)
             run.tidy()
             return result
-        _ = self.job.device  # one that is not there is noticed before anything is written
+        _ = self.job.device  # a missing device is an error before anything is written
         functions = self.functions()
         with interruptible(at_once=True):
             prepared = None
             if functions.compute_parts is not None:
-                with _under_way(self.job, run):
+                with _under_way(self.job, run):  # without run.lock: processes share the parts, each claims its own
                     prepared = functions.load(self.job)
                     if not functions.compute_parts(prepared, run) and not wait:
                         return None
@@ -235,8 +239,8 @@ class Execution:
 
 @contextlib.contextmanager
 def _under_way(job: Job, run: Run) -> Iterator[None]:
-    """Note that a run is computed, what is logged meanwhile, and why it ends early if it does."""
-    # with the sections on how and where: the record should be complete
+    """Record that a run is being computed, its log, and the reason if it ends early."""
+    # the whole configuration, also settings outside the run's identity such as device: a complete record
     run.start(yaml.safe_dump(job.config.plain, sort_keys=False, allow_unicode=True))
     try:
         with logged(run.directory):
@@ -268,23 +272,26 @@ def logged(directory: Path) -> Iterator[None]:
         handler.close()
 
 
-def _carry_out(work: Execution, functions: Functions[L], run: Run, group: str | None, prepared: L | None) -> Result:
-    job = work.job
+def _carry_out(
+    execution: Execution, functions: Functions[L], run: Run, group: str | None, prepared: L | None
+) -> Result:
+    job = execution.job
     started = time.time()
     prepared = prepared or functions.load(job)
     config = job.config.plain
     names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
     described = {"id": run.id, "group": group, "job_type": job.command, "tags": names, "config": config}
-    with Logger(job.config.logger, described, run.directory, work.axes) as logger:
+    with Logger(job.config.logger, described, run.directory, execution.axes) as logger:
         for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
-        own = dict(vars(functions.compute(prepared, run, logger)))
+        computed = dict(vars(functions.compute(prepared, run, logger)))
         seconds = run.seconds()
-        timing = replace(own.pop("timing", Timing()), seconds=seconds, started=started)
+        timing = replace(computed.pop("timing", Timing()), seconds=seconds, started=started)
+        # "verb": the command's key in result.json, see `harness.result`
         about = {"run_id": run.id, "verb": job.command, "config": config, "code": job.code()}
         about |= {"certificate": dict(prepared.dataset.certificate), "versions": versions(job.device)}
-        result = result_of({**about, **prepared.described, **own, "timing": timing})
+        result = result_of({**about, **prepared.described, **computed, "timing": timing})
         logger.summarise({"result/seconds": seconds, "result/parameters": result.parameters})
         logger.result(result)
         run.finish(result)
@@ -292,7 +299,7 @@ def _carry_out(work: Execution, functions: Functions[L], run: Run, group: str | 
 
 
 def _tell_changes(job: Job, run: Run) -> None:
-    """Say what has changed since a finished run that would otherwise be this one."""
+    """Log which code has changed since an otherwise identical finished run."""
     if (earlier := run.before_code_changed()) is not None:
         now, then = job.code(), earlier.code
         changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))

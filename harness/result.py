@@ -22,7 +22,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Part):
-    """A result of any command."""
+    """A result of any command.
+
+    Every list outside `config`, `seeds`, `summaries` and `certificate` is taken to hold one entry per seed, also in
+    nested parts; the exception is `curve`, whose points hold such lists (`per_seed`).
+    """
 
     command: str
     run_id: str
@@ -58,7 +62,7 @@ class Result(Part):
         return str(self.config[part]["name"])
 
     def require_consistent(self) -> None:
-        """Check what the parts of a whole result say of each other, on which tables and figures rely.
+        """Check that the parts of a complete result agree, as tables and figures assume.
 
         Raises:
             ValueError: names what is missing or contradicts the rest.
@@ -114,12 +118,12 @@ class InformationResult(Result, Information):
             self.summaries.require_consistent(len(self.seeds))
 
 
-_COMMAND = "verb"  # key of the command in result.json
+_COMMAND = "verb"  # key of the command in result.json: an old name, kept so that older results can be read
 COMMANDS: Mapping[str, type[Result]] = {"mdl": MdlResult, "train": TrainResult, "sample_info": InformationResult}
 
 
 def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Everything in a result that has an entry per seed, by name: "final.loss_bits", "curve.1024.ce_test_bits"."""
+    """Yield names and values of the per-seed lists of a result, e.g. "final.loss_bits", "curve.1024.ce_test_bits"."""
     others = ("config", "seeds", "summaries", "certificate") if isinstance(part, Result) else ()
     for name, value in (vars(part) if is_dataclass(part) else part).items():
         if name in others:
@@ -134,7 +138,7 @@ def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
 
 
 def of_seeds(results: Sequence[T], seeds: Sequence[int]) -> T:
-    """One result with the per-seed lists of these seeds, each from the first of `results` that has it."""
+    """Merge results into one for these seeds, each seed from the first of `results` that has it."""
     every: Any = results
     sources = [next((i, r.seeds.index(seed)) for i, r in enumerate(every) if seed in r.seeds) for seed in seeds]
 
@@ -156,19 +160,23 @@ def of_seeds(results: Sequence[T], seeds: Sequence[int]) -> T:
 
 
 def of_common_seeds(erased: T, control: T) -> tuple[T, T] | None:
-    """Both with the per-seed lists of the seeds that both have; None where they share none."""
+    """Restrict two results to the seeds that both have; None if they share none."""
     every: Any = (erased, control)
     seeds = [seed for seed in every[0].seeds if seed in every[1].seeds]
     if not seeds:
         return None
-    own, others = (one if one.seeds == seeds else of_seeds([one], seeds) for one in every)
-    return own, others
+    first, second = (one if one.seeds == seeds else of_seeds([one], seeds) for one in every)
+    return first, second
 
 
 def as_json(part: Any) -> Any:
-    """Return a part as it is written; keys that a run does not have are left out."""
+    """Return a part as result.json holds it, without the optional keys that are None.
+
+    Metadata {"written": True} marks a field that is written even if it is None.
+    """
     if is_dataclass(part):
-        lacking = {f.name for f in fields(part) if f.default is None and isinstance(part, Part) and not f.metadata}
+        optional = [f for f in fields(part) if f.default is None and isinstance(part, Part)]
+        lacking = {f.name for f in optional if not f.metadata.get("written")}
         written = {name: value for name, value in vars(part).items() if value is not None or name not in lacking}
         if isinstance(part, Result):
             written = {_COMMAND: written.pop("command"), **written}
@@ -186,7 +194,7 @@ def _adapter(kind: Any) -> Any:
 
 
 def parsed(kind: type[T], values: Any) -> T:
-    """Values from a JSON file as the type that wrote them.
+    """Convert values from a JSON file to a type, checking them.
 
     Raises:
         ValueError: names all keys that are missing, or the first that is wrong.
@@ -206,7 +214,9 @@ def parsed(kind: type[T], values: Any) -> T:
 
 
 def result_of(values: Options) -> Result:
-    """Return a result from the content of result.json, as the command's own type, without `unknown_keys`.
+    """Return a result from its fields, read from a file or just computed, as the type of its command.
+
+    Keys that the type does not have (`unknown_keys`) are left out.
 
     Raises:
         ValueError: says in one line what is missing or wrong.
@@ -229,12 +239,12 @@ def _in_published_units(values: Options) -> Options:
         tested = zip(*(point["ce_test_bits"] for point in curve[:-1]), strict=True)
         published = [published_units(sizes, losses) for losses in tested]
     except (TypeError, KeyError, ValueError, ZeroDivisionError):
-        return values  # whoever parses it says what is wrong
+        return values  # `parsed` reports the error
     return {**values, "mdl": {**{key: value for key, value in mdl.items() if key != "paper"}, "published": published}}
 
 
 def unknown_keys(values: Options) -> list[str]:
-    """Keys of result.json that this version does not know."""
+    """Return the keys of result.json that this version does not know."""
     return sorted(set(values) - {f.name for f in fields(COMMANDS[str(values[_COMMAND])])} - {_COMMAND})
 
 

@@ -54,8 +54,8 @@ class Tensors:
 class Run:
     """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
 
-    Many tasks may be asked for the same run: what writes belongs into a `claim`. What takes long is a `step`: it is
-    read back where an interrupted process has finished it.
+    Several processes may be asked for the same run: write only within a `claim`. A long computation is a `step`: if an
+    interrupted process has finished it, its value is read back.
     """
 
     def __init__(self, root: Path | str, identity: str) -> None:
@@ -69,8 +69,11 @@ class Run:
         """Claim a part of this run, or its result: no other process computes or writes it meanwhile.
 
         Args:
-            part: its name; none for the result.
-            wait: for another that does, as long as its heart beats; otherwise False is what there is in the block.
+            part: name of the part; empty for the result.
+            wait: whether to wait while a live process holds the claim; if false, yield False then.
+
+        Yields:
+            Whether this process holds the claim.
         """
         lease = Lease(self.directory / (f"{_STEP}{part}.lock" if part else LOCK))
         if not self._take(lease, wait=wait):
@@ -96,7 +99,7 @@ class Run:
                 return True
 
     def require_lease(self) -> None:
-        """Make sure that no other process has taken over what this one holds.
+        """Check that no other process has taken over a claim of this one.
 
         Raises:
             LeaseLostError: this process was taken for dead.
@@ -106,10 +109,10 @@ class Run:
 
     @property
     def result(self) -> Result | None:
-        """The finished run's result, or None while it is unfinished, or where it is not what this run wrote.
+        """The finished run's result; None if the run is unfinished, or its file is damaged or another run's.
 
         Raises:
-            ValueError: it cannot be opened.
+            ValueError: the file cannot be opened.
         """
         try:
             found = read_result(path) if (path := self.directory / RESULT).exists() else None
@@ -120,16 +123,17 @@ class Run:
     def before_code_changed(self) -> Result | None:
         """Return the latest result of a finished run that differs from this one by its code alone."""
         pattern = f"{glob.escape(self.id.rpartition('-')[0])}-*/{RESULT}"
-        with contextlib.suppress(OSError, ValueError):  # other runs' trouble is not ours
+        with contextlib.suppress(OSError, ValueError):  # an unreadable other run must not stop this one
             latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
             runs = (Run(path.parent.parent, path.parent.name) for path in latest_first if path.parent != self.directory)
             return next((result for run in runs if (result := run.result) is not None), None)
         return None
 
     def start(self, config_yaml: str) -> None:
+        """Write config.yaml and the state "running"; move an unusable result.json aside."""
         self.require_lease()
         self.directory.mkdir(parents=True, exist_ok=True)
-        if (path := self.directory / RESULT).exists():  # and `result` has refused it
+        if (path := self.directory / RESULT).exists():  # unusable, as `result` is None
             aside = path.with_name(f"result.damaged-{time.time_ns()}.json")
             path.replace(aside)
             log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
@@ -138,7 +142,7 @@ class Run:
         self._save_state("running")
 
     def finish(self, result: Result) -> None:
-        """Write the result; no digit of it or of the curves changes unnoticed then."""
+        """Write the result with the checksum of the curves, and delete the files of finished steps."""
         self.require_lease()
         curves = self.directory / CURVES
         checksum = file_checksum(curves) if curves.exists() else None
@@ -147,7 +151,7 @@ class Run:
         self._delete_leftovers()
 
     def tidy(self) -> None:
-        """Delete what a process left that was killed after it had written the result."""
+        """Delete the files left by a process that was killed after it had written the result."""
         with contextlib.suppress(OSError):  # the run may be somebody else's
             if any(leftover(path.name) for path in self.directory.iterdir()):
                 with self.claim(wait=False) as ours:
@@ -168,7 +172,7 @@ class Run:
             return  # the files belong to the process that took over
         state = "failed" if isinstance(error, Exception) else "interrupted"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        with contextlib.suppress(OSError, LeaseLostError):  # on a full disk, the error itself is what to show
+        with contextlib.suppress(OSError, LeaseLostError):  # e.g. a full disk: the original error is the one to report
             if isinstance(error, ValueError) and all(_says_nothing(path.name) for path in self.directory.iterdir()):
                 self.discard()
                 return
@@ -190,19 +194,19 @@ class Run:
                 remove(path)
 
     def _save_state(self, name: str, **more: str) -> None:
-        """Note the state, and the seconds that no finished step has noted."""
+        """Write the state, and the seconds that no finished step has recorded."""
         now = time.monotonic()
         seconds = round(seconds_noted(self.directory / STATE) + now - self._since, 3)
         write_json(self.directory / STATE, {"run": self.id, "state": name, "seconds": seconds, **more})
         self._since = now
 
     def step(self, name: str, compute: Callable[[], V], *, worth_s: float = 0.0) -> V:
-        """Return the value of a step of the run, computed now or by a process that was interrupted later.
+        """Compute a step of the run, or read its value back if an interrupted process has finished it.
 
         Args:
-            name: of the step and its file, which lasts until the run has finished.
-            compute: returns values that JSON can hold, or `Tensors`.
-            worth_s: seconds; a value that took fewer is not saved.
+            name: name of the step and of its file, which is deleted when the run has finished.
+            compute: function that returns values that JSON can hold, or `Tensors`.
+            worth_s: seconds; a value computed in less time is not saved.
         """
         if (found := self.kept(name)) is None:
             started = time.monotonic()
@@ -230,7 +234,7 @@ class Run:
         return found["value"]
 
     def _keep(self, name: str, value: Any) -> None:
-        """Save a step's value, and how long this process was at it."""
+        """Save a step's value, and the seconds that this process spent on it."""
         self.require_lease()
         now = time.monotonic()
         about = {"run": self.id, "part": name, "seconds": round(now - self._since, 3)}
@@ -254,10 +258,10 @@ class Run:
 
 
 def whole_curves(directory: Path, result: Result | None) -> Path | None:
-    """Return where a run's curves.csv is; None where there is none.
+    """Return the path of a run's curves.csv, or None if there is none.
 
     Raises:
-        DamagedFileError: it is no regular file, or not what the finished run wrote.
+        DamagedFileError: it is not a regular file, or was changed after the run had finished.
     """
     try:
         path = regular(directory / CURVES)
@@ -269,7 +273,7 @@ def whole_curves(directory: Path, result: Result | None) -> Path | None:
 
 
 def seconds_spent(directory: Path) -> float:
-    """Return the seconds noted in an unfinished run; a process that was killed noted its finished steps alone."""
+    """Return the seconds recorded in an unfinished run; a killed process recorded only its finished steps."""
     return sum(
         map(
             seconds_noted,
@@ -279,17 +283,17 @@ def seconds_spent(directory: Path) -> float:
 
 
 def seconds_noted(path: Path) -> float:
-    """Return the seconds in a file of a run; 0 where it is not there or damaged."""
+    """Return the seconds recorded in a file of a run; 0 if it is missing or damaged."""
     with contextlib.suppress(DamagedFileError, OSError):
         return (read_json if path.suffix == ".json" else read_values)(path).get("seconds", 0.0)
     return 0.0
 
 
 def _says_nothing(name: str) -> bool:
-    """Return whether a file of this name holds nothing computed."""
+    """Return whether a file of this name holds no computed values."""
     return name in ("config.yaml", STATE, "log.txt", "wandb") or name.startswith(LOCK)
 
 
 def leftover(name: str) -> bool:
-    """Return whether a file of this name has no place in the directory of a run that has finished."""
+    """Return whether a finished run no longer needs a file of this name."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in _LEFTOVERS)

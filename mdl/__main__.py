@@ -11,10 +11,16 @@ if TYPE_CHECKING:
     from mdl.chunks import ChunkSettings, MdlConfig
 
 
+# W&B: metrics by pattern, and the metric that is their x axis; n is the training size
 AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
 def work(config: "MdlConfig") -> cli.Executable:
+    """Return the run of a configuration; its code depends on the model, `train.protocol` and `mdl.code`.
+
+    Raises:
+        ValueError: options that do not go together.
+    """
     from harness.job import Execution, Functions
     from models.kernel import KernelModel
     from train.prepare import training_job
@@ -66,8 +72,8 @@ def require_published(settings: "ChunkSettings") -> None:
 def headline(result: "MdlResult") -> str:
     from harness.results.statistics import Spread, seeds_text
 
-    code = Spread.of(result.mdl.bits_per_sample)
-    return f"{code} bits per label, {seeds_text(len(result.seeds))}"
+    bits = Spread.of(result.mdl.bits_per_sample)
+    return f"{bits} bits per label, {seeds_text(len(result.seeds))}"
 
 
 def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
@@ -82,11 +88,11 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     if len(results) == 1:
         (only,) = results
         print_run(only)
-        control = Job.stored(only.config).control().run()
-        if not isinstance(found := control.result, MdlResult):
+        control = Job.stored(only.config).control().run_directory()
+        if not isinstance(control_result := control.result, MdlResult):
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:
-            results = [found, only]
+            results = [control_result, only]
     show({setting: table_of(comparison) for setting, comparison in by_setting(results).items()}, directory / "table.md")
     print(f"figure: {draw(arrange(results), directory / 'comparison.png')}")
 

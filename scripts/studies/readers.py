@@ -108,7 +108,7 @@ def trained(overrides: Sequence[str]) -> tuple[PreparedTraining, Weights]:
         ValueError: there is none.
     """
     job = training_job("train", composed("train", overrides, TrainConfig))
-    path = job.run().directory / WEIGHTS
+    path = job.run_directory().directory / WEIGHTS
     if not path.exists():
         raise ValueError(f"there is no {path}: train the network first, python -m train {' '.join(overrides)}")
     return load(job), load_tensors(path)[0]

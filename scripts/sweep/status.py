@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from conf.check import ConfigError
-from conf.cli import Command, checked_job
+from conf.cli import Command, run_path
 from conf.compose import jobs_of
 from conf.sweep import Sweep
 from erasure.progress import console, duration
@@ -69,7 +69,7 @@ def _refused(root: Path) -> dict[str, str]:
 
 def wanted(command: Command, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Ids of the runs that a sweep asks for -> the overrides that make each; jobs that ask for the same count once."""
-    return {checked_job(command, config).name: job for job, config in jobs_of(command.name, overrides)}
+    return {run_path(command, config).name: job for job, config in jobs_of(command.name, overrides)}
 
 
 def unfinished(runs: Sequence[Found]) -> list[Found]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from conf.cli import checked_job
+from conf.cli import run_path
 from conf.groups import CONF
 from erasure.store.storage import sealed
 from harness.run import Run
@@ -200,7 +200,7 @@ def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str], cou
     """Fast code against the slow reference."""
     jobs = wanted(MDL, overrides)
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        expected = [checked_job(MDL, compose("mdl", job)).name for job in jobs.values()]
+        expected = [run_path(MDL, compose("mdl", job)).name for job in jobs.values()]
     assert [*jobs] == expected
     assert len(jobs) == count
 
