@@ -56,7 +56,7 @@ def test_a_part_of_the_kernel_is_the_kernel_of_the_part(k: int) -> None:
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_a_thinned_network_is_trained_on_the_mean_of_all_sets_that_lack_as_many_examples(k: int) -> None:
-    """By plain gradient descent, each example with the share of the sets that have it; then without example 4."""
+    """Descend plainly, each example with the fraction of the sets that have it; then without example 4."""
     net = small_mlp(k)
     problem = net.problem(DESCENT)
     network = LinearizedNetwork(problem, problem.kernels())
