@@ -75,12 +75,16 @@ def console(min_width: int = 0) -> Console:
 
 
 class Display:
-    """Progress of one run on stderr, as a share of work done, with the time left at the pace so far."""
+    """Progress of one run on stderr, as a share of work done, with the time left.
+
+    The pace is measured from the first update on, as a resumed run starts with most of the work done.
+    """
 
     def __init__(self, title: str) -> None:
         self.title = title
         self._console = Console(stderr=True)
         self._bar: Progress | None = None
+        self._first: tuple[float, float] | None = None  # time and share of the first update
 
     def __enter__(self) -> Self:
         self._started = self._last_line = time.monotonic()
@@ -90,7 +94,9 @@ class Display:
         """Show that the share `done` (0..1) of the work is finished, and what is being done."""
         now = time.monotonic()
         elapsed = now - self._started
-        left = f"{duration(elapsed * (1 - done) / done)} left" if done > 0.01 and elapsed > 1 else ""
+        since, before = self._first = self._first or (now, done)
+        measured = done - before > 0.002 and now - since > 1
+        left = f"{duration((now - since) * (1 - done) / (done - before))} left" if measured else ""
         if self._console.is_terminal:
             if self._bar is None and elapsed > _BAR_AFTER_S:
                 self._bar = self._begin()

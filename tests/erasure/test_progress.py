@@ -18,7 +18,18 @@ def test_lines_say_what_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         display.update(0.05, "round 1")  # too soon for a line
         display.update(0.25, "round 2")
         display.update(0.30, "round 3")  # too soon after the last
-    assert capsys.readouterr().err == "fit  round 2  25%  0:36 left\n"
+    assert capsys.readouterr().err == "fit  round 2  25%  0:30 left\n", "75 % at 8 s for 20 %"
+
+
+def test_what_an_earlier_process_did_says_nothing_of_the_pace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 10.0, 30.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with Display("run") as display:
+        display.update(0.8, "read back")
+        display.update(0.9, "epoch 2")
+    assert capsys.readouterr().err == "run  read back  80%\nrun  epoch 2  90%  0:20 left\n"
 
 
 def test_a_terminal_has_a_bar_only_of_what_takes_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +66,10 @@ def test_numerical_code_prints_nothing_unless_asked(
     assert capsys.readouterr() == ("", "")
     with shown_progress():
         report_progress("barycenter", 0.5, "round 1")
+        report_progress("barycenter", 0.75, "round 2")
         report_progress("map", 0.25, "class 0")
-    assert capsys.readouterr().err == "barycenter  round 1  50%  0:20 left\nmap  class 0  25%  1:00 left\n"
+    assert (
+        capsys.readouterr().err == "barycenter  round 1  50%\nbarycenter  round 2  75%  0:20 left\nmap  class 0  25%\n"
+    )
     report_progress("fit", 0.5, "round 2")
     assert capsys.readouterr() == ("", "")
