@@ -141,15 +141,16 @@ def published_order(seed: int, total: int, chunk: int) -> Tensor:
     return order
 
 
-def mean_bits(log_probabilities: Tensor, z: Tensor) -> float:
+def mean_bits(log_probabilities: Tensor, z: Tensor, precision: torch.dtype | None = None) -> float:
     """Return the mean cross-entropy of a batch in bits, rounded as CUDA does: after the mean and after the division.
 
     Args:
         log_probabilities: of a softmax, rounded to its dtype, [B, k].
         z: labels, [B].
+        precision: of the mean; None for that of `log_probabilities`.
     """
     nats = -log_probabilities.gather(1, z[:, None]).float().mean()
-    return float(nats.to(log_probabilities.dtype) / math.log(2))
+    return float(nats.to(precision or log_probabilities.dtype) / math.log(2))
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,7 @@ class PublishedTraining:
         self._best = self._snapshot()
         self._train_bits: float | None = None  # mean loss of the last epoch
         self._draws = {purpose: generator(seed, len(labels), purpose) for purpose in ("views", "stochastic depth")}
+        self._loss_precision = torch.bfloat16 if settings.published.round_losses else None
         self._padding = round(settings.crop_padding * images.shape[-1])
         self.before_step: Callable[[], None] = lambda: None
 
@@ -278,7 +280,7 @@ class PublishedTraining:
         with torch.no_grad():
             for x, z in _batches(examples, batch_size):
                 log_probabilities = self._log_probabilities(x)
-                bits += mean_bits(log_probabilities, z) * len(z)
+                bits += mean_bits(log_probabilities, z, self._loss_precision) * len(z)
                 right += int((log_probabilities.argmax(1) == z).sum())
         return bits / len(examples[1]), right / len(examples[1])
 
@@ -350,7 +352,7 @@ class PublishedTraining:
                 parameter.grad = None
             loss.backward()
             self._optimizer.step()
-            losses.append(mean_bits(log_probabilities.detach(), z))
+            losses.append(mean_bits(log_probabilities.detach(), z, self._loss_precision))
         self._train_bits = sum(losses) / len(losses)
 
     def _log_probabilities(self, x: Tensor) -> Tensor:

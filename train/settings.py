@@ -16,10 +16,12 @@ class PublishedSettings:
     Args:
         patience_epochs: epochs in a row without improvement of the validation loss after which a training ends.
         backtrack: set weights and optimizer state back to the best after every epoch without improvement.
+        round_losses: round losses to bfloat16, as precision=bfloat16 does, whatever the precision of the weights.
     """
 
     patience_epochs: AtLeast1 = 100
     backtrack: bool = True
+    round_losses: bool = later(False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,16 @@ def test_a_loss_in_bfloat16_moves_in_steps_of_a_64th_bit() -> None:
     assert mean_bits(logits.log_softmax(1), z) == 3.3125
     assert mean_bits((20 * logits).log_softmax(1), z) < 3.3125
     assert mean_bits(torch.zeros(128, 10).log_softmax(1), z) == pytest.approx(math.log2(10), rel=1e-6)
+    assert mean_bits(torch.zeros(128, 10).log_softmax(1), z, torch.bfloat16) == pytest.approx(3.3125, rel=1e-6)
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+def test_losses_are_rounded_while_weights_stay_in_float32(rounded: bool) -> None:
+    run = training(settings(**{"published.round_losses": rounded}))
+    next(run.run())
+    loss, _ = run.score(run.validation, 128)
+    assert (loss == float(torch.tensor(loss).bfloat16())) is rounded
+    assert {p.dtype for p in run.model.parameters()} == {torch.float32}
 
 
 def test_an_epoch_without_improvement_is_undone_and_so_many_in_a_row_end_it() -> None:
