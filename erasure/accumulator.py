@@ -151,11 +151,11 @@ class Accumulator:
         means = (hot.T @ x).double() / class_counts.clamp(min=1)[:, None]
         shift = (means - self._offsets) * (class_counts > 0)[:, None]
         before = torch.tensor(self._sizes, dtype=torch.float64).to(x.device)
-        share = class_counts / (before + class_counts).clamp(min=1)
+        fraction = class_counts / (before + class_counts).clamp(min=1)
         self._scatters[0] += gram(x, least=_POOLED_BLOCK)
-        self._scatters[0].addmm_((shift * (before * share)[:, None]).T, shift)
+        self._scatters[0].addmm_((shift * (before * fraction)[:, None]).T, shift)
         self._scatters[0].addmm_((means * class_counts[:, None]).T, means, alpha=-1)
-        self._offsets += shift * share[:, None]
+        self._offsets += shift * fraction[:, None]
         self._sizes = [size + count for size, count in zip(self._sizes, counts, strict=True)]
 
     def rescale(self, scale: Tensor | float, shift: Tensor | float = 0.0) -> Self:
@@ -219,8 +219,8 @@ class Accumulator:
         """
         for name, expected in self.state_dict().items():
             if name not in tensors or tensors[name].shape != expected.shape:
-                found = list(tensors[name].shape) if name in tensors else "missing"
-                raise ValueError(f"moments of {self._described}: {name} is {found}, expected {list(expected.shape)}")
+                stored = list(tensors[name].shape) if name in tensors else "missing"
+                raise ValueError(f"moments of {self._described}: {name} is {stored}, expected {list(expected.shape)}")
         self._sizes = tensors["sizes"].tolist()
         self._origins, self._offsets, self._scatters = (
             tensors[name].to(self.device, torch.float64) for name in ("origins", "offsets", "scatters")

@@ -71,13 +71,13 @@ class Certificate:
 
     def numbers(self) -> dict[str, float]:
         """Return all known values as single numbers; the share of order 3, say, as "order_shares_3"."""
-        found: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for name, value in vars(self).items():
             if isinstance(value, list):
-                found |= {f"{name}_{p}": one for p, one in enumerate(value, 1)}
+                numbers |= {f"{name}_{p}": one for p, one in enumerate(value, 1)}
             elif value is not None:
-                found[name] = value
-        return found
+                numbers[name] = value
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -219,17 +219,17 @@ def _orders(erased: Tensor, z: Tensor, whitening: Whitening | None) -> dict[str,
     if whitening is None:
         return {}
     try:
-        (found,) = order_spectrum(
+        (spectrum,) = order_spectrum(
             erased, z, whitening=whitening, directions=[_ORDER_DIRECTIONS], permutations=0, most=_ORDER_EXAMPLES
         )
     except ValueError:  # too few examples of a class
         return {}
     return {
-        "order_shares": found.shares.tolist(),
-        "order_errors": found.errors.tolist(),
-        "order_z_scores": found.z_scores.tolist(),
-        "order_directions": found.directions,
-        "order_variance": found.variance,
+        "order_shares": spectrum.shares.tolist(),
+        "order_errors": spectrum.errors.tolist(),
+        "order_z_scores": spectrum.z_scores.tolist(),
+        "order_directions": spectrum.directions,
+        "order_variance": spectrum.variance,
     }
 
 

@@ -25,10 +25,10 @@ class ClassSubset(Source):
     classes: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        kept = [label for merged in self.classes for label in merged]
-        if len(self.classes) < 2 or not all(self.classes) or len(set(kept)) < len(kept):
+        selected = [label for merged in self.classes for label in merged]
+        if len(self.classes) < 2 or not all(self.classes) or len(set(selected)) < len(selected):
             raise ValueError(
-                f"classes={self._written}: need at least two classes, all different, e.g. [4,9], or [[3,5],4] where 3 "
+                f"classes={self._notation}: need at least two classes, all different, e.g. [4,9], or [[3,5],4] where 3 "
                 "and 5 are one"
             )
 
@@ -45,7 +45,7 @@ class ClassSubset(Source):
         return any(len(merged) > 1 for merged in self.classes)
 
     @property
-    def _written(self) -> list[int | list[int]]:
+    def _notation(self) -> list[int | list[int]]:
         """Return the classes as one would write them down."""
         return [merged[0] if len(merged) == 1 else list(merged) for merged in self.classes]
 
@@ -59,14 +59,14 @@ class ClassSubset(Source):
         return self.base.row_names(index)
 
     def identity(self) -> dict[str, object]:
-        return self.base.identity() | {"classes": self._written}
+        return self.base.identity() | {"classes": self._notation}
 
     def restrict(self, raw: RawImages) -> RawImages:
         """Select images of the chosen classes; raises ValueError for a class that the dataset does not have."""
         k = len(raw.class_names)
-        kept = [label for merged in self.classes for label in merged]
-        if not 0 <= min(kept) <= max(kept) < k:
-            raise ValueError(f"classes={self._written}: {self.name} has classes 0 to {k - 1}")
+        selected = [label for merged in self.classes for label in merged]
+        if not 0 <= min(selected) <= max(selected) < k:
+            raise ValueError(f"classes={self._notation}: {self.name} has classes 0 to {k - 1}")
         labels = torch.full((k,), -1)
         for new, merged in enumerate(self.classes):
             labels[list(merged)] = new
@@ -82,8 +82,8 @@ class ClassSubset(Source):
         )
 
 
-def _counted(parts: Mapping[str, int], kept: Tensor) -> dict[str, int]:
+def _counted(parts: Mapping[str, int], selected: Tensor) -> dict[str, int]:
     """Return how many of each part's consecutive images are kept; they stay consecutive."""
     if not parts:
         return {}
-    return {name: int(mask.sum()) for name, mask in zip(parts, kept.split([*parts.values()]), strict=True)}
+    return {name: int(mask.sum()) for name, mask in zip(parts, selected.split([*parts.values()]), strict=True)}

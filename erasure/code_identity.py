@@ -49,7 +49,7 @@ def _digests(module: ModuleType) -> dict[str, str]:
             tree = ast.parse(path.read_bytes()) if path.suffix == ".py" else None
             content = path.read_bytes() if tree is None else _normalised(tree)
             digests[name] = hashlib.sha256(content).hexdigest()[:16]
-            left += [] if tree is None else filter(None, map(_own, _imported(tree, package)))
+            left += [] if tree is None else filter(None, map(_project_module, _imported(tree, package)))
     return dict(sorted(digests.items()))
 
 
@@ -73,7 +73,7 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
             yield from (source, *(f"{source}.{alias.name}" for alias in node.names))
 
 
-def _own(name: str) -> tuple[str, Path, str] | None:
+def _project_module(name: str) -> tuple[str, Path, str] | None:
     """Return a module's name, file and package; None if it is no module, is missing, or is installed."""
     if name.partition(".")[0] in sys.stdlib_module_names:
         return None

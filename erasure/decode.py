@@ -90,10 +90,10 @@ def _require_whole_scans(encoded: bytes) -> None:
         restarts |= marker == 0xDD
         position += 2 + int.from_bytes(encoded[position + 2 : position + 4], "big")
         while marker == 0xDA:  # coded values follow, up to a marker that does not belong to them
-            found = _SCAN_END.search(encoded, position)
-            if found is None:
+            match = _SCAN_END.search(encoded, position)
+            if match is None:
                 raise ValueError("it ends early")
-            position, ending = found.start(), encoded[found.start() + 1]
+            position, ending = match.start(), encoded[match.start() + 1]
             if ending in _RESTARTS and restarts:
                 position += 2
                 continue

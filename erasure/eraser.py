@@ -255,8 +255,8 @@ class Eraser(ABC):
         }
         name, options = metadata.get("eraser"), metadata.get("options")
         if not isinstance(name, str) or name not in known or not isinstance(options, dict):
-            held = _described(name).strip("'") if name else _CONTENTS.get(next(iter(metadata), ""), "no eraser")
-            raise ValueError(f"{path} holds {held}: {cls.__name__}.load reads {', '.join(sorted(known))}")
+            content = _described(name).strip("'") if name else _CONTENTS.get(next(iter(metadata), ""), "no eraser")
+            raise ValueError(f"{path} holds {content}: {cls.__name__}.load reads {', '.join(sorted(known))}")
         kind, eraser = known[name], object.__new__(known[name])
         values = tensors | {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
         try:

@@ -123,7 +123,7 @@ def _readers(model: nn.Module, name: str, x: Any) -> list[str]:
             readers.append(reader)
 
     handles = [
-        named_module(model, name).register_forward_hook(lambda *given: outputs.append(first_output(given[2]))),
+        named_module(model, name).register_forward_hook(lambda *arguments: outputs.append(first_output(arguments[2]))),
         *(
             module.register_forward_pre_hook(functools.partial(reads, reader))
             for reader, module in model.named_modules()

@@ -38,13 +38,13 @@ class Sums:
 
     Attributes:
         rows: [n, k], of each example with those of each class.
-        own: [n], k(a, a).
+        diagonal: [n], k(a, a).
         squares: sum of k(a, b)².
         shuffled: [permutations, k], over pairs within the same class, under each permutation of the labels.
     """
 
     rows: Tensor
-    own: Tensor
+    diagonal: Tensor
     squares: Tensor
     shuffled: Tensor
 
@@ -68,8 +68,8 @@ def sums_of(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> li
                 within[p] += (reached * hot[a]).sum(0) * times
                 squares[p] += kernel.norm().square() * times
     lengths = x.square().sum(1)
-    own = list(_recurrence(lengths, 2 * lengths, x.shape[1], orders))
-    return [Sums(rows[p], own[p], squares[p], within[p, k:].view(-1, k)) for p in range(orders)]
+    diagonal = list(_recurrence(lengths, 2 * lengths, x.shape[1], orders))
+    return [Sums(rows[p], diagonal[p], squares[p], within[p, k:].view(-1, k)) for p in range(orders)]
 
 
 def kernel_sum(x: Tensor, y: Tensor, weights: Sequence[float]) -> tuple[Tensor, Tensor]:

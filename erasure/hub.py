@@ -47,32 +47,32 @@ def fetch_repository(repository: str, revision: str | None, folder: Path) -> Non
         partial.replace(folder)
 
 
-def checksums(place: Path) -> dict[str, str]:
+def checksums(root: Path) -> dict[str, str]:
     """Relative path -> SHA-256 of a file or of all files in a folder, hidden ones left out.
 
     Taken from the folder's `SHA256SUMS`, or computed where there is none.
     """
-    if place.is_file():
-        return {place.name: file_checksum(place)}
-    noted = place / SUMS
+    if root.is_file():
+        return {root.name: file_checksum(root)}
+    noted = root / SUMS
     if noted.is_file():
         return {line[66:]: line[:64] for line in noted.read_text(encoding="utf-8").splitlines()}
-    names = (path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
-    return {name: file_checksum(place / name) for name in sorted(names) if _is_data(name)}
+    names = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    return {name: file_checksum(root / name) for name in sorted(names) if _is_data(name)}
 
 
-def damage(place: Path) -> str | None:
+def damage(root: Path) -> str | None:
     """Compare a folder's files with its `SHA256SUMS`; return what is missing or damaged, if anything.
 
     A folder without `SHA256SUMS` is the user's own and is not checked.
     """
-    if not (place / SUMS).is_file():
+    if not (root / SUMS).is_file():
         return None
-    for name, expected in checksums(place).items():
-        if not (place / name).is_file():
-            return f"{place / name} is missing"
-        if file_checksum(place / name) != expected:
-            return f"{place / name} is damaged (its checksum is not the published one)"
+    for name, expected in checksums(root).items():
+        if not (root / name).is_file():
+            return f"{root / name} is missing"
+        if file_checksum(root / name) != expected:
+            return f"{root / name} is damaged (its checksum is not the published one)"
     return None
 
 

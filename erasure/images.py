@@ -29,9 +29,9 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
         return packed(parts), described | {"parts": dict(raw.parts)}
 
     tensors, metadata = cache.fetch(key, build)
-    found = unpacked(tensors, [name for name in ("train", "test") if f"{name}.images" in tensors])
+    images = unpacked(tensors, [name for name in ("train", "test") if f"{name}.images" in tensors])
     names = tuple(metadata.pop("class_names"))
-    return RawImages(found["train"], found.get("test"), names, **metadata)  # old entries lack what has a default
+    return RawImages(images["train"], images.get("test"), names, **metadata)  # old entries lack what has a default
 
 
 def packed(parts: Mapping[str, LabelledImages]) -> dict[str, Tensor]:

@@ -49,8 +49,8 @@ class CovarianceFactor:
             self.rank = len(factor)
         else:
             values, vectors = torch.linalg.eigh(correlation)
-            kept = values > 10 * tolerance * values[-1:].clamp(min=0)
-            self._root, self._vectors = values[kept].sqrt()[:, None], vectors[:, kept]
+            positive = values > 10 * tolerance * values[-1:].clamp(min=0)
+            self._root, self._vectors = values[positive].sqrt()[:, None], vectors[:, positive]
             self.rank = len(self._root)
         if examples is not None and self.rank >= examples:
             raise ValueError(

@@ -89,9 +89,9 @@ def erased_dataset(
         ValueError: the dataset is missing or cannot be erased, or memory is short.
         BrokenGuaranteeError: the erased training split is not what the eraser promises.
     """
-    wanted = _Wanted(source, eraser, options, dtype, apart)
+    request = _Request(source, eraser, options, dtype, apart)
     with shown_progress():
-        tensors, metadata = cache.fetch(wanted.key, lambda: _build(wanted, cache, torch.device(device)))
+        tensors, metadata = cache.fetch(request.key, lambda: _build(request, cache, torch.device(device)))
     return ErasedDataset(
         splits=unpacked(tensors, metadata["certificate"]),
         class_names=tuple(metadata["class_names"]),
@@ -103,7 +103,7 @@ def erased_dataset(
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Request:
     """An erased dataset to be built; see `erased_dataset`."""
 
     source: Source
@@ -125,20 +125,20 @@ class _Wanted:
         return f"{file_name(self.source.name)}-{self.eraser.__name__}-{fingerprint(described)}"
 
 
-def _build(wanted: _Wanted, cache: Cache, device: torch.device) -> Entry:
-    source, kind, dtype, apart = wanted.source, wanted.eraser, wanted.dtype, wanted.apart
+def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
+    source, kind, dtype, apart = request.source, request.eraser, request.dtype, request.apart
     raw = raw_images(source, cache)
     originals = splits(source, raw)
     if apart is not None:
-        kept = torch.ones(len(originals["train"]), dtype=torch.bool)
-        kept[apart] = False
-        originals |= {"train": originals["train"][kept], "apart": originals["train"][apart]}
+        mask = torch.ones(len(originals["train"]), dtype=torch.bool)
+        mask[apart] = False
+        originals |= {"train": originals["train"][mask], "apart": originals["train"][apart]}
     device = placed(kind, raw.train.images[0].numel(), len(raw.class_names), device)
     moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
     log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
     numbers = Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)
     train = originals["train"]
-    eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **wanted.options)
+    eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **request.options)
     ends = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
     ends = torch.tensor(ends, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
     if isinstance(eraser, GradientEraser):

@@ -99,8 +99,8 @@ def _leading(moments: ClassMoments, r: int, dtype: torch.dtype) -> Tensor:
     for _ in range(8):
         basis = torch.linalg.qr(correlation @ basis).Q
     values, vectors = torch.linalg.eigh(basis.T @ correlation @ basis)
-    kept = values > 1e-6 * values.amax(0) if len(values) else values > 0
-    return inverse[:, None] * (basis @ vectors[:, kept] / values[kept].sqrt())
+    significant = values > 1e-6 * values.amax(0) if len(values) else values > 0
+    return inverse[:, None] * (basis @ vectors[:, significant] / values[significant].sqrt())
 
 
 def _best(

@@ -70,8 +70,8 @@ def shown_progress() -> Iterator[None]:
 
 def console(min_width: int = 0) -> Console:
     """Return standard output, wide enough for tables when it goes to a file or a pipe."""
-    found = Console()
-    return found if found.is_terminal else Console(width=max(_PLAIN_WIDTH, min_width))
+    console = Console()
+    return console if console.is_terminal else Console(width=max(_PLAIN_WIDTH, min_width))
 
 
 class Display:

@@ -59,8 +59,8 @@ class Published(Source):
             if not path.is_file():
                 raise MissingDataError(f"dataset {self.name} is not in {self.folder}", self)
             with path.open("rb") as file:
-                found = hashlib.file_digest(file, "md5").hexdigest()
-            if found != md5:
+                actual = hashlib.file_digest(file, "md5").hexdigest()
+            if actual != md5:
                 raise MissingDataError(f"{path} is damaged (its checksum is not the published one)", self)
 
     def fetch(self) -> None:

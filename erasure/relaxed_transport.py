@@ -19,10 +19,10 @@ def relaxed_transport(
 
     Least where n > d, or nearly; `target` and `max_rounds` are those of `relaxed_transport_map`.
     """
-    here = x.mean(0)
-    centred = x - here
+    centre = x.mean(0)
+    centred = x - centre
     moved = centred @ relaxed_transport_map(gram(centred) / len(x), target, by_covariance, max_rounds=max_rounds)
-    return moved.add_(torch.lerp(here, mean.to(here), by_mean / (by_mean + 1)))
+    return moved.add_(torch.lerp(centre, mean.to(centre), by_mean / (by_mean + 1)))
 
 
 def relaxed_transport_map(
@@ -105,11 +105,11 @@ class _Dual:
 
 def _newton_like(slope: Tensor, curvature: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     """L-BFGS's step uphill (Nocedal & Wright 2006, algorithm 7.4), from a diagonal curvature; pairs oldest first."""
-    step, shares = slope.clone(), []
+    step, coefficients = slope.clone(), []
     for moved, fell in reversed(pairs):
-        shares.append((moved * step).sum() / (moved * fell).sum())
-        step.sub_(fell * shares[-1])
+        coefficients.append((moved * step).sum() / (moved * fell).sum())
+        step.sub_(fell * coefficients[-1])
     step.div_(curvature)
-    for (moved, fell), share in zip(pairs, reversed(shares), strict=True):
-        step.add_(moved * (share - (fell * step).sum() / (moved * fell).sum()))
+    for (moved, fell), coefficient in zip(pairs, reversed(coefficients), strict=True):
+        step.add_(moved * (coefficient - (fell * step).sum() / (moved * fell).sum()))
     return step

@@ -101,8 +101,8 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         vars(self).pop("classes_", None)
         if classes is not None:
             self.classes_ = classes
-        kept = {"keep": _encoded(y)[0]} if kind is SplinceEraser and y is not None and concept is not None else {}
-        self.eraser_ = kind.fit(torch.tensor(x), z, **kept, **self._options(kind))
+        preserved = {"keep": _encoded(y)[0]} if kind is SplinceEraser and y is not None and concept is not None else {}
+        self.eraser_ = kind.fit(torch.tensor(x), z, **preserved, **self._options(kind))
         return self
 
     def transform(self, X: Any) -> Any:

@@ -146,8 +146,8 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
                 f"test_fraction={source.test_fraction}: {source.name} has no official test split, "
                 "so a fraction between 0 and 1 of it must be held out"
             )
-        kept, held = stratified_split(train.labels, round(source.test_fraction * len(train)), source.split_seed)
-        train, test = train[kept], train[held]
+        rest, held_out = stratified_split(train.labels, round(source.test_fraction * len(train)), source.split_seed)
+        train, test = train[rest], train[held_out]
     size = source.validation_size
     if size is None:
         size = min(1024, len(train) // 10)
@@ -156,8 +156,8 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
             f"validation_size={size}: must be between 1 and {len(train) - 1}, as {source.name} has {len(train)} "
             "training images"
         )
-    kept, held = stratified_split(train.labels, size, source.split_seed + 1)
-    return {"train": train[kept], "validation": train[held], "test": test}
+    rest, held_out = stratified_split(train.labels, size, source.split_seed + 1)
+    return {"train": train[rest], "validation": train[held_out], "test": test}
 
 
 def stratified_split(labels: Tensor, size: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -168,10 +168,10 @@ def stratified_split(labels: Tensor, size: int, seed: int) -> tuple[Tensor, Tens
     quota = exact.floor().long()
     remainders = (exact - quota).argsort(descending=True, stable=True)
     quota[remainders[: size - int(quota.sum())]] += 1  # largest remainders first
-    held = []
+    held_out = []
     for label, take in zip(classes, quota.tolist(), strict=True):
         members = (labels == label).nonzero().squeeze(1)
-        held.append(members[torch.randperm(len(members), generator=generator)[:take]])
+        held_out.append(members[torch.randperm(len(members), generator=generator)[:take]])
     mask = torch.zeros(len(labels), dtype=torch.bool)
-    mask[torch.cat(held)] = True
+    mask[torch.cat(held_out)] = True
     return (~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1)

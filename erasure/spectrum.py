@@ -87,10 +87,10 @@ class Whitening:
         values, vectors = torch.linalg.eigh(basis.T @ covariance @ basis)
         largest = mean.abs().amax() + covariance.diagonal().amax().sqrt()
         rounding = (largest * torch.finfo(torch.float32).eps).square()  # of values as they are stored
-        kept = values > torch.maximum(values[-1] * 1e-10, rounding)
-        if not kept.any():
+        significant = values > torch.maximum(values[-1] * 1e-10, rounding)
+        if not significant.any():
             raise ValueError("all examples are alike: there is no direction in which classes could differ")
-        values, vectors = values[kept].flip(0), vectors[:, kept].flip(1)
+        values, vectors = values[significant].flip(0), vectors[:, significant].flip(1)
         return cls(mean, basis @ vectors / values.sqrt(), values / covariance.trace())
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -151,9 +151,9 @@ def order_spectrum(
     if whitening is None:
         whitening = Whitening.fit(x if reference is None else reference.flatten(1), max(directions))
     x, z = whitening(x[chosen.to(x.device)]), z[chosen.to(x.device)]
-    found, labels = torch.unique(z, return_inverse=True)
+    classes, labels = torch.unique(z, return_inverse=True)
     counts = labels.bincount()
-    if len(found) < 2 or int(counts.min()) < 3:
+    if len(classes) < 2 or int(counts.min()) < 3:
         raise ValueError(f"class sizes {counts.tolist()}: an order spectrum needs 2 classes of at least 3 examples")
     shuffled = [labels[torch.randperm(len(x), generator=generator).to(x.device)] for _ in range(permutations)]
     spectra = []
@@ -169,16 +169,16 @@ def _spectrum(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int, var
 
 def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     """One order's share, error, z-score, p-value, gap, classes and examples."""
-    rows, own, n = sums.rows, sums.own, len(z)
+    rows, diagonal, n = sums.rows, sums.diagonal, len(z)
     hot = torch.nn.functional.one_hot(z, len(counts)).to(rows)
-    within, pairs, diagonal = (rows * hot).sum(0), rows.sum(), own.sum()
-    share, total = _share(within, pairs, diagonal, counts)
-    squared = (within + own @ hot) / counts**2  # |μ_j|² of this sample
-    gap = ((counts / n * squared).sum() - (pairs + diagonal) / n**2) / (diagonal / n)
-    null, _ = _share(sums.shuffled, pairs, diagonal, counts)
+    within, pairs, trace = (rows * hot).sum(0), rows.sum(), diagonal.sum()
+    share, total = _share(within, pairs, trace, counts)
+    squared = (within + diagonal @ hot) / counts**2  # |μ_j|² of this sample
+    gap = ((counts / n * squared).sum() - (pairs + trace) / n**2) / (trace / n)
+    null, _ = _share(sums.shuffled, pairs, trace, counts)
     p_value = (1 + (null >= share).sum()) / (1 + len(null))
     # each example left out in turn
-    without, _ = _share(within - 2 * rows * hot, pairs - 2 * rows.sum(1), diagonal - own, counts - hot)
+    without, _ = _share(within - 2 * rows * hot, pairs - 2 * rows.sum(1), trace - diagonal, counts - hot)
     error = ((n - 1) / n * (without - without.mean()).square().sum()).sqrt()
     # ⟨He(x_a), μ_z - μ⟩, means without a itself
     to_means = rows / (counts - hot)
@@ -203,9 +203,9 @@ def _permuted_std(sums: Sums, counts: Tensor) -> Tensor:
         (counts * in_row).sum(), (counts * in_row * weights).sum(), (counts * in_row**2).sum(), n
     )
     # of pairs that share no example, one, or both
-    apart = (2 * pairs - 4 * rows) * (2 * class_pairs - 4 * class_rows) / ((n - 2) * (n - 3))
+    disjoint = (2 * pairs - 4 * rows) * (2 * class_pairs - 4 * class_rows) / ((n - 2) * (n - 3))
     one = 4 * (rows - pairs) * (class_rows - class_pairs) / (n - 2)
-    variance = (apart + one + 2 * pairs * class_pairs) / (n * (n - 1))
+    variance = (disjoint + one + 2 * pairs * class_pairs) / (n * (n - 1))
     return variance.clamp(min=0).sqrt()  # below 0 by rounding where all permutations have one share
 
 
@@ -214,18 +214,18 @@ def _centred(total: Tensor, squares: Tensor, of_rows: Tensor, n: Tensor) -> tupl
     return squares - total**2 / (n * (n - 1)), of_rows - total**2 / n
 
 
-def _share(within: Tensor, pairs: Tensor, diagonal: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def _share(within: Tensor, pairs: Tensor, trace: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Between-class share of the energy, and the whole energy, from sums of the kernel over pairs of examples.
 
     Args:
         within: over pairs of each class [..., k].
         pairs: over all pairs [...].
-        diagonal: of k(a, a) [...].
+        trace: sum of k(a, a) [...].
         counts: examples of each class [..., k].
     """
     n = counts.sum(-1)
     squared = within / (counts * (counts - 1))  # |μ_j|², without bias
     weights = counts / n[..., None]
     mean = (pairs - within.sum(-1)) / n**2 + (weights**2 * squared).sum(-1)  # |μ|²
-    total = diagonal / n - mean
+    total = trace / n - mean
     return ((weights * squared).sum(-1) - mean) / total, total

@@ -115,20 +115,20 @@ class _Map(Function):
         if b.rank > a.rank:
             raise ValueError(f"no linear map takes a covariance of rank {a.rank} to one of rank {b.rank}")
         root = b.matrix
-        found = factor_map(a, root, polar_factor(a.multiply_transposed(root)))
-        ctx.save_for_backward(source, found)
-        return found
+        linear_map = factor_map(a, root, polar_factor(a.multiply_transposed(root)))
+        ctx.save_for_backward(source, linear_map)
+        return linear_map
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        source, found = ctx.saved_tensors
+        source, linear_map = ctx.saved_tensors
         factor = _cholesky(source)
-        p, v = torch.linalg.eigh(_symmetric(factor.T @ found @ factor))
+        p, v = torch.linalg.eigh(_symmetric(factor.T @ linear_map @ factor))
         g = torch.linalg.solve_triangular(factor, _symmetric(gradients[0]), upper=False)
         g = v.T @ torch.linalg.solve_triangular(factor, g.T, upper=False) @ v
         turned = factor @ v
         of_target = turned @ (g / (p[:, None] + p)) @ turned.T
-        return -found @ of_target @ found, of_target
+        return -linear_map @ of_target @ linear_map, of_target
 
 
 class _Distance(Function):

@@ -137,8 +137,8 @@ class Arrays(Source):
                 f"{self.path}: '{key}' has shape {list(x.shape)} and type {x.dtype}: need numbers [n, d], "
                 "one row per example"
             )
-        kept = x.dtype.kind == "f" and x.dtype.itemsize <= 8
-        vectors = torch.from_numpy(x.astype(x.dtype.newbyteorder("=") if kept else np.float64, copy=False))
+        is_float = x.dtype.kind == "f" and x.dtype.itemsize <= 8
+        vectors = torch.from_numpy(x.astype(x.dtype.newbyteorder("=") if is_float else np.float64, copy=False))
         low, high = vectors.amin(0), vectors.amax(0)  # NaN where a column has one
         if not (low.isfinite() & high.isfinite()).all():
             row = next(i for i, values in enumerate(vectors) if not values.isfinite().all())
@@ -205,12 +205,12 @@ def _read_npz(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
 
 def _safetensors_sizes(path: Path, keys: Sequence[str]) -> tuple[list[str], float]:
     """Return the same for a .safetensors file, which holds no compressed data."""
-    needed, kept = 0.0, {"F16": np.float16, "F32": np.float32, "F64": np.float64}
+    needed, dtypes = 0.0, {"F16": np.float16, "F32": np.float32, "F64": np.float64}
     with safe_open(path, framework="pt") as file:
         present = sorted(file.keys())
         for key in {*present} & {*keys}:
             stored = file.get_slice(key)
-            needed += _peak_bytes(math.prod(stored.get_shape()), np.dtype(kept.get(stored.get_dtype(), np.int64)))
+            needed += _peak_bytes(math.prod(stored.get_shape()), np.dtype(dtypes.get(stored.get_dtype(), np.int64)))
     return present, needed
 
 

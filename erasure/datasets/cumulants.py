@@ -91,5 +91,5 @@ def _standard_gamma(shape: float, n: int, generator: torch.Generator) -> Tensor:
     uniform = torch.rand(n, dtype=torch.float64, generator=generator) * cumulative[-1]
     above = torch.searchsorted(cumulative, uniform).clamp(1, len(grid) - 1)
     low, high = cumulative[above - 1], cumulative[above]
-    share = (uniform - low) / (high - low).clamp(min=torch.finfo(torch.float64).tiny)
-    return torch.lerp(grid[above - 1], grid[above], share)
+    fraction = (uniform - low) / (high - low).clamp(min=torch.finfo(torch.float64).tiny)
+    return torch.lerp(grid[above - 1], grid[above], fraction)

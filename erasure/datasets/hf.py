@@ -47,7 +47,7 @@ class HuggingFaceTable(Source):
     locations: ClassVar[tuple[str, ...]] = ("path", "revision", "root")
 
     def load(self) -> RawImages:
-        if (damage := hub.damage(self._place())) is not None:
+        if (damage := hub.damage(self._location())) is not None:
             raise MissingDataError(damage, self)
         inputs, labels, names = self._read(self.train_split)
         names = names or _class_names(labels, f"label_column={self.label_column}")
@@ -63,10 +63,10 @@ class HuggingFaceTable(Source):
 
     def content(self) -> str:
         """Digest of the names and checksums of all files: wherever they lie, and however they came."""
-        return fingerprint({"files": hub.checksums(self._place()), "decoded": decode.VERSION})
+        return fingerprint({"files": hub.checksums(self._location()), "decoded": decode.VERSION})
 
     def fetch(self) -> None:
-        if self._is_own:
+        if self._is_local:
             return
         with fetching(f"{self.path} of the Hugging Face hub", self._fetched.parent):
             hub.fetch_repository(self.path, self.revision, self._fetched)
@@ -75,7 +75,7 @@ class HuggingFaceTable(Source):
         return f"split {split} of {self.path}"
 
     @property
-    def _is_own(self) -> bool:
+    def _is_local(self) -> bool:
         return Path(self.path).expanduser().exists()
 
     @property
@@ -84,9 +84,9 @@ class HuggingFaceTable(Source):
         name = self.path.replace("/", "--") + (f"@{self.revision}" if self.revision else "")
         return Path(self.root).expanduser() / name.replace("/", "--")
 
-    def _place(self) -> Path:
+    def _location(self) -> Path:
         """Return the folder or file to read."""
-        if self._is_own:
+        if self._is_local:
             return Path(self.path).expanduser()
         if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", self.path) or self.path.startswith("."):
             raise ValueError(f"path={self.path}: no such folder or parquet file, and no name on the hub")
@@ -101,13 +101,13 @@ class HuggingFaceTable(Source):
         with needs("hub"):
             import datasets  # takes three seconds
 
-        place = self._place()
+        location = self._location()
         datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are ours to tell, once
-        where, files = (str(place), None) if place.is_dir() else ("parquet", str(place))
+        where, files = (str(location), None) if location.is_dir() else ("parquet", str(location))
         with self._explained(split):
             builder = datasets.load_dataset_builder(where, self.config, data_files=files)
             listed = {file for part in (builder.config.data_files or {}).values() for file in part}
-            _require_below(place, listed)
+            _require_below(location, listed)
             known = {*listed, None}
             table: Any = builder.as_streaming_dataset(split=split)
             present = list(table.features or next(iter(table)))
@@ -126,7 +126,7 @@ class HuggingFaceTable(Source):
                     if not isinstance(cell, kind):
                         raise ValueError(f"row {i} has no {key.removesuffix('_column')}")
                     if isinstance(cell, dict) and cell.get("bytes") is None and cell.get("path") not in known:
-                        cell = {"path": _file_below(place, cell["path"], f"row {i}")}
+                        cell = {"path": _file_below(location, cell["path"], f"row {i}")}
                     yield cell, row[label]
 
         return rows(), None if names is None else tuple(names)
@@ -169,8 +169,8 @@ class HuggingFace(HuggingFaceTable):
         def files() -> Iterator[tuple[str, str | bytes]]:
             for i, (cell, label) in enumerate(rows):
                 where = f"image {i} of {self._named(split)}"
-                held = [cell.get("bytes"), cell.get("path")] if isinstance(cell, dict) else []
-                file = next((file for file in held if file is not None), None)
+                candidates = [cell.get("bytes"), cell.get("path")] if isinstance(cell, dict) else []
+                file = next((file for file in candidates if file is not None), None)
                 if file is None:
                     raise ValueError(f"{where} is empty: drop the row, or choose another column with image_column=NAME")
                 labels.append(label)
@@ -179,25 +179,25 @@ class HuggingFace(HuggingFaceTable):
         return decode.decode_all(files(), size=self.size, channels=self.channels), labels, names
 
 
-def _require_below(place: Path, files: set[str]) -> None:
+def _require_below(location: Path, files: set[str]) -> None:
     """Refuse a dataset whose README.md names data elsewhere: in another folder of this machine, or on another machine.
 
     Links to files are not followed: the hub's cache consists of them.
     """
-    folder = place if place.is_dir() else place.parent
+    folder = location if location.is_dir() else location.parent
     folders = (os.path.abspath(folder), folder.resolve())  # noqa: PTH100
     for file in files:
         if not any(Path(os.path.abspath(file)).is_relative_to(name) for name in folders):  # noqa: PTH100
             raise ValueError(f"it names a file outside its folder: {file}")
 
 
-def _file_below(place: Path, name: str, where: str) -> Path:
+def _file_below(location: Path, name: str, where: str) -> Path:
     """Open a file that a cell of a table names, relative to the dataset's folder.
 
     Raises:
         ValueError: it lies elsewhere, also through a link: it may be any private image of this machine.
     """
-    folder = (place if place.is_dir() else place.parent).resolve()
+    folder = (location if location.is_dir() else location.parent).resolve()
     file = (folder / name).resolve()
     if not file.is_relative_to(folder):
         raise ValueError(f"{where} names a file outside the dataset's folder: {name}")

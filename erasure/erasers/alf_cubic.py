@@ -104,8 +104,8 @@ class AlfCubicEraser(ProjectionEraser):
         end = max(rounding, 0.0 if target is None else (1 - target) * norms[0])
         while len(norms) <= limit and norms[-1] > end:
             search.remove_worst()
-            found = search.worst()
-            norms = [*(max(norm, found) for norm in norms), found]
+            worst = search.worst()
+            norms = [*(max(norm, worst) for norm in norms), worst]
             fallen = math.log(max(end, norms[-1]) / norms[0]) / math.log(end / norms[0])
             detail = f"{len(norms) - 1} directions: {norms[-1] / norms[0]:.2g} of the worst norm"
             report_progress("ALF-cubic", max(fallen, len(norms) / (limit + 1)), detail)

@@ -81,13 +81,14 @@ class GradientOrdersEraser(GradientEraser):
             BrokenGuaranteeError: an order whose gap is too large, and how to lower it.
         """
         x, r = erased.to(self.mean.device), [self.directions]
-        (found,) = order_spectrum(x, z, directions=r, orders=self.order, permutations=0, most=len(z))
-        for order, gap in enumerate(found.gaps.tolist(), start=1):
+        (spectrum,) = order_spectrum(x, z, directions=r, orders=self.order, permutations=0, most=len(z))
+        for order, gap in enumerate(spectrum.gaps.tolist(), start=1):
             if not gap <= _LARGEST_GAP:
                 remedy = f"lower directions={self.directions}" if order > 2 else f"raise weights={list(self.weights)}"
                 raise BrokenGuaranteeError(
                     f"{type(self).__name__} promises equal class moments of order {order}, but the gap on the erased "
-                    f"examples is {gap:.1e} of the energy in {found.directions} directions, above {_LARGEST_GAP:.0e}: "
+                    f"examples is {gap:.1e} of the energy in {spectrum.directions} directions, above "
+                    f"{_LARGEST_GAP:.0e}: "
                     f"raise max_iterations={self.max_iterations} or {remedy}"
                 )
 

@@ -72,9 +72,9 @@ class LeaceEraser(ProjectionEraser):
             rank = num_classes - 1  # the columns of Σ_xz sum to zero
         factor = CovarianceFactor(total, moments.mean, moments.n)
         directions, sizes, _ = torch.linalg.svd(factor.solve(cross), full_matrices=False)
-        kept = sizes > rank_tolerance * sizes[:1]
-        kept[rank:] = False
-        directions = directions[:, kept]
+        significant = sizes > rank_tolerance * sizes[:1]
+        significant[rank:] = False
+        directions = directions[:, significant]
         hidden_left, hidden_right = factor.null_projection(shifts)
         left = torch.cat([factor.multiply(directions), hidden_left], 1)
         right = torch.cat([factor.solve_transposed(directions).T, hidden_right])

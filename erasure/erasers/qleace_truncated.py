@@ -122,9 +122,9 @@ def _root(matrix: Tensor) -> Tensor:
 def _roots(matrix: Tensor) -> tuple[Tensor, Tensor, int]:
     """Return the square root, its truncating pseudo-inverse, and the number of eigenvalues that the latter keeps."""
     values, vectors = _eigen(matrix)
-    kept = values > values[-1] * len(matrix) * torch.finfo(matrix.dtype).eps
-    inverse = torch.where(kept, values.rsqrt(), 0.0)
-    return vectors * values.sqrt() @ vectors.T, vectors * inverse @ vectors.T, int(kept.sum())
+    significant = values > values[-1] * len(matrix) * torch.finfo(matrix.dtype).eps
+    inverse = torch.where(significant, values.rsqrt(), 0.0)
+    return vectors * values.sqrt() @ vectors.T, vectors * inverse @ vectors.T, int(significant.sum())
 
 
 def _barycenter(covariances: list[Tensor], weights: Tensor) -> Tensor:

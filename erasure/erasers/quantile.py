@@ -110,5 +110,5 @@ def _interpolated(x: Tensor, points: Tensor, values: Tensor) -> Tensor:
     """Return the piecewise linear function through `points` and `values`, [d, q], at x [d, n]."""
     above = torch.searchsorted(points, x, right=True).clamp(1, points.shape[1] - 1)
     low, high = points.gather(1, above - 1), points.gather(1, above)
-    share = ((x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).clamp(0, 1)
-    return torch.lerp(values.gather(1, above - 1), values.gather(1, above), share)
+    fraction = ((x - low) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).clamp(0, 1)
+    return torch.lerp(values.gather(1, above - 1), values.gather(1, above), fraction)

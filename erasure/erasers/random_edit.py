@@ -78,10 +78,10 @@ class RandomEditEraser(Eraser):
         _require_edit_size(edit_size)
         directions = random_directions(moments, moments.dim, seed)
         total = moments.total
-        held = (directions * (total @ directions)).sum(0)  # variance along each direction
-        left = edit_size * total.trace() - (held.cumsum(0) - held)
+        variances = (directions * (total @ directions)).sum(0)  # variance along each direction
+        left = edit_size * total.trace() - (variances.cumsum(0) - variances)
         # an edit of share² of the last direction's variance; rounding never starts another
-        shares = (left / held.clamp(min=torch.finfo(held.dtype).tiny)).clamp(0, 1).sqrt()
+        shares = (left / variances.clamp(min=torch.finfo(variances.dtype).tiny)).clamp(0, 1).sqrt()
         needed = left > 1e-12 * total.trace()
         return cls(moments.mean, moments.num_classes, directions[:, needed], shares[needed])
 

@@ -75,11 +75,11 @@ class SplinceEraser(ProjectionEraser):
         """
         if keep is None:
             return super().fit(x, z, num_classes=num_classes, dim=dim, **options)
-        erased, kept = named_concepts(z, "z"), named_concepts(keep, "y")
-        if both := erased.keys() & kept.keys():
+        erased, preserved = named_concepts(z, "z"), named_concepts(keep, "y")
+        if both := erased.keys() & preserved.keys():
             raise ValueError(f"{min(both)!r} is to be erased and kept: give the two concepts different names")
-        moments = ConceptMoments.fit(x, erased | kept, dim=dim)
-        return cls.fit_moments(moments, keep=tuple(kept), **options)
+        moments = ConceptMoments.fit(x, erased | preserved, dim=dim)
+        return cls.fit_moments(moments, keep=tuple(preserved), **options)
 
     @classmethod
     def from_moments(

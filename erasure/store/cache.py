@@ -86,15 +86,15 @@ class Cache:
 
     def files(self) -> Iterator["CachedFile"]:
         """Everything in the cache but locks, largest first."""
-        found = []
+        entries = []
         for path in self.root.iterdir() if self.root.is_dir() else ():
             kind = _kind(path)
             if kind is not None:
                 with contextlib.suppress(FileNotFoundError):
                     parts = [part.stat() for part in (path.rglob("*") if path.is_dir() else (path,))]
-                    written = max((part.st_mtime for part in parts), default=path.stat().st_mtime)
-                    found.append(CachedFile(path, kind, sum(part.st_size for part in parts), written))
-        yield from sorted(found, key=lambda file: -file.size_bytes)
+                    modified = max((part.st_mtime for part in parts), default=path.stat().st_mtime)
+                    entries.append(CachedFile(path, kind, sum(part.st_size for part in parts), modified))
+        yield from sorted(entries, key=lambda file: -file.size_bytes)
 
 
 @dataclass(frozen=True)

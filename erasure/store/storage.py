@@ -48,8 +48,8 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         folder.mkdir(parents=True)  # as open as the umask says: others may have to delete what we leave
         yield temporary
-        with temporary.open("rb+") as written:
-            os.fsync(written.fileno())
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
         os.umask(mask := os.umask(0))
         temporary.chmod(0o666 & ~mask)  # safetensors' 0600 is useless in a shared cache
         temporary.replace(path)
