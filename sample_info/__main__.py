@@ -40,7 +40,7 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     settings = config.sample_info
     require_known(settings.references.methods)
     job = require_network(Job.from_config("sample_info", config))
-    summary_model(config)  # refuses what it does not have
+    summary_model(config)  # refuses unknown options
     if settings.classes != "all":
         job = replace(job, source=ClassSubset.of(job.source, settings.classes))
     if settings.initial_weights is None:
@@ -55,7 +55,7 @@ def headline(result: "InformationResult") -> str:
 
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
-    """Tables and figures, printed and written to `directory`."""
+    """Print tables and figures, and write them to `directory`."""
     from erasure.store.storage import write_text
     from harness.results.arrange import arrange
     from harness.results.table import markdown
@@ -76,7 +76,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
         from harness.style import eraser_colours
-        from sample_info.report.figures import comparison_figures, save  # and so matplotlib
+        from sample_info.report.figures import comparison_figures, save  # imports matplotlib
 
         figures = comparison_figures(comparison, moved, alike, eraser_colours(comparison.erasers))
         drawn += [

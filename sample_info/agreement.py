@@ -1,4 +1,4 @@
-"""Agreement of two estimates of what leaving examples out does: correlations, ratios, ranks."""
+"""Agreement of two estimates of leave-one-out effects: correlations, ratios, ranks."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from sample_info.effects import Changes
 
 
 def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:
-    """Correlate weight and prediction changes over the examples that both have."""
+    """Correlate weight and prediction changes over the examples that both estimates cover."""
     both = ~(ours.weight.isnan() | theirs.weight.isnan())
     return ReferenceAgreement(
         examples=int(both.sum()),
@@ -29,10 +29,7 @@ def agreements_of(ours: Changes, references: Mapping[str, Changes]) -> dict[str,
 
 
 def _correlation(a: Tensor, b: Tensor) -> Correlation:
-    """With median, least and largest of a / b over the examples where b > 0.
-
-    They show what a correlation, led by a few large values, does not.
-    """
+    """Correlate a and b; add median, least and largest of a / b where b > 0, as few values dominate a correlation."""
     ratios = a[b > 0] / b[b > 0]
     ratio = None
     if len(ratios):
@@ -41,7 +38,7 @@ def _correlation(a: Tensor, b: Tensor) -> Correlation:
 
 
 def pearson(a: Tensor, b: Tensor) -> float | None:
-    """Linear correlation of two [n]; None where one of them does not vary, or n < 2."""
+    """Linear correlation of two [n]; None if one of them is constant, or n < 2."""
     if len(a) < 2 or not (float(a.std()) > 0 and float(b.std()) > 0):
         return None
     return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
@@ -53,7 +50,7 @@ def spearman(a: Tensor, b: Tensor) -> float | None:
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float | None:
-    """Probability that a positive example [n, bool] scores above another; None where all are alike."""
+    """Probability that a positive example [n, bool] scores above another; None if all or none are positive."""
     p = int(positive.sum())
     if p in (0, len(scores)):
         return None
@@ -61,7 +58,7 @@ def auroc(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def ranks(values: Tensor) -> Tensor:
-    """Return ranks of values [n], or of every column [n, q], from 1 on; equal values share theirs."""
-    from scipy.stats import rankdata  # imported where it is used: a launch that has nothing left to do is quick
+    """Return ranks of values [n], or of every column [n, q], from 1 on; ties get their mean rank."""
+    from scipy.stats import rankdata  # lazy: launches of finished runs start fast
 
     return torch.from_numpy(rankdata(values.numpy(), axis=0))

@@ -1,7 +1,7 @@
-"""Evaluation of attribution methods: predictions of trainings without random halves, and without single examples.
+"""Evaluation of attribution methods against retraining without random halves, and without single examples.
 
-The linear datamodeling score (Park et al. 2023): rank correlation, over trainings on random halves, of a held-out
-output with what a method of single examples adds up to. Truth is the network itself, trained again.
+The linear datamodeling score (Park et al. 2023) is the rank correlation, over random halves, of a held-out output
+after retraining with the sum of a method's effects of the examples left out.
 """
 
 from collections.abc import Mapping
@@ -30,15 +30,15 @@ def attributions(
     settings: ReferenceSettings,
     run: Run,
 ) -> dict[str, Attribution]:
-    """Evaluate added-up effects, our prediction without a whole set, and every method but retraining, by name.
+    """Evaluate our summed effects, our prediction without a whole set, and every method but retraining, by name.
 
-    Our effects on the training with all; and, where that differs, with every example at the weight it has on average.
-    Trains on `settings.subsets` halves, and keeps what that does as subsets-SEED.safetensors in the run's directory:
-    `left_out` [S, s], and `outputs`, f(x) - f_-S(x), [S, m, k]; and of examples left out one by one, `alone` [e] and
+    Our effects are summed twice: for the training on all examples, and, if the loss is a sum, with every example at
+    its mean weight over halves. Trains on `settings.subsets` halves, and writes subsets-SEED.safetensors to the run's
+    directory: `left_out` [S, s] and `outputs`, f(x) - f_-S(x), [S, m, k]; and, for single examples, `alone` [e] and
     `alone_outputs` [e, m, k].
 
-    Methods are of all n examples, with "retraining" where single ones were left out, NaN for the others; `wrong` says
-    which labels are wrong, [n], None where all are right.
+    Methods cover all n examples; "retraining" is NaN for examples that were not left out. `wrong` is the mask of wrong
+    labels, [n], or None.
     """
     problem = network.problem
     sets = halves(len(problem.x), settings.subsets)
@@ -51,15 +51,15 @@ def attributions(
     linearized = {OURS: network.all_left_out()}
     if problem.descent.left_out_loss == "sum":  # else a half's mean gives each of its examples twice the weight
         linearized[THINNED] = network.thinned(sets.shape[1]).all_left_out()
-    results = {name: judged(effects, sets, truth, single, wrong) for name, effects in linearized.items()}
+    results = {name: evaluate(effects, sets, truth, single, wrong) for name, effects in linearized.items()}
     exact = (network.trained_held_out - network.without(sets)).cpu()
     results[SETS] = Attribution(datamodeling=datamodeling_score(exact, truth))
     others = {name: effects for name, effects in methods.items() if name != TRUTH}
-    return results | {name: judged(effects, sets, truth, single, wrong) for name, effects in others.items()}
+    return results | {name: evaluate(effects, sets, truth, single, wrong) for name, effects in others.items()}
 
 
-def judged(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None, wrong: Tensor | None) -> Attribution:
-    """Evaluate effects against `truth` without each of `sets`, and without `single` examples; see `attributions`."""
+def evaluate(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None, wrong: Tensor | None) -> Attribution:
+    """Evaluate effects against retraining: `truth` without `sets`, `single` without one example; see `attributions`."""
     outputs = effects.outputs.cpu()
     return Attribution(
         datamodeling=datamodeling_score(added_up(outputs, sets), truth),
@@ -69,24 +69,24 @@ def judged(effects: Effects, sets: Tensor, truth: Tensor, single: Tensor | None,
 
 
 def added_up(outputs: Tensor, sets: Tensor) -> Tensor:
-    """Return the effect of leaving out each of `sets` [S, s] if effects [n, m, k] add up, [S, m, k]."""
+    """Return the summed effects [n, m, k] of each of `sets` [S, s], [S, m, k]."""
     members = torch.zeros(len(sets), len(outputs), dtype=outputs.dtype).scatter_(1, sets, 1)
     return (members @ outputs.flatten(1)).view(-1, *outputs.shape[1:])
 
 
 def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
-    """Spearman's correlation over S sets of two methods [S, m, k] of outputs, mean over the m held-out inputs.
+    """Spearman's correlation of two methods' outputs [S, m, k] over S sets, mean over the m held-out inputs.
 
-    With a 95 % bootstrap interval over sets and inputs alike, which is wider than need be rather than too narrow (Owen
-    2007); ranks are those among all sets.
+    The 95 % interval is a bootstrap over both sets and inputs, which is conservative (Owen 2007); ranks are among all
+    sets.
     """
     ranked = (ranks(part.flatten(1)) for part in (predicted, truth))
-    a, b = ((one - one.mean(0)) / len(one) for one in ranked)  # from -1/2 to 1/2, 0 where all are alike
+    a, b = ((one - one.mean(0)) / len(one) for one in ranked)  # from -1/2 to 1/2, 0 for ties of all
     s, (_, m, k) = len(a), truth.shape
     generator = torch.Generator().manual_seed(0)
 
     def drawn(size: int, times: int) -> Tensor:
-        """Return bootstrap weights: the share of each draw, [times, size]."""
+        """Return bootstrap weights, [times, size]."""
         draws = torch.randint(size, (times, size), generator=generator)
         shares = torch.zeros(times, size, dtype=torch.float64)
         return shares.scatter_add_(1, draws, torch.full_like(shares, 1.0 / size))
@@ -105,9 +105,9 @@ def datamodeling_score(predicted: Tensor, truth: Tensor) -> Interval:
 
 
 def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
-    """Pearson's correlation of effects [n, m, k] over the examples that were left out in truth, mean over inputs.
+    """Pearson's correlation of effects [n, m, k] with `truth`, NaN for examples not left out; mean over inputs.
 
-    The others are NaN there. None where nothing varies.
+    None where nothing varies.
     """
     alone = known(truth)
     columns = zip(effects[alone].flatten(1).T, truth[alone].flatten(1).T, strict=True)
@@ -116,5 +116,5 @@ def leave_one_out_correlation(effects: Tensor, truth: Tensor) -> float | None:
 
 
 def known(truth: Tensor) -> Tensor:
-    """Return which of n examples were left out, [n] bool: the others are NaN in truth [n, m, k]."""
+    """Return the mask [n] of examples that were left out: the others are NaN in truth [n, m, k]."""
     return ~truth[:, 0, 0].isnan()

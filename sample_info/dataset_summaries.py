@@ -1,4 +1,4 @@
-"""Dataset summaries: how well a network does that has seen the most, or the least, informative examples alone.
+"""Dataset summaries: accuracy after training on the most, or the least, informative examples only.
 
 Examples are dropped in several orders: Harutyunyan et al. 2021, figures 2(c) and 7(b).
 """
@@ -21,45 +21,45 @@ from sample_info.references.truth import train_on_each
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem, initial_weights
 
-Show = Callable[[float, str], None]  # the share that is done, and what is being done
+Show = Callable[[float, str], None]  # fraction done, and the current task
 
 
 class Curve(NamedTuple):
-    """One seed's summaries in one order, or one draw of the random one: an entry for every fraction removed."""
+    """One seed's summaries in one order (or one random order): an entry for every fraction removed."""
 
     accuracy: list[float]  # on held-out examples
-    classes_left: list[int]  # how many classes a summary has examples of
+    classes_left: list[int]  # classes with at least one example
 
 
 def summary_model(config: SampleInfoConfig) -> Options:
-    """Return the section of the network that is trained on summaries: the model with `summaries.model`'s options.
+    """Return the configuration of the network trained on summaries: the model's, with `summaries.model`'s options.
 
-    Another `_target_` takes those of the run's options that it knows.
+    Another `_target_` takes only the options that it knows from the model's configuration.
 
     Raises:
         ConfigError: an option that the architecture does not have.
     """
-    own = config.sample_info.summaries.model or {}
+    options = config.sample_info.summaries.model or {}
     base = config.model
-    if "_target_" in own:
-        accepted = {"name", *keyword_only(Target(own).schema)}
+    if "_target_" in options:
+        accepted = {"name", *keyword_only(Target(options).schema)}
         base = {key: value for key, value in base.items() if key in accepted}
-    return check_target("sample_info.summaries.model", {**base, **own}, "model")
+    return check_target("sample_info.summaries.model", {**base, **options}, "model")
 
 
 def bottom(scores: Tensor) -> Tensor:
-    """Positions [n] in the order in which they are dropped, least informative first; ties in order of position."""
+    """Return positions [n] from least to most informative; ties in order of position."""
     return scores.argsort(stable=True)
 
 
 def bottom_iterative(
     score: Callable[[Tensor], Tensor], n: int, *, fraction: float = 0.05, until: float = 1.0
 ) -> Tensor:
-    """Least informative first, scores being computed again on what is left after every few examples.
+    """Return positions from least to most informative, with scores computed again as examples are dropped.
 
-    Information is unique: dropping one of two alike examples makes the other one informative. `score` takes positions
-    [m] of the examples that are left to their scores [m] as a training set of their own; `fraction` of the n examples
-    is dropped between two computations (the paper: 5 %); those beyond `until` follow by position, never scored again.
+    Dropping one of two equal examples makes the other one informative. `score` maps the positions [m] of a training
+    set to its scores [m]; `fraction` of the n examples is dropped between two computations (the paper: 5 %). Examples
+    beyond the fraction `until` follow by position, without new scores.
     """
     at_once = max(1, round(fraction * n))
     left, dropped = torch.arange(n), []
@@ -70,8 +70,8 @@ def bottom_iterative(
     return torch.cat([*dropped, left])
 
 
-def kept(order: Tensor, removed: float) -> Tensor:
-    """Return which examples are left, [n] bool, when a fraction `removed` of them is dropped in this order."""
+def remaining(order: Tensor, removed: float) -> Tensor:
+    """Return the mask [n] of examples that are left after dropping a fraction `removed` in this order."""
     left = torch.ones(len(order), dtype=torch.bool)
     left[order[: round(removed * len(order))]] = False
     return left
@@ -96,9 +96,9 @@ def require_possible(examples: Examples) -> None:
 def try_summaries(
     examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run, show: Show
 ) -> dict[str, list[Curve]]:
-    """Drop examples in every order that is asked for, by F-SI `scores` [n]; measure what a network then knows.
+    """Drop examples in every requested order of F-SI `scores` [n]; measure accuracy on the rest, by order.
 
-    Curves by order, none where no order is asked for; the run keeps finished parts.
+    Every fraction is a step of the run.
 
     Raises:
         ValueError: a training that diverges on what is left.
@@ -112,10 +112,10 @@ def try_summaries(
     accuracy, classes = [], []
     for j, fraction in enumerate(fractions):
         part = part_of(show, j / len(fractions), (j + 1) / len(fractions), f"summaries, {fraction:.0%} removed")
-        left = torch.stack([kept(order, fraction) for _, order in orders])
+        left = torch.stack([remaining(order, fraction) for _, order in orders])
         with _named(f"sample_info.summaries.removed={fraction:g}"):
             accuracy.append(_accuracies(examples, trained, linearized, left, run, part))
-        classes.append([len(examples.given.cpu()[mask].unique()) for mask in left])
+        classes.append([len(examples.train_labels.cpu()[mask].unique()) for mask in left])
     curves: dict[str, list[Curve]] = {}
     for s, (name, _) in enumerate(orders):
         curves.setdefault(name, []).append(Curve([row[s] for row in accuracy], [row[s] for row in classes]))
@@ -123,7 +123,7 @@ def try_summaries(
 
 
 def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, run: Run) -> list[tuple[str, Tensor]]:
-    """Names and orders [n]; the random one as often as it is drawn."""
+    """Return names and orders [n]; the random order once per draw."""
     options, n, seed = examples.settings.summaries, len(scores), linearized.problem.seed
 
     def score(left: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ def _orders(examples: Examples, linearized: LinearizedNetwork, scores: Tensor, r
 def _accuracies(
     examples: Examples, trained: TrainingProblem, linearized: LinearizedNetwork, left: Tensor, run: Run, show: Show
 ) -> list[float]:
-    """Held-out accuracy of a network that has seen each part of the examples [S, n] alone; equal parts are one."""
+    """Return held-out accuracies after training on each part of the examples [S, n]; equal parts train once."""
     parts, which = left.unique(dim=0, return_inverse=True)
 
     def measure() -> list[float]:
@@ -157,12 +157,12 @@ def _accuracies(
             outputs = torch.stack([linearized.predictions_from(part.nonzero().squeeze(1)) for part in parts])
         return [examples.accuracy(one, examples.held_out_labels) for one in outputs]
 
-    found = run.step(f"summaries-{trained.seed}-{int(left[0].sum())}", measure)
-    return [found[i] for i in which.tolist()]
+    accuracies = run.step(f"summaries-{trained.seed}-{int(left[0].sum())}", measure)
+    return [accuracies[i] for i in which.tolist()]
 
 
 def _trained(examples: Examples, problem: TrainingProblem) -> TrainingProblem:
-    """Return the problem of the network that is trained on summaries: the scored one, or another architecture's."""
+    """Return the problem of the network trained on summaries: the scored one, or another architecture's."""
     if examples.settings.summaries.model is None:
         return problem
     model = examples.built(summary_model(examples.job.config))

@@ -1,4 +1,4 @@
-"""Effects of leaving examples out: on weights, outputs and losses, their files, and F-SI and SI."""
+"""Leave-one-out effects on weights, outputs and losses; their files; F-SI and SI."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,39 +11,39 @@ from torch import Tensor
 
 from erasure.store.storage import load_tensors, remove, save_tensors
 
-_BLOCKS = "pairwise-{}-*.safetensors"  # of a seed; the rest says which examples, first and last
+_BLOCKS = "pairwise-{}-*.safetensors"  # seed; first and last example
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes when each of n examples, or sets, is left out of a training; float64, NaN where not computed."""
+    """Changes by leaving out each of n examples, or sets; float64, NaN where not computed."""
 
     weight: Tensor  # ‖w - w_-i‖², [n]
     prediction: Tensor  # mean over held-out inputs of ‖f(x) - f_-i(x)‖², [n]
 
     @classmethod
     def joined(cls, parts: Iterable["Changes"]) -> Self:
-        """One after another."""
+        """Concatenate changes."""
         every = [*parts]
         return cls(*(torch.cat([getattr(one, f.name) for one in every]) for f in fields(cls)))
 
     def among(self, n: int, which: Tensor) -> Self:
-        """Return changes of n examples, of which these are `which`; NaN for the others."""
+        """Return changes of n examples: these at positions `which`, NaN elsewhere."""
         parts = [getattr(self, f.name) for f in fields(self)]
         return type(self)(*(part.new_full((n, *part.shape[1:]), math.nan).index_put((which,), part) for part in parts))
 
 
 @dataclass(frozen=True)
 class Effects(Changes):
-    """Changes with their sign."""
+    """Changes, and signed differences of the outputs."""
 
     outputs: Tensor  # f(x) - f_-i(x) of m held-out inputs, [n, m, k]
 
     @classmethod
     def along(cls, coefficients: Tensor, kernel: Tensor, held_out_kernel: Tensor, k: int) -> Self:
-        """Return norms of b movements of the weights by ∇f(X) a, a the columns [n k, b] of `coefficients`.
+        """Return effects of b changes of the weights ∇f(X) a, a the columns [n k, b] of `coefficients`.
 
-        The kernels are [n k, n k], and [m k, n k] of held-out inputs.
+        The kernels are [n k, n k], and [m k, n k] for held-out inputs.
         """
         weight = (coefficients * (kernel @ coefficients)).sum(0).clamp(min=0)
         moved = held_out_kernel @ coefficients
@@ -52,7 +52,7 @@ class Effects(Changes):
 
     @property
     def changes(self) -> Changes:
-        """Their sizes alone, on the CPU."""
+        """The changes without outputs, on the CPU."""
         return Changes(self.weight.cpu(), self.prediction.cpu())
 
 
@@ -65,16 +65,16 @@ def loss_effects(outputs: Tensor, trained: Tensor, y: Tensor) -> Tensor:
 
 
 def save_block(directory: Path, seed: int, block: Tensor, outputs: Tensor, loss: Tensor) -> None:
-    """Keep a block's `outputs` f(x) - f_-i(x) [b, m, k] and `loss` [b, m] as pairwise-SEED-FIRST-LAST.safetensors.
+    """Store a block's `outputs` f(x) - f_-i(x) [b, m, k] and `loss` [b, m] as pairwise-SEED-FIRST-LAST.safetensors.
 
-    There they are [m, b, k] and [m, b], beside the positions of the block's `examples` among those scored, [b].
+    The file holds them as [m, b, k] and [m, b], with the positions of its `examples` among the scored ones, [b].
     """
     tensors = {"outputs": outputs.transpose(0, 1), "loss": loss.T, "examples": block}
     save_tensors(_path(directory, seed, block), tensors, {"seed": seed})
 
 
 def keep_only(directory: Path, seed: int, blocks: Sequence[Tensor]) -> None:
-    """Delete a seed's other blocks: those of a run that was interrupted, and had less memory or more."""
+    """Delete a seed's other blocks, left by an interrupted run with another memory limit."""
     for path in {*directory.glob(_BLOCKS.format(seed))} - {_path(directory, seed, block) for block in blocks}:
         remove(path)
 
@@ -83,8 +83,8 @@ def read_pairwise(directory: Path, seed: int) -> tuple[Tensor, Tensor]:
     """f(x) - f_-i(x) [m, n, k] and ℓ(f(x)) - ℓ(f_-i(x)) [m, n] of a seed of a finished run, in `scores.csv`'s order.
 
     Raises:
-        ValueError: the run has none.
-        DamagedFileError: they are not what was stored.
+        ValueError: the run has no such files.
+        DamagedFileError: a file is damaged.
     """
     stored = (load_tensors(path)[0] for path in directory.glob(_BLOCKS.format(seed)))
     blocks = sorted(stored, key=lambda one: int(one["examples"][0]))

@@ -1,10 +1,9 @@
-"""Error estimates of single scores without training anything again: each is compared with a more faithful one.
+"""Error estimates of single scores without retraining: each score is compared with a more faithful one.
 
-The plain score linearises at w_0; the other one along the path that training takes: residuals r(t) are the network's
-own, from one training on everything, where the linearisation at w_0 has its own; Θ is the mean of the kernels where
-that training begins and ends. Then u = f - f_-i obeys, to first order, u ← u - η/n Θ (u + e_i (r_i - u_i)): the others
-pull it back, and what example i has still to say pushes it. More kernels on the way gain nothing that was measured
-(docs/sample_info.md). Where the two agree the network stays near its linearisation as far as this example goes.
+The plain score linearises at w_0; the other one along the path of one training of the network on all examples, with
+its residuals r(t), and with Θ the mean of the kernels at its begin and end. To first order u = f - f_-i then obeys
+u ← u - η/n Θ (u + e_i (r_i - u_i)). More kernels on the path gained nothing measurable (docs/sample_info.md). Where the
+two scores agree, linearisation holds for this example.
 """
 
 import math
@@ -23,10 +22,10 @@ from sample_info.linearized.network import LinearizedNetwork
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.training_problem import TrainingProblem
 
-TRAINED_PATH = "trained path"  # what the second method is called among references
-_AT_ONCE = 64  # systems, whose state stays in caches from step to step
+TRAINED_PATH = "trained path"  # name of the second method among references
+_AT_ONCE = 64  # systems per block: their state stays in CPU caches
 _FACTOR = 2.0
-_SHARE = 0.5  # of the usual difference: of 1, ½, ¼ and 0 what served best on four runs (docs/sample_info.md)
+_SHARE = 0.5  # of the median difference: best of 1, ½, ¼ and 0 on four runs (docs/sample_info.md)
 
 
 def along_trained_path(
@@ -34,10 +33,10 @@ def along_trained_path(
     kernels_of: Callable[[TrainingProblem], Kernels],
     progress: Callable[[float], None] = lambda _: None,
 ) -> Changes:
-    """Return leave-one-out changes; `kernels_of` the problem at the trained weights are computed once.
+    """Return leave-one-out changes; `kernels_of` computes the kernels at the trained weights.
 
     Raises:
-        ValueError: the network's own training does, where that of its linearisation need not.
+        ValueError: the training of the network diverges.
     """
     problem, k = network.problem, network.problem.y.shape[1]
     weights, residuals = problem.training.trained_path(lambda step: progress(0.5 * step / problem.descent.t))
@@ -50,25 +49,25 @@ def along_trained_path(
 def differences_along(
     kernel: Tensor, residuals: Tensor, descent: LinearizedDescent, progress: Callable[[float], None] = lambda _: None
 ) -> Tensor:
-    """Coefficients a of w - w_-i = ∇f(X) a for every example i, as columns [n k, n].
+    """Compute coefficients a of w - w_-i = ∇f(X) a for every example i, as columns [n k, n].
 
-    In the kernel's eigenbasis a step is diagonal but for example i's own outputs, so that it costs O((n k)²) for all n.
-    The kernel is Θ, [n k, n k] float64, residuals are f - y before every step of the training on all, [t, n, k].
+    In the kernel's eigenbasis a step is diagonal except for the outputs of example i: O((n k)²) for all n. The kernel
+    Θ is [n k, n k] float64; residuals are f - y before every step of the training on all examples, [t, n, k].
     """
     (_, n, k), left = residuals.shape, descent.effective_n(residuals.shape[1])
     rate, decay = descent.learning_rate / left, descent.weight_decay
-    more = rate - descent.learning_rate / n  # by how much others weigh more in a mean over n - 1
+    more = rate - descent.learning_rate / n  # additional weight of the others in a mean over n - 1
     values, vectors = torch.linalg.eigh(kernel)
-    # the network itself does not diverge, whatever its kernel says where training ends
+    # the network did not diverge, even where its final kernel has larger eigenvalues
     values = values.clamp(0, 2 / rate - decay)
     rows, shared = vectors.view(n, k, -1), _shared(vectors, residuals, descent) if more else None
     blocks = []
     for block in torch.arange(n, device=kernel.device).split(_AT_ONCE):
-        own, a = rows[block], kernel.new_zeros(len(block), n * k)
-        outputs, kept = own * values, 1 - rate * (values + decay)
+        components, a = rows[block], kernel.new_zeros(len(block), n * k)
+        outputs, retained = components * values, 1 - rate * (values + decay)
         for t, residual in enumerate(residuals[:, block].to(kernel)):
             push = residual[:, None] - torch.bmm(a[:, None], outputs.mT)  # (r - u) of the example itself, [b, 1, k]
-            a.mul_(kept)[:, None].baddbmm_(push, own, alpha=-rate)
+            a.mul_(retained)[:, None].baddbmm_(push, components, alpha=-rate)
             if shared is not None:
                 a.add_(shared[t], alpha=more)
         blocks.append(a)
@@ -88,29 +87,29 @@ def _shared(vectors: Tensor, residuals: Tensor, descent: LinearizedDescent) -> T
 
 @dataclass(frozen=True)
 class EstimatedErrors:
-    """One seed's changes of one kind, [n] each, by several methods."""
+    """One seed's weight or prediction changes by several methods, [n] each."""
 
     score: Tensor  # of the network linearised at w_0
     along_path: Tensor  # of the linearisation along the trained path
-    truth: Tensor | None = None  # of retraining, NaN for examples that it did not leave out; None where there was none
+    truth: Tensor | None = None  # by retraining, NaN for examples that it did not leave out
 
     @cached_property
     def factor(self) -> Tensor:
         """Factor by which a score may be wrong, either way, [n] from 1 on.
 
-        The larger method over the smaller, which may agree by chance; so the smaller change is also given the error
-        that is usual, half the median difference between the methods' changes √score, as real networks differ from
-        linearised ones by about as much whichever example is left out. Infinite where that is all there is.
+        The ratio of the larger to the smaller score. As two methods may agree by chance, it is widened by a typical
+        error of the smaller change √score: half the median difference of the methods' changes. Infinite where a score
+        is zero.
         """
         small = torch.minimum(self.score, self.along_path).sqrt()
         large = torch.maximum(self.score, self.along_path).sqrt()
-        usual = _SHARE * (large - small).median()
-        margin = 1 + (usual / small).nan_to_num(nan=0.0, posinf=math.inf)
+        typical = _SHARE * (large - small).median()
+        margin = 1 + (typical / small).nan_to_num(nan=0.0, posinf=math.inf)
         return _factor(self.score, self.along_path) * margin.square()
 
     @property
     def believable(self) -> Tensor:
-        """Return which scores are wrong by less than a factor of two, by the estimate, [n] bool."""
+        """Mask [n] of scores whose estimated error is less than a factor of two."""
         return self.factor < _FACTOR
 
     @property

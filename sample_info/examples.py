@@ -1,4 +1,4 @@
-"""The examples that are scored: chosen, erased, mislabelled or attacked if asked for, on the device."""
+"""The scored examples: sampled, erased, on request mislabelled or made adversarial, on the device."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -34,16 +34,16 @@ class Examples:
     job: Job[SampleInfoConfig]
     settings: SampleInfoSettings
     dataset: ErasedDataset
-    index: Tensor  # where each training example stands in the dataset's own images, [n]
+    index: Tensor  # position of each training example in the dataset, [n]
     labels: Tensor  # true ones in 0..k-1, [n]
-    given: Tensor  # labels that the network is trained on, [n]; wrong ones with label noise
-    groups: Subgroups  # beside the classes
+    train_labels: Tensor  # labels after label noise, [n]
+    groups: Subgroups
     x: Tensor  # inputs [n, C, H, W], standardised
     held_out: Tensor  # test inputs [m, C, H, W]
     held_out_labels: Tensor  # [m]
-    trained: TrainedWeights | None = None  # to start from; None for random ones
-    eraser_fit: EraserFit | None = None  # which examples the eraser is fitted on; None for the control
-    refitting: Refitting | None = None  # where it is fitted again without each
+    trained: TrainedWeights | None = None  # initial weights; None for random ones
+    eraser_fit: EraserFit | None = None  # None for the control
+    refitting: Refitting | None = None  # only for eraser_fit=refit
 
     @property
     def num_outputs(self) -> int:
@@ -52,7 +52,7 @@ class Examples:
 
     @property
     def described(self) -> dict[str, Any]:
-        """Return its part of result.json."""
+        """Summary of the examples for result.json."""
         return {
             "seeds": list(self.job.config.seeds),
             "num_classes": len(self.dataset.class_names),
@@ -64,13 +64,13 @@ class Examples:
 
     @property
     def wrong(self) -> Tensor | None:
-        """Mask of wrong labels, [n] bool; None where none are."""
-        wrong = self.given != self.labels
+        """Mask of wrong labels, [n]; None if all are right."""
+        wrong = self.train_labels != self.labels
         return wrong if bool(wrong.any()) else None
 
     @cached_property
     def model(self) -> Classifier:
-        """The architecture, with as many outputs as needed."""
+        """The architecture, with `num_outputs` outputs."""
         return self.built(self.job.config.model)
 
     def built(self, section: Options) -> Classifier:
@@ -79,32 +79,32 @@ class Examples:
         return model.to(self.x.device).eval()
 
     def standardised(self, x: Tensor) -> Tensor:
-        """Images as they are stored [n, C, H, W] to what networks see."""
+        """Standardise stored images [n, C, H, W] for the network."""
         return (x - self._channels(self.dataset.channel_mean)) / self._channels(self.dataset.channel_std)
 
     def stored(self, x: Tensor) -> Tensor:
-        """Undo it."""
+        """Undo `standardised`."""
         return x * self._channels(self.dataset.channel_std) + self._channels(self.dataset.channel_mean)
 
     def _channels(self, statistic: Tensor) -> Tensor:
         return statistic.to(self.x)[:, None, None]
 
     def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
-        """Share of outputs [n, k] that decide for the right label."""
+        """Return the accuracy of outputs [n, k]."""
         return float((decisions(outputs) == labels).double().mean())
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Return the targets of training, [n, k] float64, of labels [n]."""
+        """Return training targets [n, k] float64 for labels [n]."""
         return (one_hot(labels, self.num_outputs) if self.num_outputs > 1 else labels[:, None]).double()
 
     def problem(self, seed: int, purpose: str = "init") -> TrainingProblem:
-        """Return the training from one initialisation; another purpose has another one."""
+        """Return the training problem for a seed; every purpose has another initialisation."""
         settings = self.settings
         return TrainingProblem(
             model=self.model,
             weights=initial_weights(self.model, seed, settings.training.readout_gain, self.trained, purpose),
             x=self.x,
-            y=self.targets(self.given),
+            y=self.targets(self.train_labels),
             held_out=self.held_out,
             descent=settings.training,
             seed=seed,
@@ -113,7 +113,7 @@ class Examples:
         )
 
     def without(self, problem: TrainingProblem, i: int) -> TrainingProblem:
-        """Return the same training on data whose eraser has not seen example i."""
+        """Return the same problem on data whose eraser was fitted without example i."""
         assert self.refitting is not None
         x, held_out = (self.standardised(part.to(self.x)) for part in self.refitting.without(i))
         return replace(problem, x=x, held_out=held_out)
@@ -128,9 +128,9 @@ def load(job: Job[SampleInfoConfig]) -> Examples:
     numbered = positions(job.source, whole)
     index, labels = numbered["train"].images, numbered["train"].labels
     groups = subgroups_of(job.source, whole, index)
-    kept = capped(groups, settings.data.caps, seed)
+    available = capped(groups, settings.data.caps, seed)
     strata = groups.of * (int(labels.max()) + 1) + labels  # every class and group in proportion
-    chosen = kept[_sample(strata[kept], settings.examples, seed)]
+    chosen = available[_sample(strata[available], settings.examples, seed)]
     if len(chosen) < settings.examples:
         log.info("sample_info.examples=%d: there are %d, and all are scored", settings.examples, len(chosen))
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
@@ -140,7 +140,7 @@ def load(job: Job[SampleInfoConfig]) -> Examples:
     data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
     scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(job.device))
     test, labels = data["test"], scored.labels[rows]
-    given, wrong = flip_labels(labels, len(dataset.class_names), settings.data.label_noise, seed)
+    train_labels, wrong = flip_labels(labels, len(dataset.class_names), settings.data.label_noise, seed)
     groups = Subgroups(groups.names, groups.of[chosen]).present()
     if settings.data.label_noise:
         groups = groups.crossed(Subgroups.marked(wrong, "wrong label", "right label"))
@@ -150,7 +150,7 @@ def load(job: Job[SampleInfoConfig]) -> Examples:
         dataset=dataset,
         index=index[chosen],
         labels=labels,
-        given=given,
+        train_labels=train_labels,
         groups=groups,
         x=scored.images[rows],
         held_out=test.images[held_out.to(job.device)],
@@ -169,12 +169,12 @@ def load(job: Job[SampleInfoConfig]) -> Examples:
 
 
 def _sample(strata: Tensor, most: int, seed: int) -> Tensor:
-    """Positions of a stratified sample, ascending; all if there are no more."""
+    """Return ascending positions of a stratified sample of at most `most` examples."""
     return torch.arange(len(strata)) if len(strata) <= most else stratified_split(strata, most, seed)[1]
 
 
 def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
-    """Return inputs of which some are adversarial, and a mask of these."""
+    """Replace some inputs by adversarial ones; return the inputs and the mask."""
     data, problem = examples.settings.data, examples.problem(examples.job.config.seeds[0], "adversary")
     training, stored = problem.training, examples.stored(examples.x)
     weights = training.trained()
@@ -185,5 +185,5 @@ def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
         data,
         problem.batch_size,
     )
-    # originals as they were, not rounded twice
+    # the unchanged inputs are not rounded a second time
     return torch.where(attacked[:, None, None, None], examples.standardised(x), examples.x), attacked

@@ -1,7 +1,7 @@
-"""The examples that an eraser is fitted on: one that it has seen is still in the data when training leaves it out.
+"""Examples that an eraser is fitted on: an eraser fitted on an example leaks it when training leaves it out.
 
-QLEACE makes the class moments of what it is fitted on equal to the last digit. Those of a class without one example are
-then shifted away from it, and a network trained on them takes it for one of the other class.
+QLEACE makes the class moments of its fitting data exactly equal. Without one example, the moments of its class are
+shifted away from it, and a network trained on the rest assigns it to another class.
 """
 
 import logging
@@ -20,7 +20,7 @@ from harness.job import Job, erased
 
 EraserFit = Literal["disjoint", "refit", "scored"]
 
-_REFITS = 1e9  # n d³ up to which refitting without each of n examples of d numbers is a matter of minutes
+_REFITS = 1e9  # largest n d³ for which refitting without each of n examples of dimension d takes minutes
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Refitting:
 
     @cached_property
     def _plain(self) -> tuple[LabelledImages, LabelledImages]:
-        """The training split, and the held-out examples, before erasure."""
+        """The training split and the held-out examples before erasure."""
         splits = erased(self.job.control()).splits
         return splits["train"], splits["test"][self.held_out]
 
     def without(self, i: int) -> tuple[Tensor, Tensor]:
-        """Scored examples and held-out ones, erased by an eraser that has seen all of the training split but i."""
+        """Return scored and held-out examples, erased by an eraser fitted on the training split without example i."""
         (train, held_out), target = self._plain, Target(self.job.config.eraser)
         scored, fitted_on = train[self.scored], train[torch.arange(len(train)) != self.scored[i]]
         log = logging.getLogger("erasure")
         level = log.level
-        log.setLevel(logging.ERROR)  # what there is to say of a fit was said of the one on everything
+        log.setLevel(logging.ERROR)  # the fit on all examples has logged its warnings
         try:
             k = int(train.labels.max()) + 1
             eraser = target.resolve(Eraser).fit(fitted_on.images, fitted_on.labels, num_classes=k, **target.options)
@@ -55,26 +55,26 @@ class Refitting:
 def resolved(
     wanted: Literal["auto"] | EraserFit, eraser: type[Eraser], labels: Tensor, scored: Tensor, d: int, *, refits: bool
 ) -> EraserFit | None:
-    """Return how the eraser is fitted; None for the control, which is fitted on nothing.
+    """Return how the eraser is fitted; None for the control.
 
-    "auto" fits on the examples of the training split that are not scored where every class has as many of those, refits
-    without each where that takes minutes, and else fits on all. Of N labels of the training split those at positions
-    `scored` [n] are scored; an example is d numbers; `refits` is whether what else is computed can do without a kernel
-    that all examples share.
+    "auto" fits on unscored training examples if every class has at least as many of them as scored ones, refits
+    without each example if that takes minutes, and else fits on all. `labels` [N] are those of the training split,
+    `scored` [n] positions in it, d the dimension of an example; `refits` says whether everything else that is computed
+    allows a kernel per example.
 
     Raises:
-        ValueError: nothing is left to fit on, or an eraser that cannot be refitted.
+        ValueError: too few examples to fit on, or an eraser that cannot be refitted.
     """
     if issubclass(eraser, IdentityEraser):
         return None
     counts = labels.bincount()
-    own = labels[scored].bincount(minlength=len(counts))
+    scored_counts = labels[scored].bincount(minlength=len(counts))
     refits = refits and not eraser.transductive
     if wanted == "auto":
-        if bool((counts - own >= own.clamp(min=2)).all()):
+        if bool((counts - scored_counts >= scored_counts.clamp(min=2)).all()):
             return "disjoint"
         return "refit" if refits and len(scored) * d**3 <= _REFITS else "scored"
-    if wanted == "disjoint" and bool((counts - own < 2).any()):
+    if wanted == "disjoint" and bool((counts - scored_counts < 2).any()):
         raise ValueError(
             f"sample_info.data.eraser_fit=disjoint: scoring {len(scored)} of {len(labels)} training examples leaves a "
             "class with fewer than two to fit the eraser on; lower sample_info.examples, or choose refit or scored"

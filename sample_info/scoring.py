@@ -1,4 +1,4 @@
-"""Scores of the examples for every seed, resumable: kernel, leave-one-out changes, references, summaries, files."""
+"""Score the examples for every seed, resumably: kernel, leave-one-out changes, references, summaries, files."""
 
 import functools
 import logging
@@ -30,15 +30,15 @@ from train.randomness import generator
 
 log = logging.getLogger(__name__)
 
-_REFITTED = 16  # examples that the eraser is refitted without before their effects are stored
+_REFITTED = 16  # examples per stored block where the eraser is refitted without each
 _WORTH_SAVING_S = 10.0  # a kernel that takes longer is saved while the run is unfinished
 
 
 def score(examples: Examples, run: Run, logger: Logger) -> Information:
-    """Score every example for every seed; the command's share of result.json.
+    """Score every example for every seed; return the section `information` of result.json.
 
-    Writes scores.safetensors, scores.csv and scores.png into the run's directory, and pairwise-*.safetensors where
-    they are asked for.
+    Writes scores.safetensors, scores.csv and scores.png into the run's directory, and pairwise-*.safetensors on
+    request.
 
     Raises:
         ValueError: summaries that these examples do not allow, or a training that diverges.
@@ -50,9 +50,9 @@ def score(examples: Examples, run: Run, logger: Logger) -> Information:
         for s, seed in enumerate(seeds):
             show = part_of(display.update, s / len(seeds), (s + 1) / len(seeds), f"seed {seed}: ")
             scored.append(_score_seed(examples, examples.problem(seed), run, show))
-    share = share_of(examples, scored)
-    save_scores(run.directory, logger, examples, scored, share)
-    return share
+    information = share_of(examples, scored)
+    save_scores(run.directory, logger, examples, scored, information)
+    return information
 
 
 def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Show) -> Scored:
@@ -78,18 +78,18 @@ def _score_seed(examples: Examples, problem: TrainingProblem, run: Run, show: Sh
     references = {name: one.changes for name, one in methods.items() if not bool(one.weight.isnan().all())}
     if settings.error_estimate:
         references = {TRAINED_PATH: _along_path(settings, network, run, part_of(show, 0.9, 1)), **references}
-    judged = {}
+    attribution = {}
     if SUBSETS in settings.references.methods:
-        judged = attributions(network, methods, examples.wrong, settings.references, run)
+        attribution = attributions(network, methods, examples.wrong, settings.references, run)
     return Scored(
         seed=problem.seed,
         changes=changes,
         scores=scores,
         references=references,
-        attribution=judged,
+        attribution=attribution,
         how=how,
-        left_out_correct=decisions(without) == examples.given.cpu(),
-        train_accuracy=examples.accuracy(network.trained, examples.given),
+        left_out_correct=decisions(without) == examples.train_labels.cpu(),
+        train_accuracy=examples.accuracy(network.trained, examples.train_labels),
         test_accuracy=examples.accuracy(network.trained_held_out, examples.held_out_labels),
         summaries=try_summaries(examples, network, scores["f_si_nats"], run, part_of(everything, scoring, 1)),
     )
@@ -117,22 +117,22 @@ def _ntk(settings: SampleInfoSettings, problem: TrainingProblem) -> Kernels:
 
 
 def _along_path(settings: SampleInfoSettings, network: LinearizedNetwork, run: Run, show: Show) -> Changes:
-    """Return the results of the linearisation along the trained path; those of an interrupted run are read back."""
+    """Return changes of the linearisation along the trained path, as a step of the run."""
 
-    def found() -> list[list[float]]:
+    def compute() -> list[list[float]]:
         kernels_of = functools.partial(_ntk, settings)
-        found = along_trained_path(network, kernels_of, lambda done: show(done, "trained path"))
-        return [found.weight.tolist(), found.prediction.tolist()]
+        changes = along_trained_path(network, kernels_of, lambda done: show(done, "trained path"))
+        return [changes.weight.tolist(), changes.prediction.tolist()]
 
-    stored = run.step(f"trained-path-{network.problem.seed}", found)
+    stored = run.step(f"trained-path-{network.problem.seed}", compute)
     return Changes(*torch.tensor(stored, dtype=torch.float64))
 
 
 def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Show) -> tuple[Changes, Tensor]:
-    """Leave-one-out changes, and f_-i(x_i) [n, k], by blocks; those of an interrupted run are read back."""
+    """Compute leave-one-out changes, and f_-i(x_i) [n, k]; every block of examples is a step of the run."""
     problem, pairwise = network.problem, examples.settings.pairwise
 
-    def found_by(network: LinearizedNetwork, block: Tensor) -> Sequence[Tensor]:
+    def effects_of(network: LinearizedNetwork, block: Tensor) -> Sequence[Tensor]:
         effects, without = network.left_out(block)
         scored = (effects.weight, effects.prediction, without)
         if not pairwise:
@@ -141,10 +141,10 @@ def _changes(examples: Examples, network: LinearizedNetwork, run: Run, show: Sho
 
     def refitted(i: Tensor) -> Sequence[Tensor]:
         without = examples.without(problem, int(i))
-        return found_by(LinearizedNetwork(without, _ntk(examples.settings, without)), i)
+        return effects_of(LinearizedNetwork(without, _ntk(examples.settings, without)), i)
 
     def left_out(block: Tensor) -> list[Any]:
-        stored = map(refitted, block.split(1)) if examples.refitting else [found_by(network, block)]
+        stored = map(refitted, block.split(1)) if examples.refitting else [effects_of(network, block)]
         weight, prediction, without, *signed = (torch.cat(parts) for parts in zip(*stored, strict=True))
         if pairwise:
             save_block(run.directory, problem.seed, block, *signed)

@@ -41,7 +41,7 @@ class DataSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(LinearizedDescent):
-    """The training whose outcome is compared, `sample_info.training`."""
+    """The training on all examples and without each, `sample_info.training`."""
 
     readout_gain: Positive | None  # None keeps what the model draws, or what `sample_info.initial_weights` has
 
@@ -85,7 +85,7 @@ class SummarySettings:
         return bool(self.orders) and self.network == "trained"
 
     def require_examples(self, n: int, num_classes: int) -> None:
-        """Refuse fractions that leave fewer than two examples of n, or some class without any, whatever the order."""
+        """Refuse fractions that leave fewer than two examples, or fewer than there are classes."""
         least, most = max(2, num_classes), self.removed[-1]
         left = n - round(most * n)
         complaint = (
@@ -105,7 +105,7 @@ class KernelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleInfoSettings:
-    """All options; a value outside its range, or that does not go with another, is a `ValueError`."""
+    """All options of `sample_info`; a value out of range, or incompatible with another, raises `ValueError`."""
 
     classes: list[int | list[int]] | Literal["all"]
     examples: Annotated[int, Field(ge=2)]
@@ -146,7 +146,7 @@ class SampleInfoSettings:
 
     @property
     def needs_one_kernel(self) -> bool:
-        """Whether something is computed for which all examples must come from one and the same erased data."""
+        """Whether any computation needs all examples from the same erased data."""
         asked = self.references.methods, self.summaries.orders, self.data.adversarial, self.sgd_batch_size
         return any(asked) or self.error_estimate
 

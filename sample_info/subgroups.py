@@ -14,35 +14,35 @@ from sample_info.settings import DataSettings
 
 @dataclass(frozen=True)
 class Subgroups:
-    """Names of groups, and which one each of n examples is in, [n] int64; the empty name where all are alike."""
+    """Names of groups, and the group of each of n examples, [n] int64; the empty name if there are no groups."""
 
     names: tuple[str, ...]
     of: Tensor
 
     @classmethod
     def marked(cls, mask: Tensor, name: str, others: str) -> "Subgroups":
-        """Two groups: those where `mask` [n] is true, and the others."""
+        """Make two groups: examples where `mask` [n] is true, and the others."""
         return cls((others, name), mask.long().cpu())
 
     def crossed(self, other: "Subgroups") -> "Subgroups":
-        """Every combination that occurs, named "cat · wrong label"."""
+        """Combine two groupings; combinations are named "cat · wrong label"."""
         names = tuple(" · ".join(filter(None, pair)) for pair in product(self.names, other.names))
         return Subgroups(names, self.of * len(other.names) + other.of).present()
 
     def present(self) -> "Subgroups":
-        """Without groups that have no example."""
+        """Drop groups without examples."""
         occurring, of = self.of.unique(return_inverse=True)
         return Subgroups(tuple(self.names[j] for j in occurring.tolist()), of)
 
     def masks(self) -> Mapping[str, Tensor]:
-        """Return a boolean mask per subgroup; none where all examples are alike."""
+        """Return a boolean mask per named subgroup."""
         return {name: self.of == j for j, name in enumerate(self.names) if name}
 
 
 def subgroups_of(source: Source, whole: RawImages, index: Tensor) -> Subgroups:
-    """Return subgroups of training examples at `index` of the whole dataset's images, before any was left out.
+    """Return subgroups of training examples at positions `index` of the whole dataset.
 
-    They differ where classes are merged, and where the dataset is a mixture of several.
+    Merged classes and the parts of a mixture are subgroups.
     """
     groups = Subgroups(("",), torch.zeros_like(index))
     if whole.parts:
@@ -54,27 +54,27 @@ def subgroups_of(source: Source, whole: RawImages, index: Tensor) -> Subgroups:
 
 
 def capped(groups: Subgroups, most: Mapping[str, int], seed: int) -> Tensor:
-    """Positions, ascending, of a seeded random sample with at most so many examples of each named group.
+    """Return ascending positions of a seeded random sample with at most `most` examples of each named group.
 
     Raises:
-        ValueError: a group that there is not.
+        ValueError: an unknown group.
     """
     masks = groups.masks()
     if unknown := [name for name in most if name not in masks]:
         known = ", ".join(masks) or "none: merge classes, as in sample_info.classes=[[3,5],4], or mix datasets"
         raise ValueError(f"sample_info.data.at_most: there is no group {unknown[0]}; there are {known}")
-    generator, kept = torch.Generator().manual_seed(seed), torch.ones(len(groups.of), dtype=torch.bool)
+    generator, selected = torch.Generator().manual_seed(seed), torch.ones(len(groups.of), dtype=torch.bool)
     for name, mask in masks.items():
         members = mask.nonzero().squeeze(1)
         dropped = members[torch.randperm(len(members), generator=generator)[most.get(name, len(members)) :]]
-        kept[dropped] = False
-    return kept.nonzero().squeeze(1)
+        selected[dropped] = False
+    return selected.nonzero().squeeze(1)
 
 
 def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Labels of which a fraction is wrong, and which those are: labels [n] and booleans [n].
+    """Flip a fraction of the labels; return labels [n] and the mask of wrong ones [n].
 
-    Exactly round(fraction · n) examples, drawn at random, get one of the other classes, each as likely.
+    Exactly round(fraction · n) random examples get one of the other classes, uniformly.
     """
     assert 0 <= fraction <= 1 < num_classes, "settings refuse it"
     generator = torch.Generator().manual_seed(seed)
@@ -86,11 +86,11 @@ def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tupl
     return noisy, flipped
 
 
-Trained = Callable[[Tensor], Tensor]  # a network with its weights: inputs [n, ...] to outputs [n, k]
+Trained = Callable[[Tensor], Tensor]  # inputs [n, ...] to outputs [n, k]
 
 
 def fast_gradient_sign(network: Trained, x: Tensor, y: Tensor, *, epsilon: float, batch_size: int = 512) -> Tensor:
-    """x + ε sign(∂ℓ/∂x), ℓ = ½‖f(x) - y‖², values staying within the range of `x`; same shape and dtype.
+    """Return x + ε sign(∂ℓ/∂x), ℓ = ½‖f(x) - y‖², clamped to the range of `x`.
 
     Goodfellow et al. 2015. Inputs x are [n, ...], targets y [n, k], ε on the scale of x (the paper: 0.01).
     """
@@ -105,9 +105,9 @@ def fast_gradient_sign(network: Trained, x: Tensor, y: Tensor, *, epsilon: float
 
 
 def decisions(outputs: Tensor) -> Tensor:
-    """Return the classes [n] that outputs [n, k] decide for; of one column, the side of ½.
+    """Return the predicted classes [n] of outputs [n, k].
 
-    Targets of one column are 0 and 1, as in the paper's released code.
+    One column is thresholded at ½: its targets are 0 and 1, as in the paper's released code.
     """
     return (outputs[:, 0] > 0.5).long() if outputs.shape[1] == 1 else outputs.argmax(1)
 
@@ -115,17 +115,17 @@ def decisions(outputs: Tensor) -> Tensor:
 def adversaries(
     network: Trained, x: Tensor, y: Tensor, data: DataSettings, batch_size: int = 512
 ) -> tuple[Tensor, Tensor]:
-    """Replace a share of the inputs by adversarial ones (Harutyunyan et al. 2021, appendix A.7).
+    """Replace a fraction of the inputs by adversarial ones (Harutyunyan et al. 2021, appendix A.7).
 
     Args:
-        network: with its weights.
+        network: the trained network.
         x: inputs, [n, ...].
         y: targets, [n, k].
-        data: the share `adversarial`, `epsilon` of `fast_gradient_sign`, and the seed that samples those that succeed.
+        data: the fraction `adversarial`, `epsilon` of `fast_gradient_sign`, and the seed of the sample.
         batch_size: without effect on the result.
 
     Returns:
-        the inputs, [n, ...], and which of them were replaced, [n].
+        the inputs, [n, ...], and the mask of replaced ones, [n].
 
     Raises:
         ValueError: fewer inputs fool the network at this ε.

@@ -1,4 +1,4 @@
-"""One initialisation's training: weights that are drawn, or that `python -m train` ended with, and what to train on."""
+"""Training from one initialisation: weights, drawn or from a run of `python -m train`, inputs and targets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ _REMEDY = "score with the model.* options of that python -m train run, on images
 
 @dataclass(frozen=True)
 class TrainingProblem:
-    """Inputs of scores and of the references that they are compared with."""
+    """Everything that scores and references of one seed are computed from."""
 
     model: Classifier  # in evaluation mode; its own parameters are w_0
     weights: Weights  # w_0, by parameter name
@@ -48,7 +48,7 @@ class TrainingProblem:
 
     @property
     def training(self) -> GradientDescent:
-        """The network's own; the learning rate is of the mean loss here, and of the sum there."""
+        """Training of the network itself; its learning rate is for the summed loss, that of `descent` for the mean."""
         rates = {"learning_rate": self.descent.learning_rate / len(self.x), "weight_decay": self.descent.weight_decay}
         y, steps = self.y.to(self.x.dtype), int(self.descent.t)
         return GradientDescent.of(self.model, self.weights, self.x, y, steps=steps, **rates)
@@ -58,14 +58,14 @@ class TrainingProblem:
 class TrainedWeights:
     """Weights of a finished run of `python -m train`, a member per seed."""
 
-    location: str  # where they are, as the user wrote it
+    location: str  # path, as the user wrote it
     seeds: Sequence[int]
     stacked: Mapping[str, Tensor]  # [S, ...] by parameter name
-    model: Options  # the model's section of that run; empty if it was not noted
+    model: Options  # configuration of that run's model; empty in old files
 
     @classmethod
     def read(cls, location: str) -> Self:
-        """Read a run's directory, or its file of weights, every checksum verified.
+        """Read weights from a run's directory, or from its file, and verify every checksum.
 
         Raises:
             ValueError: there are none, or they are damaged.
@@ -75,7 +75,7 @@ class TrainedWeights:
             return cls(location, metadata["seeds"], tensors, metadata.get("model", {}))
 
     def require(self, model: Classifier, section: Options, seeds: Sequence[int], *, readout: bool) -> None:
-        """Make sure that a model of these options can start from members of these seeds, and from their readout.
+        """Require that a model with these options can start from members of these seeds, and from their readout.
 
         Raises:
             ValueError: a seed that was not trained, a parameter that differs in name or shape, another architecture.
@@ -90,13 +90,13 @@ class TrainedWeights:
                 differs = f"{name} is {_shape(there, name)} there, {_shape(wanted, name)} in this model"
                 draw = "draw a new one with sample_info.training.readout_gain=1"
                 raise _error(self.location, f"{differs}: {draw if name.startswith('readout.') else _REMEDY}")
-        for option, there_is in self.model.items():
-            if there_is != (here := section.get(option)):
-                raise _error(self.location, f"model.{option}={there_is} there, {here} here: {_REMEDY}")
+        for option, expected in self.model.items():
+            if expected != (actual := section.get(option)):
+                raise _error(self.location, f"model.{option}={expected} there, {actual} here: {_REMEDY}")
 
     @torch.no_grad()
     def copy_to(self, model: Classifier, seed: int, *, readout: bool) -> None:
-        """Give a model the weights of a seed's member, those of the readout only if wanted."""
+        """Copy the weights of a seed's member into a model, the readout only on request."""
         member = list(self.seeds).index(seed)
         for name, parameter in model.named_parameters():
             if readout or not name.startswith("readout."):
@@ -104,7 +104,7 @@ class TrainedWeights:
 
 
 def checksum_of(location: str) -> str:
-    """Return an identity of the weights in a run's directory, or in a file, wherever they lie.
+    """Return the checksum of the weights in a run's directory, or in a file.
 
     Raises:
         ValueError: there are none, or they are damaged.
@@ -115,7 +115,7 @@ def checksum_of(location: str) -> str:
 
 @contextmanager
 def _readable(location: str) -> Iterator[Path]:
-    """Return the file; an error names the option."""
+    """Yield the path of the weights; errors name the option."""
     path = Path(location).expanduser()
     path = path / WEIGHTS if path.is_dir() else path
     if not path.is_file():
@@ -144,8 +144,8 @@ def initial_weights(
 ) -> Weights:
     """w_0, drawn from the seed and the purpose, or as trained from that seed.
 
-    Networks here start with a readout of zeros, at which no other layer has a gradient: a readout of some size makes
-    the linearisation see all of them.
+    Models have a readout of zeros, where no other layer has a gradient: `readout_gain` draws another readout, so that
+    the linearisation involves all layers.
 
     Raises:
         ValueError: a gain for a model without a linear readout.

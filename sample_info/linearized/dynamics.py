@@ -1,4 +1,4 @@
-"""The linearised network's training, and many trainings without some examples (Harutyunyan et al. 2021, section 5)."""
+"""Training of the linearised network, with and without some examples (Harutyunyan et al. 2021, section 5)."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -14,12 +14,11 @@ _SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest ar
 
 
 class LinearizedDynamics:
-    """Coefficients a with w(t) = w_0 + ∇f_0(X) a(t), and their change without each example, or without any set.
+    """Coefficients a with w(t) = w_0 + ∇f_0(X) a(t), and their change without single examples or sets.
 
-    a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign that 50's derivation gives.
+    a(t) = -φ_t(Θ + λI) (f_0(X) - Y): equations 10 and 50, with the sign of 50's derivation.
 
-    Differences a - a_-i are computed themselves, not subtracted at the end: the scores of examples that hardly
-    matter keep their digits.
+    Differences a - a_-i are computed directly, not by subtraction, so that small scores keep their digits.
 
     Args:
         kernel: Θ, [n k, n k] float64, rows and columns ordered by example, then output.
@@ -27,10 +26,10 @@ class LinearizedDynamics:
         descent: the training.
         tolerance: accuracy of the filter φ_t, relative to its largest value.
         method: for finite t, a "series" of products with the masked kernel, or "resolvent": one eigendecomposition and
-            a contour integral, whose cost does not depend on t; "auto" takes the one that should be faster.
+            a contour integral, whose cost does not depend on t; "auto" chooses by the estimated cost.
 
     Raises:
-        ValueError: shapes that do not fit, a learning rate at which training diverges, or t → ∞ without weight decay
+        ValueError: inconsistent shapes, a learning rate at which training diverges, or t → ∞ without weight decay
             on a singular kernel.
     """
 
@@ -52,35 +51,35 @@ class LinearizedDynamics:
         self.kernel, self.residual, self.descent = kernel, residual, descent
         self.largest = spectral_bound(kernel)
         self._tolerance = tolerance
-        self._method: Method = method  # of single examples
-        self._solvers: dict[tuple[int, Method], Solver] = {}  # by what the loss is divided by
+        self._method: Method = method  # for single examples
+        self._solvers: dict[tuple[int, Method], Solver] = {}  # by the divisor of the loss
         self.coefficients = -self._without(0).full.view(self.n, self.k)  # a, [n, k]
-        self.how = self._without(1).how  # what was done, in a few words
+        self.how = self._without(1).how  # the solver, in words
 
     def predictions(self, initial: Tensor, kernel: Tensor) -> Tensor:
-        """f_t(x) = f_0(x) + Θ(x, X) a, of `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""
+        """Return f_t(x) = f_0(x) + Θ(x, X) a from `initial` [m, k] and `kernel` [m k, n k] (equations 11 and 53)."""
         return initial + (kernel @ self.coefficients.flatten()).view_as(initial)
 
     @property
     def at_minimum(self) -> Self:
-        """Return the same training run to convergence."""
+        """The same training run to convergence."""
         if not self.descent.finite:
             return self
         return type(self)(self.kernel, self.residual, replace(self.descent, steps="converged"))
 
     @property
     def error_bound(self) -> float:
-        """Bound on the error of every ‖w - w_-i‖ that comes from approximating φ_t; rounding comes on top."""
+        """Bound on the error of every ‖w - w_-i‖ by the approximation of φ_t, without rounding."""
         return 2 * self._without(1).error * float(self.residual.norm()) * self.largest**0.5
 
     def differences(self, sets: Tensor) -> Tensor:
-        """Return a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself, as a_-S has none.
+        """Return a - a_-S for each of `sets`, as columns [n k, b]; rows S hold a itself.
 
-        Sets are b single examples, [b], or b times s examples that are left out together, [b, s]: also exact, by
-        elimination of their block where t → ∞, else with their rows and columns masked in a series.
+        Sets are b single examples, [b], or b sets of s examples, [b, s]. Sets are exact as well: by block elimination
+        for t → ∞, else by a series with their rows and columns masked.
 
         Raises:
-            ValueError: the loss is the mean over what is left, and diverges at this learning rate.
+            ValueError: the loss is the mean over the remaining examples, and diverges at this learning rate.
         """
         sets = (sets if sets.ndim == 2 else sets[:, None]).to(self.kernel.device)
         reduced = self._without(sets.shape[1])
@@ -90,9 +89,9 @@ class LinearizedDynamics:
         return difference.neg_()
 
     def effects(self, examples: Tensor, held_out_kernel: Tensor) -> tuple[Effects, Tensor]:
-        """Compute leave-one-out changes of `examples` [b] from the kernel [m k, n k] of m held-out inputs with all.
+        """Compute leave-one-out effects of `examples` [b], and f(x_i) - f_-i(x_i) at these examples, [b, k].
 
-        And f(x_i) - f_-i(x_i) of these examples themselves, [b, k].
+        `held_out_kernel` [m k, n k] is the kernel of m held-out inputs with the training inputs.
         """
         coefficients = self.differences(examples)
         on_themselves = torch.einsum("bkr,rb->bk", self.kernel.view(self.n, self.k, -1)[examples], coefficients)
@@ -101,15 +100,15 @@ class LinearizedDynamics:
     def blocks(
         self, memory_bytes: float, held_out: int = 0, *, size: int = 1, count: int | None = None
     ) -> list[Tensor]:
-        """Positions of the n examples, or of `count` sets, in blocks whose effects fit into so much memory.
+        """Split the n examples, or `count` sets, into blocks whose effects fit into memory, at least one in each.
 
-        At least one in each. Effects are on so many `held_out` inputs, sets of `size` examples.
+        Effects are on `held_out` inputs, of sets of `size` examples.
         """
         each = self._without(size).bytes_per_set(size) + 8 * (4 * len(self.kernel) + 4 * held_out * self.k)
         return list(torch.arange(count or self.n).split(max(1, int(memory_bytes // each))))
 
     def _without(self, size: int) -> Solver:
-        """Return the solver without sets of `size` examples: of two or more, one without R_SS."""
+        """Return the solver for sets of `size` examples; a series for two or more, if t is finite."""
         n = self.descent.effective_n(self.n, size) if self.descent.finite else self.n
         method: Method = "series" if size > 1 and self.descent.finite else self._method
         if (n, method) not in self._solvers:
@@ -139,15 +138,15 @@ class SteadyState:
 def steady_state(minimum: LinearizedDynamics, batch_size: int) -> SteadyState:
     """Solve the Lyapunov equation at the minimum of a training with weight decay, for SGD of b examples per step.
 
-    Everything is on the scale of the mean loss, (1/n) of the paper's H, so that η is that of all else here. Without
-    weight decay wide networks fit every example, gradients vanish at the minimum, and so does SGD's noise.
+    Everything is on the scale of the mean loss, 1/n of the paper's H, as η is elsewhere. Without weight decay wide
+    networks fit every example, so that gradients and SGD's noise vanish at the minimum.
     """
     descent, n, k = minimum.descent, minimum.n, minimum.k
     assert not descent.finite, "at the minimum"
     assert descent.weight_decay > 0, "settings refuse SGD without noise"
     values, vectors = torch.linalg.eigh(minimum.kernel)
-    kept = values > _SPAN * values[-1]
-    values, vectors = values[kept], vectors[:, kept]
+    significant = values > _SPAN * values[-1]
+    values, vectors = values[significant], vectors[:, significant]
     basis = values.sqrt()[:, None] * vectors.T
     residual = -descent.weight_decay * minimum.coefficients  # f(X) - Y at the minimum
     gradients = (basis * residual.flatten()).view(-1, n, k).sum(-1)
@@ -161,14 +160,13 @@ def steady_state(minimum: LinearizedDynamics, batch_size: int) -> SteadyState:
 def sgd_information(
     minimum: LinearizedDynamics, batch_size: int, *, variance_floor: float = 1e-10, memory_bytes: float = 2**30
 ) -> tuple[Tensor, float]:
-    """SI with SGD's steady state as smoothing, ½ (w - w_-i)ᵀ Σ⁻¹ (w - w_-i), in nats (equation 13).
+    """Compute SI smoothed by SGD's steady state, ½ (w - w_-i)ᵀ Σ⁻¹ (w - w_-i), in nats (equation 13).
 
-    SGD hardly moves along some directions, where a finite change would count as nearly infinitely informative:
-    variances below `variance_floor` of the largest, about what float64 can tell from zero, are raised to it, which can
-    only lower a score. The minimum and the batch size are those of `steady_state`, memory is for columns.
+    Variances below `variance_floor` of the largest, about float64's resolution, are raised to it, which can only lower
+    a score: SGD hardly moves along these directions, and a finite change would be nearly infinitely informative.
 
     Returns:
-        scores [n], and the share of directions whose variance was raised.
+        scores [n], and the fraction of directions whose variance was raised.
     """
     state = steady_state(minimum, batch_size)
     variances, axes = torch.linalg.eigh(state.covariance)

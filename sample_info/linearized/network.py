@@ -1,4 +1,4 @@
-"""One seed's linearised network: what it predicts once trained on all examples, without some, or on some alone."""
+"""Predictions of one seed's linearised network, trained on all examples, without some, or on some only."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,11 +15,10 @@ from sample_info.training_problem import TrainingProblem
 
 @dataclass(frozen=True)
 class LinearizedNetwork:
-    """One seed's linearised network, trained on all examples, or on some of them as a training set of their own.
+    """One seed's linearised network, trained on all examples or on a subset.
 
-    On m examples that are left the loss is their mean (and λ/m of the weight decay), as in the paper's released code:
-    with the same learning rate and steps, each of fewer examples weighs more. A kernel entry does not depend on other
-    examples, so that a part's kernel is a part of the kernel.
+    On a subset of m examples the loss is their mean (and λ/m of the weight decay), as in the paper's released code.
+    The kernel of a subset is a submatrix of the kernel.
     """
 
     problem: TrainingProblem
@@ -27,12 +26,12 @@ class LinearizedNetwork:
 
     @cached_property
     def initial(self) -> Tensor:
-        """f_0 of the examples, [n, k]."""
+        """Outputs f_0 on the training examples, [n, k]."""
         return self.problem.outputs(self.problem.x)
 
     @cached_property
     def initial_held_out(self) -> Tensor:
-        """f_0 of the held-out inputs, [m, k]."""
+        """Outputs f_0 on the held-out inputs, [m, k]."""
         return self.problem.outputs(self.problem.held_out)
 
     @cached_property
@@ -42,40 +41,39 @@ class LinearizedNetwork:
 
     @cached_property
     def trained(self) -> Tensor:
-        """f of the examples once trained on all, [n, k]."""
+        """Outputs on the training examples after training on all, [n, k]."""
         return self.dynamics.predictions(self.initial, self.kernels.train)
 
     @cached_property
     def trained_held_out(self) -> Tensor:
-        """f of the held-out inputs once trained on all, [m, k]."""
+        """Outputs on the held-out inputs after training on all examples, [m, k]."""
         return self.dynamics.predictions(self.initial_held_out, self.kernels.held_out)
 
     def left_out(self, block: Tensor) -> tuple[Effects, Tensor]:
-        """Return the changes without each of a block of examples [b], and f_-i(x_i), [b, k]."""
+        """Return the effects of leaving out each of a block of examples [b], and f_-i(x_i), [b, k]."""
         effects, on_themselves = self.dynamics.effects(block, self.kernels.held_out)
         return effects, self.trained[block] - on_themselves
 
     def all_left_out(self) -> Effects:
-        """Return the changes without each of the n examples."""
+        """Return the effects of leaving out each of the n examples."""
         blocks = self.dynamics.blocks(self.problem.memory_bytes, len(self.problem.held_out))
         return Effects.joined(self.left_out(block)[0] for block in blocks)
 
     def thinned(self, removed: int) -> Self:
-        """Return the same network trained on the mean of all training sets that lack `removed` of the n examples.
+        """Return the network with every example at its mean weight over subsets that lack `removed` of n examples.
 
-        Each example is weighted by the share of sets that have it. Leaving one out changes this network, to first
-        order, by that share of the multilinear extension's slope (Owen 1972): the effect of single examples on
-        large sets, where `all_left_out` has their effect on the whole.
+        To first order, its leave-one-out effects are the slopes of the multilinear extension (Owen 1972) times that
+        weight: effects of single examples on subsets, instead of on the whole training set.
         """
         descent, n = self.problem.descent, len(self.problem.x)
-        share = (n - removed) / descent.effective_n(n, removed)  # of the loss, and not of the weight decay
-        scaled = {"learning_rate": share * descent.learning_rate, "weight_decay": descent.weight_decay / share}
+        fraction = (n - removed) / descent.effective_n(n, removed)  # weight of the loss, not of the weight decay
+        scaled = {"learning_rate": fraction * descent.learning_rate, "weight_decay": descent.weight_decay / fraction}
         return replace(self, problem=replace(self.problem, descent=replace(descent, **scaled)))
 
     def without(self, sets: Tensor) -> Tensor:
-        """f_-S of the held-out inputs, [b, m, k], trained without each of `sets` [b, s] of s examples: exact.
+        """Return f_-S on the held-out inputs, [b, m, k], after training without each of `sets` [b, s]; exact.
 
-        The loss is divided by n - s where `descent.left_out_loss` says so, else by n, as in `differences`.
+        The loss is divided by n - s or n, as `descent.left_out_loss` says.
         """
         m, k = self.trained_held_out.shape
         blocks = self.dynamics.blocks(self.problem.memory_bytes, m, size=sets.shape[1], count=len(sets))
@@ -83,18 +81,18 @@ class LinearizedNetwork:
         return self.trained_held_out - torch.cat(moved).view(-1, m, k)
 
     def predictions_from(self, left: Tensor) -> Tensor:
-        """Return outputs on the held-out inputs, [m, k], after training on the examples at positions `left` alone."""
+        """Return outputs on the held-out inputs, [m, k], after training on the examples at positions `left` only."""
         dynamics, held_out = self._part(left, "series")  # products with one vector: no eigendecomposition pays
         return dynamics.predictions(self.initial_held_out, held_out)
 
     def functional_information(self, left: Tensor, sigma: float) -> Tensor:
-        """F-SI in nats of the examples at positions `left` [l] among themselves, [l]."""
+        """Return F-SI in nats, [l], of the examples at positions `left` [l] as a training set."""
         dynamics, held_out = self._part(left, "auto")
         changes = leave_one_out(dynamics, held_out, memory_bytes=self.problem.memory_bytes)
         return functional_information(changes, sigma)
 
     def _part(self, left: Tensor, method: Method) -> tuple[LinearizedDynamics, Tensor]:
-        """Return the training on what is left, and the kernel of the held-out inputs with it.
+        """Return the training on the examples `left`, and their kernel with the held-out inputs.
 
         Raises:
             ValueError: as `LinearizedDynamics`.

@@ -1,10 +1,10 @@
-"""Changes of trainings without some examples, all systems at once: f(A) r - f(A_-S) r_-S for A = Θ + λI, sets S.
+"""Changes by leaving out sets S of examples, for all sets at once: f(A) r - f(A_-S) r_-S with A = Θ + λI.
 
-As t → ∞ one inverse B = A⁻¹ loses a set by elimination of a block: B r changes by B_{·S} B_SS⁻¹ (B r)_S. For any t so
-do the resolvents (z - A)⁻¹ whose sum f is; in the eigenbasis they are diagonal, so that a node of the contour costs
-O(n²) for all n systems without one example. A series masks rows and columns S of the kernel instead: a term costs all
-systems one product with the kernel. For one vector, or few steps and many outputs, no eigendecomposition pays. Kernels
-Θ are [n k, n k] float64, residuals r [n, k].
+For t → ∞ a set is removed from B = A⁻¹ by block elimination: B r changes by B_{·S} B_SS⁻¹ (B r)_S. For finite t the
+same holds for the resolvents (z - A)⁻¹ whose sum is f; they are diagonal in the eigenbasis, so that a node of the
+contour costs O(n²) for all n single examples. A series masks rows and columns S of the kernel instead; a term costs one
+product with the kernel for all sets. It is faster for one vector, or for few steps and many outputs. Kernels Θ are
+[n k, n k] float64, residuals r [n, k].
 """
 
 from typing import Literal
@@ -15,15 +15,15 @@ from torch import Tensor
 from erasure.linalg import largest_eigenpairs
 from sample_info.linearized.training import ChebyshevSeries, ContourRule, SpectralFilter
 
-_MARGIN = 1.001  # of the bound on the spectrum, above what Lanczos finds
-_ROUNDING = 1e-13  # relative size of an eigenvalue that float64 cannot tell from zero
-_EIGH_FLOPS = 26.0  # n³ FLOPs of products that take as long as an eigendecomposition of [n, n] and what follows it
+_MARGIN = 1.001  # of the bound on the spectrum, relative to the Lanczos estimate
+_ROUNDING = 1e-13  # relative size of eigenvalues that are zero in float64
+_EIGH_FLOPS = 26.0  # cost of an eigendecomposition and its use, in n³ FLOPs of products
 
 
 def spectral_bound(kernel: Tensor) -> float:
-    """Return a proven upper bound on the largest eigenvalue of a symmetric matrix, a tenth of a percent above it.
+    """Return a proven upper bound on the largest eigenvalue of a symmetric matrix, 0.1 % above it.
 
-    Lanczos finds the eigenvalue; a Cholesky factorisation of bound · I - kernel proves that there is none above.
+    Lanczos estimates the eigenvalue; a Cholesky factorisation of bound · I - kernel proves the bound.
 
     Raises:
         ValueError: the kernel is zero or not finite.
@@ -43,7 +43,7 @@ def spectral_bound(kernel: Tensor) -> float:
 
 
 def inverse(kernel: Tensor, weight_decay: float) -> Tensor:
-    """(Θ + λI)⁻¹.
+    """Return (Θ + λI)⁻¹.
 
     Raises:
         ValueError: Θ + λI is singular to rounding.
@@ -74,7 +74,7 @@ class Elimination:
         self.how, self.error = "block elimination", 0.0
 
     def bytes_per_set(self, size: int = 1) -> int:
-        """Memory that `differences` takes for each set of so many examples."""
+        """Return the memory of `differences` per set of `size` examples."""
         columns = size * self._k
         return 8 * ((columns + 2) * len(self._inverse) + 3 * columns * columns)
 
@@ -88,7 +88,7 @@ class Elimination:
 
 
 class MaskedSeries:
-    """f(A) r and its change without some examples, for A = Θ + λI, by a series of f on [λ, λ + σ], σ a bound on Θ."""
+    """f(A) r and its change without a set, for A = Θ + λI, by a series of f on [λ, λ + σ], σ a bound on Θ."""
 
     def __init__(self, kernel: Tensor, residual: Tensor, series: ChebyshevSeries) -> None:
         self._kernel, self._shape = kernel, residual.shape
@@ -109,8 +109,8 @@ class MaskedSeries:
     def differences(self, sets: Tensor) -> Tensor:
         """f(A) r - f(A_-S) r_-S for each of `sets` [b, s], as columns [n k, b].
 
-        They are Σ c_j e_j with e_j = T_j(A) r - T_j(MAM) M r. Off the masked rows e_j obeys the recurrence of T_j; on
-        them the masked term is zero, and e_j is the full one. No two nearly equal numbers are subtracted.
+        These are Σ c_j e_j with e_j = T_j(A) r - T_j(MAM) M r. Off the masked rows e_j obeys the recurrence of T_j; on
+        them the second term is zero. Nearly equal numbers are never subtracted.
         """
         columns = torch.arange(len(sets), device=sets.device)[:, None]
         now, before = self._kernel.new_zeros(len(self._kernel), len(sets)), None
@@ -123,14 +123,14 @@ class MaskedSeries:
         return total
 
     def _step(self, now: Tensor, before: Tensor | None) -> Tensor:
-        """T_{j+1} from T_j and T_{j-1}, times a vector or columns, in `before`'s memory; T_1 without it."""
+        """Compute T_{j+1} from T_j and T_{j-1}, times columns, in `before`'s memory; T_1 without it."""
         if before is None:
             return torch.addmm(now, self._kernel, now, beta=-1, alpha=self._scale)
         return before.addmm_(self._kernel, now, beta=-1, alpha=2 * self._scale).sub_(now, alpha=2)
 
 
 class Resolvent:
-    """f(A) r and its change without a set of one example or a few, by a rule of f on an interval with A's spectrum."""
+    """f(A) r and its change without a small set, by a contour rule of f on an interval with A's spectrum."""
 
     def __init__(self, kernel: Tensor, residual: Tensor, shift: float, rule: ContourRule) -> None:
         self._n, self._k = residual.shape
@@ -169,7 +169,7 @@ Solver = Elimination | MaskedSeries | Resolvent
 
 
 def solver_of(kernel: Tensor, residual: Tensor, training: SpectralFilter, method: Method) -> Solver:
-    """Choose the solver of a training; `method` counts where its steps are finitely many."""
+    """Choose the solver of a training; `method` applies to finite t only."""
     low, interval = training.descent.weight_decay, (training.descent.weight_decay, training.high)
     if not training.descent.finite:
         return Elimination(kernel, residual, low)

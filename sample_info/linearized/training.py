@@ -1,7 +1,7 @@
-"""Gradient descent on squared loss, as a filter on the spectrum of the tangent kernel, and two sums that are as good.
+"""Gradient descent on squared loss as a filter on the spectrum of the tangent kernel, and two approximations of it.
 
-A Chebyshev series does with a few dozen products what thousands of steps do. By Cauchy's integral over an ellipse
-around the spectrum, the filter is a sum of resolvents, too; steps, however many, only show in their weights.
+A Chebyshev series replaces thousands of steps by a few dozen products. By Cauchy's integral over an ellipse around the
+spectrum, the filter is also a sum of resolvents, whose number does not depend on the number of steps.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-_MOST_POINTS = 2**17  # of a transform, and nodes of a rule
-_EPS = torch.finfo(torch.float64).eps  # per value; over N of them the transform's coefficients add up to √N times it
-_GROWTH = 10.0  # how much larger than on the interval the function may be on the ellipse: digits lost to cancellation
+_MOST_POINTS = 2**17  # of the cosine transform; also most nodes of a rule
+_EPS = torch.finfo(torch.float64).eps  # rounding per value; √N times that for the coefficients of N values
+_GROWTH = 10.0  # most growth of the function from interval to ellipse: digits lost to cancellation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,8 @@ class LinearizedDescent:
         steps: t; "converged", or infinitely many, for the limit.
         weight_decay: λ towards w_0, on the scale of the sum, as in the paper.
         time: "discrete" steps, or the "continuous" gradient flow of equations 10, 11, 50 and 53.
-        left_out_loss: without examples, n is that of the whole training set with "sum": the others' gradients are what
-            they were, as in the paper's equations. With "mean" it is that of what is left, as in its released code:
-            their weight grows by n/(n - 1).
+        left_out_loss: divisor of the loss without some examples. "sum": n of the whole training set, as in the paper's
+            equations. "mean": the number of remaining examples, as in its released code.
 
     Raises:
         ValueError: a value outside its range.
@@ -61,14 +60,14 @@ class LinearizedDescent:
         return math.isfinite(self.t)
 
     def effective_n(self, n: int, removed: int = 1) -> int:
-        """Return the divisor of the loss of a training without `size` of n examples."""
+        """Return the divisor of the loss of a training without `removed` of n examples."""
         return n if self.left_out_loss == "sum" else n - removed
 
     def filter(self, eigenvalues: Tensor, n: int) -> Tensor:
-        """φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.
+        """Return φ_t(s) = (1 - (1 - ηs/n)^t) / s, or (1 - e^{-ηts/n}) / s; its limit 1/s as t → ∞.
 
-        w(t) = w_0 - ∇f_0(X) φ_t(Θ + λI) (f_0(X) - Y): equation 50, with the sign that its derivation gives. Eigenvalues
-        s of Θ + λI are float64; points z in the upper half plane, complex128, may stand for them.
+        w(t) = w_0 - ∇f_0(X) φ_t(Θ + λI) (f_0(X) - Y): equation 50, with the sign of its derivation. The s are float64
+        eigenvalues of Θ + λI, or complex128 points in the upper half plane.
         """
         if not self.finite:
             return 1 / eigenvalues
@@ -77,14 +76,14 @@ class LinearizedDescent:
             left = torch.expm1(self.t * step)
         elif eigenvalues.is_complex():
             left = torch.expm1(self.t * torch.log1p(step))
-        else:  # log1p keeps digits where steps are small; past -1 the sign alternates and there is nothing to keep
+        else:  # log1p keeps digits of small steps; below -1 the sign alternates
             small = torch.expm1(self.t * torch.log1p(step.clamp(min=-1)))
             left = torch.where(step > -1, small, (1 + step) ** self.t - 1)
         limit = self.t * self.learning_rate / n
         return torch.where(eigenvalues.abs() * limit < 1e-300, limit, -left / eigenvalues)
 
     def require_stable(self, largest: float, n: int) -> None:
-        """Refuse discrete steps that diverge where the largest eigenvalue of Θ, or a bound on it, is `largest`.
+        """Refuse discrete steps that diverge if the largest eigenvalue of Θ, or a bound on it, is `largest`.
 
         Raises:
             ValueError: names the largest learning rate that is stable.
@@ -99,11 +98,11 @@ class LinearizedDescent:
 
 @dataclass(frozen=True)
 class SpectralFilter:
-    """φ_t of a training whose loss is the mean over n examples, on an interval that holds the spectrum of Θ + λI.
+    """The filter φ_t of a training whose loss is the mean over n examples, on an interval around its spectrum.
 
     Attributes:
         descent: the training.
-        n: what its loss is divided by.
+        n: divisor of the loss.
         high: upper end of the interval; the lower one is λ.
         tolerance: error of its approximations, relative to its largest value there.
     """
@@ -122,8 +121,8 @@ class SpectralFilter:
 class ChebyshevSeries:
     """Σ_j c_j T_j, on [low, high] mapped to [-1, 1].
 
-    `truncation` is a bound on |function - series| there: the sum of the coefficients left out, rounding included; those
-    beyond the transform are taken to be less than its upper half.
+    `truncation` bounds |function - series| there: the sum of the omitted coefficients and rounding; coefficients beyond
+    the transform are assumed smaller than its upper half.
     """
 
     coefficients: Tensor  # c_j, [degree + 1] float64
@@ -139,14 +138,14 @@ class ChebyshevSeries:
     def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ChebyshevSeries":
         """Return the shortest series with an error of at most `tolerance` times the function's largest value.
 
-        Coefficients come from a discrete cosine transform of the function at Chebyshev points, twice as many until
-        the upper half of them is negligible (Trefethen 2013, chapters 3 and 8). The function takes points [N] float64,
-        and is smooth on the interval.
+        Coefficients come from a discrete cosine transform of the function at Chebyshev points, whose number is doubled
+        until the upper half of the coefficients is negligible (Trefethen 2013, chapters 3 and 8). The function takes
+        points [N] float64, and is smooth on the interval.
 
         Raises:
             ValueError: no series of degree 65,536 or less is good enough.
         """
-        from scipy.fft import dct  # imported where it is used: a launch that has nothing left to do is quick
+        from scipy.fft import dct  # lazy: launches of finished runs start fast
 
         points = 32
         while points <= _MOST_POINTS:
@@ -155,12 +154,12 @@ class ChebyshevSeries:
             values = function(low + (high - low) * (angles / 2).cos().square())  # (1 + cos)/2 with all digits at low
             coefficients = torch.from_numpy(dct(values.numpy(), type=2)) / points
             coefficients[0] /= 2
-            tails = coefficients.abs().flip(0).cumsum(0).flip(0)  # tails[j]: what is lost by stopping before j
+            tails = coefficients.abs().flip(0).cumsum(0).flip(0)  # tails[j]: error of stopping before j
             largest, rounding = float(values.abs().max()), _EPS * points**0.5
             allowed, beyond = max(2 * rounding, tolerance) * largest, float(tails[points // 2])
-            if beyond <= max(rounding, 1e-3 * tolerance) * largest:  # all above fall faster still
-                kept = max(1, int((tails > allowed - beyond).sum()))
-                return cls(coefficients[:kept].clone(), low, high, float(tails[kept]) + beyond)
+            if beyond <= max(rounding, 1e-3 * tolerance) * largest:
+                length = max(1, int((tails > allowed - beyond).sum()))
+                return cls(coefficients[:length].clone(), low, high, float(tails[length]) + beyond)
         raise ValueError(
             f"no Chebyshev series of degree {_MOST_POINTS // 2:,} reaches a tolerance of {tolerance:g} on "
             f"[{low:g}, {high:g}]: raise the tolerance, lower steps, or train to convergence"
@@ -173,7 +172,7 @@ class ContourRule:
 
     nodes: Tensor  # z_j in the upper half plane, [q] complex128
     weights: Tensor  # [q] complex128
-    error: float = math.nan  # largest |f(x) - rule(x)| seen at Chebyshev points between those of its own resolution
+    error: float = math.nan  # largest |f(x) - rule(x)| at 1,025 Chebyshev points
 
     @classmethod
     def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ContourRule":
@@ -206,7 +205,7 @@ class ContourRule:
 
 
 def _map(low: float, high: float, rho: float, q: int) -> tuple[Tensor, Tensor]:
-    """Points z on the upper half of the ellipse and dz/dθ / i, [q]."""
+    """Return points z on the upper half of the ellipse and dz/dθ / i, [q]."""
     w = rho * torch.exp(1j * math.pi * (torch.arange(q, dtype=torch.float64) + 0.5) / q)
     # (w + 1/w)/2 + 1 = (w + 1)²/(2w): all digits of the distance from the lower end
     return low + (high - low) / 4 * (w + 1).square() / w, (high - low) / 4 * (w - 1 / w)

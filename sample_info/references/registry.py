@@ -1,8 +1,8 @@
-"""The references that scores can be compared with: `sample_info.references`, names to functions of a problem.
+"""The references that scores can be compared with, by name: `sample_info.references`.
 
 They train or differentiate the network itself, not its linearisation, from the same weights and with the same steps.
-Influence functions say what leaving out an example would do, to first order in its weight: Cook 1977; Koh & Liang 2017,
-equation 1; the baseline of Harutyunyan et al. 2021, table 1.
+Influence functions predict the effect of leaving out an example to first order in its weight: Cook 1977; Koh & Liang
+2017, equation 1; the baseline of Harutyunyan et al. 2021, table 1.
 """
 
 import logging
@@ -24,15 +24,15 @@ from sample_info.training_problem import TrainingProblem
 
 
 def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
-    """Predicted effects of all examples: w - w_-i ≈ -(Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², J the Jacobian at w.
+    """Predict effects of all examples: w - w_-i ≈ -(Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², J the Jacobian at w.
 
-    The Gauss-Newton inverse acts through the kernel, (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹, so that one factorisation
-    serves every example, however many parameters there are. The formula assumes that w is a minimum; at weights
-    that are still in training it says something else than retraining does. Kernels and residual f_w(X) - Y, [n, k], are
-    those at w; the damping is added to the curvature of the summed loss, weight decay included.
+    The Gauss-Newton inverse acts through the kernel, (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹: one factorisation serves every
+    example. The formula assumes that w is a minimum; before convergence it differs from retraining. Kernels and
+    residual f_w(X) - Y, [n, k], are those at w; the damping is added to the curvature of the summed loss, and includes
+    weight decay.
 
     Raises:
-        ValueError: no damping, and a kernel that is singular.
+        ValueError: no damping, and a singular kernel.
     """
     n, k = residual.shape
     columns = inverse(kernels.train, damping).view(n * k, n, k)
@@ -41,10 +41,10 @@ def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
 
 
 def cosine(kernels: Kernels, residual: Tensor) -> Effects:
-    """Return the cosine of each example's gradient with those of held-out outputs, but for these gradients' lengths.
+    """Return the change of held-out outputs by a step of length 1 along -∇ ½‖f_w(x_i) - y_i‖² (Charpiat et al. 2019).
 
-    A step along -∇ ½‖f_w(x_i) - y_i‖² of length 1 moves outputs by as much: what the example is taken to do (Charpiat
-    et al. 2019). Ranks over trainings do not depend on the lengths that are left out; of weights it says nothing.
+    This is the cosine of the gradients up to the length of the held-out output's gradient, which does not change ranks
+    over trainings. Weight changes are NaN.
     """
     n, k = residual.shape
     blocks = kernels.train.view(n, k, n, k).diagonal(dim1=0, dim2=2)  # [k, k, n]
@@ -56,8 +56,8 @@ def cosine(kernels: Kernels, residual: Tensor) -> Effects:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A training on whose examples references are asked, and what several of them need of the weights where it ends."""
+class ReferenceInputs:
+    """Inputs of the references of one training, and shared results at its final weights."""
 
     problem: TrainingProblem
     settings: ReferenceSettings
@@ -79,41 +79,41 @@ class Judged:
 
 log = logging.getLogger(__name__)
 
-Reference = Callable[[Judged], Mapping[str, Effects]]  # of all examples, by name; NaN where it does not say
+Reference = Callable[[ReferenceInputs], Mapping[str, Effects]]  # effects of all examples, by name; NaN where unknown
 
 
-def by_retraining(judged: Judged) -> Mapping[str, Effects]:
-    """Train without each of a sample of examples."""
-    n, generator = len(judged.problem.x), torch.Generator().manual_seed(0)
-    wanted = torch.randperm(n, generator=generator)[: judged.settings.examples].sort().values
-    return {"retraining": trained_without(judged.problem, wanted[:, None], "retrained", judged.run).among(n, wanted)}
+def by_retraining(inputs: ReferenceInputs) -> Mapping[str, Effects]:
+    """Retrain without each of a sample of examples."""
+    n, generator = len(inputs.problem.x), torch.Generator().manual_seed(0)
+    wanted = torch.randperm(n, generator=generator)[: inputs.settings.examples].sort().values
+    return {"retraining": trained_without(inputs.problem, wanted[:, None], "retrained", inputs.run).among(n, wanted)}
 
 
-def by_influence(judged: Judged) -> Mapping[str, Effects]:
-    """Influence functions at the weights where training ends, for every damping that is asked for: "influence 10"."""
-    log.info("influence functions for seed %d", judged.problem.seed)
-    n, decay = len(judged.problem.x), judged.problem.descent.weight_decay
-    dampings = judged.settings.influence_damping
-    return {f"influence {d:g}": influence(judged.kernels, judged.residual, n * d + decay) for d in dampings}
+def by_influence(inputs: ReferenceInputs) -> Mapping[str, Effects]:
+    """Compute influence functions at the final weights for every requested damping: "influence 10"."""
+    log.info("influence functions for seed %d", inputs.problem.seed)
+    n, decay = len(inputs.problem.x), inputs.problem.descent.weight_decay
+    dampings = inputs.settings.influence_damping
+    return {f"influence {d:g}": influence(inputs.kernels, inputs.residual, n * d + decay) for d in dampings}
 
 
 REFERENCES: dict[str, Reference] = {
     "retraining": by_retraining,
     "influence": by_influence,
-    "cosine": lambda judged: {"gradient cosine": cosine(judged.kernels, judged.residual)},
+    "cosine": lambda inputs: {"gradient cosine": cosine(inputs.kernels, inputs.residual)},
 }
-SUBSETS = "subsets"  # trainings on random halves, by which all effects are judged: `sample_info.attribution_quality`
+SUBSETS = "subsets"  # trainings on random halves, which evaluate all effects: `sample_info.attribution_quality`
 
 
 def references_of(problem: TrainingProblem, settings: ReferenceSettings, run: Run) -> dict[str, Effects]:
-    """Compute all references that are asked for, by name."""
-    judged = Judged(problem, settings, run)
+    """Compute all requested references, by name."""
+    inputs = ReferenceInputs(problem, settings, run)
     asked = [REFERENCES[key] for key in settings.methods if key != SUBSETS]
-    return {name: one for reference in asked for name, one in reference(judged).items()}
+    return {name: one for reference in asked for name, one in reference(inputs).items()}
 
 
 def require_known(names: list[str]) -> None:
-    """Refuse references that there are not, by a `ValueError` that names them, and those there are."""
+    """Raise ValueError for an unknown reference."""
     known = sorted([*REFERENCES, SUBSETS])
     if unknown := [name for name in names if name not in known]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The network's own training, without any approximation: many at once that differ in their examples' weights alone."""
+"""Exact trainings of the network, many at once, that differ in the weights of their examples only."""
 
 import math
 from collections.abc import Callable
@@ -12,23 +12,22 @@ from torch.func import functional_call, vmap
 from models.classifier import Classifier
 from models.tangent.jacobian import Network, Weights
 
-_CACHED_BYTES = 2**26  # on the CPU larger stacks fall out of caches between steps, and gain nothing
+_CACHED_BYTES = 2**26  # on the CPU larger stacks exceed the caches, and are no faster
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientDescent:
     """w ← w - η ∇L(w) for `steps` steps from `initial`, L(w) = Σ_i c_i ½‖f_w(x_i) - y_i‖² + λ/2 ‖w - w_0‖².
 
-    The loss of Harutyunyan et al. 2021: a *sum* over examples, and weight decay towards w_0. Where η is meant for
-    the mean loss, as in the paper's tables and released code, give η/n and nλ. Targets are the caller's choice; the
-    released code has y = 0 and 1 in one column for two classes.
+    The loss of Harutyunyan et al. 2021: a *sum* over examples, and weight decay towards w_0. For an η of the mean loss,
+    as in the paper's tables and released code, pass η/n and nλ. The released code has targets 0 and 1 in one column for
+    two classes.
 
-    Members differ in their example weights c alone, and run side by side: parameters have a leading axis [S, ...].
-    w - w_0 is stored and updated, so that rounding is relative to how far a training has come, which
-    for a change by one example in a thousand is what counts.
+    S members differ only in their example weights c, and are trained together: parameters have a leading axis [S, ...].
+    The state is w - w_0, so that rounding is relative to the movement, as small changes by one example require.
 
-    A `stackable` network also takes weights with a leading axis [S, ...] and gives [S, n, k], as stackable classifiers
-    do; others are vectorised by `torch.func.vmap`.
+    A `stackable` network also maps weights [S, ...] to outputs [S, n, k], as stackable classifiers do; others are
+    vectorised by `torch.func.vmap`.
 
     Raises:
         ValueError: targets that are not [n, k], or a number out of range.
@@ -57,7 +56,7 @@ class GradientDescent:
 
     @classmethod
     def of(cls, model: Classifier, initial: Weights, x: Tensor, y: Tensor, **options: Any) -> Self:
-        """Return the training of one of our architectures, from weights `initial`; options are those above.
+        """Return the training of a classifier, from weights `initial`.
 
         Raises:
             ValueError: an example's outputs depend on the others of its batch.
@@ -68,14 +67,14 @@ class GradientDescent:
         return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
 
     def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
-        """Return how far S trainings with example weights c [S, n] move, w - w_0 [S, ...]; 0 leaves one out."""
+        """Return w - w_0, [S, ...], after S trainings with example weights c [S, n]; weight 0 leaves one out."""
         return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
 
     def train_on(self, parts: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
-        """Train as `train`, each of S members on its own part of the examples alone, at positions [S, b].
+        """Train as `train`, each of S members on the examples at its positions, [S, b].
 
-        Examples left out are not computed, as they are where their weight is 0; and products of a member's own inputs
-        are faster on a CPU than products of shared ones.
+        Unlike examples of weight 0, examples left out are not computed; and batched products of separate inputs are
+        faster on a CPU than products of shared ones.
         """
         parts = parts.to(self.x.device)
         return self._descended(self.x[parts], self.y[parts], self.y.new_ones(*parts.shape, 1), progress)
@@ -88,9 +87,9 @@ class GradientDescent:
         progress: Callable[[int], None],
         note: Callable[[Tensor], object] = lambda _: None,
     ) -> Weights:
-        """Compute the loss of inputs that members share [n, ...], or have each [S, b, ...]; weights c are [S, b, 1].
+        """Train on inputs shared by the members, [n, ...], or separate, [S, b, ...], with weights c [S, b, 1].
 
-        Slopes c (f - y) [S, b, k] are noted before every step.
+        `note` gets the slopes c (f - y) [S, b, k] before every step.
         """
         initial = {name: weight.detach() for name, weight in self.initial.items()}
         change = {name: weight.new_zeros(len(c), *weight.shape) for name, weight in initial.items()}
@@ -113,30 +112,34 @@ class GradientDescent:
         return change
 
     def trained(self) -> Weights:
-        """Weights at the end of the training with all examples."""
+        """Return the final weights of the training on all examples."""
         return self.trained_path()[0]
 
     def trained_path(self, progress: Callable[[int], None] = lambda _: None) -> tuple[Weights, Tensor]:
-        """Weights at the end of the training with all examples, and f - y before every step, [t, n, k]."""
+        """Return the final weights of the training on all examples, and f - y before every step, [t, n, k]."""
         residuals = self.y.new_empty(self.steps, *self.y.shape)
-        places = iter(residuals)
+        rows = iter(residuals)
         everything = self.y.new_ones(1, len(self.x), 1)
-        change = self._descended(self.x, self.y, everything, progress, lambda slope: next(places).copy_(slope[0]))
+        change = self._descended(self.x, self.y, everything, progress, lambda slope: next(rows).copy_(slope[0]))
         return {name: self.initial[name] + moved[0] for name, moved in change.items()}, residuals
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:
-        """Return outputs [S, n, k] of members with weights [S, ...] on inputs shared [n, ...] or each [S, n, ...]."""
-        own = x.ndim > self.x.ndim
-        return self.network(weights, x) if self.stackable else vmap(self.network, (0, 0 if own else None))(weights, x)
+        """Return outputs [S, n, k] of members with weights [S, ...] on inputs [n, ...] (shared) or [S, n, ...]."""
+        per_member = x.ndim > self.x.ndim
+        return (
+            self.network(weights, x)
+            if self.stackable
+            else vmap(self.network, (0, 0 if per_member else None))(weights, x)
+        )
 
     @torch.no_grad()
     def predictions(self, change: Weights, x: Tensor) -> Tensor:
-        """Return outputs [S, m, k] of members that have moved from the initial weights by `change` [S, ...]."""
+        """Return outputs [S, m, k] of members at the initial weights plus `change` [S, ...]."""
         weights = {name: self.initial[name] + moved for name, moved in change.items()}
         return torch.cat([self.outputs(weights, part) for part in x.split(len(self.x))], dim=1)
 
     def bytes_per_member(self) -> int:
-        """Memory that each member of a stack takes while it is trained: w - w_0, w, gradient, saved activations."""
+        """Return the memory per member during training: w - w_0, w, gradient, saved activations."""
         saved: list[int] = []
 
         def count(tensor: Tensor) -> Tensor:
@@ -149,10 +152,10 @@ class GradientDescent:
         return sum(saved) + 4 * sum(weight.numel() for weight in self.initial.values()) * self.y.element_size()
 
     def members_at_once(self, memory_bytes: int) -> int:
-        """Trainings in a stack: what memory holds; on the CPU no more than caches do, but several of small ones.
+        """Return how many members fit into memory, and on the CPU into its caches.
 
         Raises:
-            ValueError: not even one.
+            ValueError: memory for less than one.
         """
         each = self.bytes_per_member()
         if each > memory_bytes:

@@ -1,4 +1,4 @@
-"""Ground truth: the network trained again without some examples, many at once, kept as they end.
+"""Ground truth: the network retrained without some examples, many trainings at once, stored as they finish.
 
 Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK); on
 summaries: `sample_info.dataset_summaries`.
@@ -31,15 +31,15 @@ def retrained_stacks(
     memory_bytes: int,
     step: Callable[[int, Callable[[], Effects]], Effects] = lambda _, train: train(),
 ) -> Iterator[Effects]:
-    """Train with all examples, then without each of `sets` [b, s], as many trainings at a time as memory holds.
+    """Train on all examples, then without each of `sets` [b, s], as many trainings at a time as memory holds.
 
-    Without a set the loss is divided by `effective_n`. Effects, on test inputs [m, ...], come a stack at a time, as it
-    ends; on the CPU. `step`, given a stack's first set and the function that trains it, may return effects that it has.
+    Without a set the loss is divided by `effective_n`. Yields effects on test inputs [m, ...] of a stack at a time, on
+    the CPU. `step` takes a stack's first set and the function that trains it, and may return stored effects instead.
 
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.
     """
-    keep_freed_memory()  # every step allocates the same activations again
+    keep_freed_memory()  # every step allocates the same activations
     n = len(descent.x)
     assert not len(sets) or 0 <= int(sets.min()) <= int(sets.max()) < n, "examples that there are"
     members = descent.members_at_once(memory_bytes)
@@ -58,7 +58,7 @@ def retrained_stacks(
         (everything, predicted), left_out = with_all(), sets[begun : begun + members]
         log.info("training %d networks without %d of %d examples", len(left_out), sets.shape[1], n)
         c, shown = torch.ones(len(left_out), n).scatter_(1, left_out, 0), progress(1 + begun, len(left_out))
-        single = sets.shape[1] == 1  # then nearly all examples are shared
+        single = sets.shape[1] == 1  # members share nearly all examples
         change = reduced.train(c, shown) if single else reduced.train_on(positions(c), shown)
         moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
         outputs = (predicted - descent.predictions(change, x_test)).double()
@@ -74,16 +74,16 @@ def retrained_stacks(
 
 
 def train_on_each(problem: TrainingProblem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
-    """Return outputs on the held-out inputs, [S, m, k], of trainings from the same weights on S parts of the examples.
+    """Return outputs on the held-out inputs, [S, m, k], after training from the same weights on S subsets.
 
-    The loss is the mean over a part, as in `LinearizedNetwork`. `left`, [S, n] bool, says which of the problem's
-    examples each part has, as many in each.
+    The loss is the mean over a subset, as in `LinearizedNetwork`. `left` [S, n] are the masks of the subsets, all of
+    one size.
 
     Raises:
         ValueError: less memory than one training needs, or a learning rate that is too large.
     """
     sizes = left.sum(1).unique().tolist()
-    assert len(sizes) == 1, "those that are trained together are of one size"
+    assert len(sizes) == 1, "subsets of different sizes"
     keep_freed_memory()
     descent = replace(problem.training, learning_rate=problem.descent.learning_rate / sizes[0])
     outputs: list[Tensor] = []
@@ -93,24 +93,24 @@ def train_on_each(problem: TrainingProblem, left: Tensor, progress: Callable[[fl
         def done(step: int, begun: int = begun, members: int = len(some)) -> None:
             progress((begun + members * step / descent.steps) / len(left))
 
-        used = some.any(0)  # examples that are in none of the parts need not be seen
+        used = some.any(0)  # examples in any subset
         change = replace(descent, x=descent.x[used], y=descent.y[used]).train(some[:, used], done)
         outputs.append(descent.predictions(change, problem.held_out))
     return torch.cat(outputs)
 
 
 def positions(mask: Tensor) -> Tensor:
-    """Return the positions in each row of `kept` [b, n] that are not 0, [b, m]; every row has as many."""
+    """Return the positions [b, m] of the nonzero entries of `mask` [b, n], as many in every row."""
     return mask.nonzero()[:, 1].view(len(mask), -1)
 
 
 def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
-    """Return true effects of leaving out each of `sets` [S, s]; every stack is a step of the run."""
+    """Return effects of leaving out each of `sets` [S, s] by retraining; every stack is a step of the run."""
     parts = ("weight", "prediction", "outputs")
 
     def step(begun: int, train: Callable[[], Effects]) -> Effects:
-        found = run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train())))
-        return Effects(*(found.tensors[part] for part in parts))
+        stored = run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train())))
+        return Effects(*(stored.tensors[part] for part in parts))
 
     options = {
         "effective_n": problem.descent.effective_n(len(problem.x), sets.shape[1]),
@@ -121,6 +121,6 @@ def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run)
 
 
 def halves(n: int, count: int) -> Tensor:
-    """Seeded random halves of n examples, [count, n // 2] positions: what is left out."""
+    """Return positions [count, n // 2] of seeded random halves of n examples, to leave out."""
     generator = torch.Generator().manual_seed(0)
     return torch.stack([torch.randperm(n, generator=generator)[: n // 2] for _ in range(count)])

@@ -92,8 +92,8 @@ def _grid(figure: SubFigure, examples: Examples, scores: Tensor) -> None:
             else:
                 text = wrapped(names[position], _TEXT_INCHES)
                 ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=6, in_layout=False)  # axes keep their size
-            given, true = (class_names[int(labels[position])] for labels in (examples.given, examples.labels))
-            label = literal(true if given == true else f"{given} ({true})")
+            label, true = (class_names[int(labels[position])] for labels in (examples.train_labels, examples.labels))
+            label = literal(true if label == true else f"{label} ({true})")
             group = examples.groups.names[int(examples.groups.of[position])]
             shown = filter(None, [label, group, f"{float(scores[position]):.1e}"])
             ax.set_title("\n".join(shown), fontsize=8)

@@ -77,7 +77,7 @@ def save_scores(
 
     seeds = [one.seed for one in scored]
     tensors = {name: torch.stack(values) for name, values in _by_name([columns(one) for one in scored]).items()}
-    about = {"index": examples.index, "label": examples.labels.cpu(), "given_label": examples.given.cpu()}
+    about = {"index": examples.index, "label": examples.labels.cpu(), "given_label": examples.train_labels.cpu()}
     metadata = {"seeds": seeds, "class_names": list(examples.dataset.class_names)}
     if examples.groups.masks():
         about["group"] = examples.groups.of
@@ -105,7 +105,7 @@ def _rows(examples: Examples, one: Scored) -> Iterator[Record]:
         "index": examples.index.tolist(),
         **({} if names is None else {"name": names}),
         "label": examples.labels.tolist(),
-        "given_label": examples.given.tolist(),
+        "given_label": examples.train_labels.tolist(),
         "class": [examples.dataset.class_names[label] for label in examples.labels.tolist()],
         "group": [groups.names[j] for j in groups.of.tolist()],
         **{name: values.tolist() for name, values in columns(one).items()},

@@ -22,7 +22,7 @@ from harness.information import Attribution, Interval
 from harness.result import read_result
 from harness.results.table import Column, Table
 from sample_info.__main__ import job_of
-from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, judged
+from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.effects import Effects
 from sample_info.examples import load
 from sample_info.linearized.network import LinearizedNetwork
@@ -140,25 +140,25 @@ class Study:
         ours = {OURS: lambda: network().all_left_out()}
         if self.problem.descent.left_out_loss == "sum":  # as in the run
             ours[THINNED] = lambda: network().thinned(self.sets.shape[1]).all_left_out()
-        rows = [*(self.judged(name, work) for name, work in ours.items()), self.judged_sets(network())]
+        rows = [*(self.evaluate(name, work) for name, work in ours.items()), self.evaluate_sets(network())]
         methods = {f"influence {damping:g}": partial(influences, damping) for damping in dampings}
         methods |= {"gradient cosine": lambda: cosine(trained.kernels(), residual)}
         methods |= {f"TRAK {size}": partial(trak, trained, size) for size in projections}
-        rows += [self.judged(name, work) for name, work in methods.items()]
+        rows += [self.evaluate(name, work) for name, work in methods.items()]
         with measured(self.problem.x.device) as fitting:
             factors = EKFAC(trained)
-        return rows + [self.judged(f"EK-FAC {d:g}", partial(factors.effects, d), fitting) for d in dampings]
+        return rows + [self.evaluate(f"EK-FAC {d:g}", partial(factors.effects, d), fitting) for d in dampings]
 
-    def judged(self, name: str, work: Callable[[], Effects], before: Cost | None = None) -> Row:
+    def evaluate(self, name: str, work: Callable[[], Effects], before: Cost | None = None) -> Row:
         """One method, with what was done `before` for several."""
         with measured(self.problem.x.device) as cost:
             effects = work()
         if before is not None:
             peaks = [one.peak_mib for one in (cost, before) if one.peak_mib is not None]
             cost = Cost(cost.seconds + before.seconds, max(peaks, default=None))
-        return Row(name, judged(effects, self.sets, self.truth, self.single, self.examples.wrong), cost)
+        return Row(name, evaluate(effects, self.sets, self.truth, self.single, self.examples.wrong), cost)
 
-    def judged_sets(self, network: LinearizedNetwork) -> Row:
+    def evaluate_sets(self, network: LinearizedNetwork) -> Row:
         """Whole sets left out by our network, whose kernel is there."""
         with measured(self.problem.x.device) as cost:
             exact = (network.trained_held_out - network.without(self.sets)).cpu()

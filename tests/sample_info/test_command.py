@@ -85,7 +85,7 @@ def left_out_correct(config: Options, seed: int) -> list[int]:
     for i in range(len(initial)):
         kept = torch.arange(len(initial)) != i
         without = coefficients(kernel[kept][:, kept], (initial - problem.y)[kept], problem.descent, len(initial))
-        found.append(int(decisions(initial[[i]] + kernel[i, kept] @ without) == examples.given[i]))
+        found.append(int(decisions(initial[[i]] + kernel[i, kept] @ without) == examples.train_labels[i]))
     return found
 
 

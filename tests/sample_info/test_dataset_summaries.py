@@ -10,7 +10,7 @@ from torch import Tensor
 from erasure.store.storage import read_json
 from sample_info import dataset_summaries as summaries
 from sample_info.__main__ import COMMAND
-from sample_info.dataset_summaries import bottom, bottom_iterative, kept
+from sample_info.dataset_summaries import bottom, bottom_iterative, remaining
 from tests.wandb_file import only_run
 
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.training.steps=300"]
@@ -27,8 +27,8 @@ TRAINED = ["sample_info.summaries.network=trained", "sample_info.summaries.draws
 def test_orders_follow_the_scores() -> None:
     assert bottom(SCORES).tolist() == [1, 3, 2, 0, 4]
     assert bottom(-SCORES).tolist() == [4, 0, 2, 1, 3]
-    assert kept(bottom(SCORES), 0.4).nonzero().flatten().tolist() == [0, 2, 4]
-    assert kept(bottom(SCORES), 0.0).all()
+    assert remaining(bottom(SCORES), 0.4).nonzero().flatten().tolist() == [0, 2, 4]
+    assert remaining(bottom(SCORES), 0.0).all()
 
 
 def test_scoring_again_keeps_one_of_two_that_are_alike() -> None:
@@ -40,9 +40,9 @@ def test_scoring_again_keeps_one_of_two_that_are_alike() -> None:
 
     iterative = bottom_iterative(unique_information, 5, fraction=0.2)
     assert sorted(iterative.tolist()) == [0, 1, 2, 3, 4]
-    assert set(values[kept(iterative, 0.4)].tolist()) == {0.0, 3.0, 5.0}
+    assert set(values[remaining(iterative, 0.4)].tolist()) == {0.0, 3.0, 5.0}
     once = bottom(unique_information(torch.arange(5)))
-    assert set(values[kept(once, 0.4)].tolist()) != {0.0, 3.0, 5.0}  # the control: scored once, both go
+    assert set(values[remaining(once, 0.4)].tolist()) != {0.0, 3.0, 5.0}  # the control: scored once, both go
 
 
 def test_scoring_once_is_the_whole_fraction() -> None:

@@ -94,7 +94,7 @@ def test_the_commands_damping_is_of_the_mean_loss_and_its_weights_those_where_tr
     factored = []
     monkeypatch.setattr(registry, "inverse", lambda *options: factored.append(1) or inverse(*options))
     settings = ReferenceSettings(methods=["influence"], examples=None, influence_damping=[10.0, 0.01])
-    found = registry.by_influence(registry.Judged(problem, settings, Run(tmp_path, "run")))
+    found = registry.by_influence(registry.ReferenceInputs(problem, settings, Run(tmp_path, "run")))
     assert [*found] == ["influence 10", "influence 0.01"]
     assert len(factored) == 2
     trained = problem.training.trained()
