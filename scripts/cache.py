@@ -1,4 +1,4 @@
-"""python -m scripts.cache report|clear: what the cache of datasets holds, and getting rid of it."""
+"""python -m scripts.cache report|clear: list or delete the files in the cache of datasets."""
 
 import math
 import os
@@ -13,30 +13,30 @@ from rich.table import Table
 from erasure.progress import console
 from erasure.store.cache import Cache, CachedFile
 from erasure.store.storage import remove
-from scripts.options import parser
+from scripts.options import argument_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("cache", __doc__)
-    own.add_argument("action", choices=["report", "clear"])
-    own.add_argument("--cache-dir", type=Path, default=Path("cache"), help="default: %(default)s")
-    own.add_argument("--match", default="*", metavar="PATTERN", help="only names that match, e.g. 'cifar10-*'")
-    own.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only files not written since")
-    own.add_argument("--only", choices=["entry", "damaged", "leftover"], help="only files of this kind")
-    own.add_argument("--yes", action="store_true", help="clear without asking")
-    options = own.parse_args(arguments)
+    parser = argument_parser("cache", __doc__)
+    parser.add_argument("action", choices=["report", "clear"])
+    parser.add_argument("--cache-dir", type=Path, default=Path("cache"), help="default: %(default)s")
+    parser.add_argument("--match", default="*", metavar="PATTERN", help="only names that match, e.g. 'cifar10-*'")
+    parser.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only files not written since")
+    parser.add_argument("--only", choices=["entry", "damaged", "leftover"], help="only files of this kind")
+    parser.add_argument("--yes", action="store_true", help="clear without asking")
+    options = parser.parse_args(arguments)
     if not os.path.isdir(options.cache_dir):  # noqa: PTH112 (False for a name that is too long)
-        own.error(f"--cache-dir={options.cache_dir}: no such folder; a run's cache_dir is in its config.yaml")
+        parser.error(f"--cache-dir={options.cache_dir}: no such folder; a run's cache_dir is in its config.yaml")
     # without a limit, show also what a file server whose clock is ahead has just stored
     newest = time.time() - 86400 * options.older_than if options.older_than else math.inf
-    found = list(Cache(options.cache_dir).files())
+    cached = list(Cache(options.cache_dir).files())
     files = [
         file
-        for file in found
+        for file in cached
         if fnmatchcase(file.path.name, options.match) and file.modified <= newest and options.only in (None, file.kind)
     ]
     if not files:
-        print(f"{options.cache_dir} is empty" if not found else f"none of the {len(found)} files matches")
+        print(f"{options.cache_dir} is empty" if not cached else f"none of the {len(cached)} files matches")
         return 0
     print_report(files)
     if options.action == "clear":
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def agreed(question: str) -> bool:
-    """Ask; no answer, as in a job without a terminal, is no agreement."""
+    """Ask for confirmation; without a terminal the answer is no."""
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
@@ -73,7 +73,7 @@ def print_report(files: Sequence[CachedFile]) -> None:
 
 
 def size(size_bytes: float) -> str:
-    """1.5 MiB."""
+    """Format a size as in 1.5 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < 1024 or unit == "GiB":
             break

@@ -13,7 +13,7 @@ def command_named(name: str) -> Command:
     """Return the command `python -m NAME`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: an unknown command.
     """
     if name not in COMMANDS:
         raise ConfigError(f"{name!r} is no command: choose from {', '.join(COMMANDS)}")

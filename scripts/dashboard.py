@@ -29,7 +29,7 @@ from harness.results.entry import StoredRun
 from harness.results.read import read_runs
 from harness.results.table import Table
 from harness.run_files import one_line
-from scripts.options import parser
+from scripts.options import argument_parser
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
 _TITLE = "Erasers compared"
@@ -37,15 +37,15 @@ _GROUPED: Any = {"groupby": wr.Config(ERASER), "groupby_aggfunc": "mean", "group
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("dashboard", __doc__)
-    own.add_argument("runs", type=Path, help="folder with finished runs, for the tables")
-    own.add_argument("--entity", default=os.environ.get("WANDB_ENTITY", ""), help="W&B user or team")
-    own.add_argument("--project", default="erasure-mdl", help="default: %(default)s")
-    own.add_argument("--group", help="only runs of this W&B group, i.e. sweep")
-    own.add_argument("--dry-run", type=Path, metavar="FILE", help="write JSON here and send nothing")
-    options = own.parse_args(arguments)
+    parser = argument_parser("dashboard", __doc__)
+    parser.add_argument("runs", type=Path, help="folder with finished runs, for the tables")
+    parser.add_argument("--entity", default=os.environ.get("WANDB_ENTITY", ""), help="W&B user or team")
+    parser.add_argument("--project", default="erasure-mdl", help="default: %(default)s")
+    parser.add_argument("--group", help="only runs of this W&B group, i.e. sweep")
+    parser.add_argument("--dry-run", type=Path, metavar="FILE", help="write JSON here and send nothing")
+    options = parser.parse_args(arguments)
     if not options.entity and not options.dry_run:
-        own.error("--entity is missing: the W&B user or team that the project belongs to")
+        parser.error("--entity is missing: the W&B user or team that the project belongs to")
     reading = read_runs([options.runs])
     for problem in map(one_line, reading.problems):
         print(problem, file=sys.stderr)
@@ -73,7 +73,7 @@ def build(runs: Sequence[StoredRun], entity: str, project: str, group: str | Non
         entity=entity,
         project=project,
         name=f"{_TITLE}: {group}" if group else _TITLE,
-        sections=[ws.Section(name=name, is_open=True, panels=own) for name, own in sections.items()],
+        sections=[ws.Section(name=name, is_open=True, panels=parser) for name, parser in sections.items()],
         settings=ws.WorkspaceSettings(max_runs=100),
         runset_settings=ws.RunsetSettings(
             filters=expr.And(expr.Metric("Group") == _literal(group)) if group else "",

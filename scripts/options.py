@@ -1,4 +1,4 @@
-"""The command line of the commands beside the commands."""
+"""Command-line options of `python -m scripts.NAME`."""
 
 import argparse
 from typing import NoReturn
@@ -7,7 +7,7 @@ from conf.errors import print_anywhere
 
 
 class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
-    """The module's text as it stands, and behind every option its default, where there is one."""
+    """Shows the module's text unchanged, and defaults after their options."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         bare = action.default in (None, False, "")
@@ -21,16 +21,16 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
-def parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
-    """Make the parser of `python -m scripts.NAME`, which may print anything then.
+def argument_parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
+    """Make the parser of `python -m scripts.NAME`; prepare stdout for any character.
 
     Args:
         name: of the module below scripts.
-        doc: the module's, which describes it.
-        defaults: by option, which is of the default's type.
+        doc: docstring of the module.
+        defaults: options with defaults, which set their types.
     """
     print_anywhere()
-    made = _Parser(f"python -m scripts.{name}", description=doc, formatter_class=_Help)
+    parser = _Parser(f"python -m scripts.{name}", description=doc, formatter_class=_Help)
     for key, value in defaults.items():
-        made.add_argument(f"--{key.replace('_', '-')}", type=type(value), default=value, help="default: %(default)s")
-    return made
+        parser.add_argument(f"--{key.replace('_', '-')}", type=type(value), default=value, help="default: %(default)s")
+    return parser

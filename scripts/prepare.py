@@ -24,8 +24,8 @@ _HELP = """{doc}
   python -m scripts.prepare dataset=cifar10
   python -m scripts.prepare dataset=svhn dataset.root=/scratch/data cache_dir=/scratch/cache
 
-Takes the keys of `python -m train`, of which it reads dataset.* and cache_dir. Choices of dataset=: {datasets}.
-What is already prepared is verified and left as it is. Exit codes: 0 ready, 1 could not be fetched or stored,
+Takes the keys of `python -m train`, and reads dataset.* and cache_dir. Choices of dataset=: {datasets}.
+Prepared data is only verified. Exit codes: 0 ready, 1 could not be fetched or stored,
 2 a configuration or data that cannot be used, 130 interrupted: launch the same command again to continue.
 """
 
@@ -51,8 +51,8 @@ def prepare(source: Source, cache: Cache) -> RawImages:
     """Load a dataset's images, from the cache or else from its files, which are fetched if missing or damaged.
 
     Raises:
-        FetchError: they could not be brought.
-        ValueError: they are not what they should be.
+        FetchError: the files could not be fetched.
+        ValueError: the files are damaged.
     """
     try:
         return raw_images(source, cache)
@@ -63,7 +63,7 @@ def prepare(source: Source, cache: Cache) -> RawImages:
 
 
 def print_summary(source: Source, raw: RawImages, cache: Cache, seconds: float) -> None:
-    """Shape, place, splits, and every class with its counts."""
+    """Print shape, cache file, splits, and the counts of every class."""
     parts = splits(source, raw)
     n, (c, h, w) = len(raw.train) + (len(raw.test) if raw.test else 0), raw.train.images.shape[1:]
     stored = "read as it is, without a copy in the cache"

@@ -20,21 +20,21 @@ from harness.job import Job, erased
 from harness.results.labels import display_name
 from harness.style import hide_axes, literal, name_row, save
 from mdl.chunks import MdlConfig
-from scripts.options import parser
+from scripts.options import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("show_erasers", __doc__)
-    own.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
-    own.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
-    own.add_argument("--split", choices=["train", "validation", "test"], default="train", help="of the dataset")
-    own.add_argument("--images", type=int, default=10, help="columns, the classes in turn")
-    own.add_argument("--out", type=Path, default=Path("erasers.png"), help="figure")
-    options = own.parse_args(arguments)
+    parser = argument_parser("show_erasers", __doc__)
+    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
+    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
+    parser.add_argument("--split", choices=["train", "validation", "test"], default="train", help="of the dataset")
+    parser.add_argument("--images", type=int, default=10, help="columns, the classes in turn")
+    parser.add_argument("--out", type=Path, default=Path("erasers.png"), help="figure")
+    options = parser.parse_args(arguments)
     if options.images < 1:
-        own.error(f"--images={options.images}: need at least one image")
+        parser.error(f"--images={options.images}: need at least one image")
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
 
@@ -59,7 +59,7 @@ def erased_by(eraser: str, overrides: Sequence[str]) -> ErasedDataset:
 
 
 def require_images(dataset: ErasedDataset) -> None:
-    """Refuse to draw what cannot be seen.
+    """Refuse datasets that are not images.
 
     Raises:
         ValueError: the examples are vectors.
@@ -70,7 +70,7 @@ def require_images(dataset: ErasedDataset) -> None:
 
 
 def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -> None:
-    """Draw a row per eraser, a column per image; black is 0 and white is 1 everywhere, values beyond are clipped."""
+    """Draw a row per eraser, a column per image; values are clipped to 0..1, black to white."""
     first = next(iter(erased.values()))
     labels = first.splits[split].labels
     shown = _classes_in_turn(labels, count)
@@ -84,36 +84,36 @@ def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -
 
 
 class Shown(NamedTuple):
-    """Images [n, C, H, W] in 0..1 of a row, and what stands above each, if anything."""
+    """A row of images [n, C, H, W] in 0..1, and their titles."""
 
     pixels: Tensor
     titles: Sequence[str] = ()
 
 
 def draw_rows(rows: Mapping[str, Shown], path: Path) -> None:
-    """Images in rows of one length, by what stands at their left, clipped to black and white; a PDF beside `path`."""
+    """Draw rows of images of equal number, by row label; write `path` and a PDF."""
     columns = max(len(row.pixels) for row in rows.values())
     size = (1.0 * columns + 1.6, sum(1.03 + 0.12 * bool(row.titles) for row in rows.values()) + 0.2)
     figure, axes = plt.subplots(len(rows), columns, figsize=size, squeeze=False, layout="constrained")
-    for own, (name, row) in zip(axes, rows.items(), strict=True):
-        for ax, image, title in zip(own, row.pixels, row.titles or [""] * len(row.pixels), strict=True):
+    for row_axes, (name, row) in zip(axes, rows.items(), strict=True):
+        for ax, image, title in zip(row_axes, row.pixels, row.titles or [""] * len(row.pixels), strict=True):
             ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             ax.set_title(literal(title), fontsize=9)
             hide_axes(ax)
-        name_row(own[0], name, rotation=0, ha="right", va="center")
+        name_row(row_axes[0], name, rotation=0, ha="right", va="center")
     path.parent.mkdir(parents=True, exist_ok=True)
     save(figure, path, dpi=120)
     plt.close(figure)
 
 
 def _pixels(image: Tensor) -> Tensor:
-    """[C, H, W] to what matplotlib draws: [H, W] grey levels or [H, W, 3] colours in 0..1."""
+    """Convert [C, H, W] to matplotlib's [H, W] grey levels or [H, W, 3] colours in 0..1."""
     image = image.float().clamp(0, 1)
     return image.mean(0) if len(image) != 3 else image.permute(1, 2, 0)
 
 
 def _classes_in_turn(labels: Tensor, count: int) -> list[int]:
-    """Positions of the first image of each class; then of the second, until there are enough."""
+    """Return `count` positions: the first image of each class, then the second, and so on."""
     k = int(labels.max()) + 1
     by_class = [(labels == j).nonzero().squeeze(1).tolist() for j in range(k)]
     rounds = (members[i] for i in range(len(labels)) for members in by_class if i < len(members))

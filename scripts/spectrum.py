@@ -1,4 +1,4 @@
-"""Order spectra of a dataset under erasers: the class information that is left, order by order.
+"""Order spectra of a dataset under erasers: the remaining class information, order by order.
 
 uv run python -m scripts.spectrum
 uv run python -m scripts.spectrum dataset=image_folder dataset.root=/data/birds --directions 10 30 100 --out birds
@@ -18,7 +18,7 @@ from erasure.store.storage import write_text
 from harness.results.labels import display_name
 from harness.results.table import Table
 from harness.style import eraser_colours, figure_at
-from scripts.options import parser
+from scripts.options import argument_parser
 from scripts.show_erasers import erased_by
 
 if TYPE_CHECKING:
@@ -30,27 +30,27 @@ _CAPTION = (
     "Share of the energy of each order (Hermite tensors of the leading directions, whitened on the training split) "
     "that lies between classes, in percent, ± standard error over examples (jackknife); z: in standard deviations "
     "under shuffled labels. "
-    "An order that an eraser has made equal on the training split stands there below zero, at about -(k - 1)/n: the "
-    "test split says what is left of it for new examples."
+    "An order that an eraser has made equal on the training split is below zero there, at about -(k - 1)/n: the test "
+    "split shows what is left of it for new examples."
 )
 _GAPS_CAPTION = (
     "Gaps of each order (Hermite tensors of the leading directions, whitened on the training split): squared distance "
-    "of class means from the mean of all over the order's energy, of this very sample. About (k - 1)/n where labels "
-    "tell nothing; 0 on the training split where an eraser has made an order equal."
+    "of class means from the global mean, relative to the order's energy, in this sample. About (k - 1)/n for "
+    "uninformative labels; 0 on the training split if an eraser has made an order equal."
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("spectrum", __doc__)
-    own.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
-    own.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
-    own.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
-    own.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance")
-    own.add_argument("--orders", type=int, default=4, help="highest order")
-    own.add_argument("--gaps", action="store_true", help="a table of gaps in place of unbiased shares")
-    own.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits")
-    own.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")
-    options = own.parse_args(arguments)
+    parser = argument_parser("spectrum", __doc__)
+    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
+    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
+    parser.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
+    parser.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance")
+    parser.add_argument("--orders", type=int, default=4, help="highest order")
+    parser.add_argument("--gaps", action="store_true", help="a table of gaps instead of unbiased shares")
+    parser.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits")
+    parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")
+    options = parser.parse_args(arguments)
     return exit_code(functools.partial(_show, options), "mdl", options.overrides)
 
 
@@ -60,9 +60,9 @@ def _show(options: argparse.Namespace) -> int:
     for name in options.erasers:
         splits = erased_by(name, options.overrides).splits
         for split in options.splits:
-            own = splits[split]
+            part = splits[split]
             spectra[name, split] = order_spectrum(
-                own.images, own.labels, reference=splits["train"].images, permutations=0, **how
+                part.images, part.labels, reference=splits["train"].images, permutations=0, **how
             )
     table = tabulated(spectra, options.orders, gaps=options.gaps)
     table.show()
@@ -84,8 +84,8 @@ def tabulated(spectra: Spectra, orders: int, *, gaps: bool) -> Table:
             f"{s.directions}, {s.variance:.0%}",
             *(_gaps(s) if gaps else _shares(s)),
         ]
-        for (eraser, split), found in spectra.items()
-        for s in found
+        for (eraser, split), spectra_of_split in spectra.items()
+        for s in spectra_of_split
     ]
     return Table("spectrum", _GAPS_CAPTION if gaps else _CAPTION, headings, rows)
 
@@ -104,12 +104,12 @@ def draw(spectra: Spectra, path: Path) -> None:
     erasers = list(dict.fromkeys(eraser for eraser, _ in spectra))
     colours = eraser_colours(erasers)
     splits = list(dict.fromkeys(split for _, split in spectra))
-    wide = max(len(found) for found in spectra.values())
+    wide = max(len(spectra_of_split) for spectra_of_split in spectra.values())
     with figure_at(path, 4.6 * wide + 1.6, 3.4 * len(splits)) as figure:
         panels = figure.subplots(len(splits), wide, squeeze=False, sharex=True, sharey=True)
-        for (eraser, split), found in spectra.items():
+        for (eraser, split), spectra_of_split in spectra.items():
             shift = (erasers.index(eraser) - len(erasers) / 2) * 0.05
-            for ax, s in zip(panels[splits.index(split)], found, strict=False):
+            for ax, s in zip(panels[splits.index(split)], spectra_of_split, strict=False):
                 _curve(ax, s, display_name(eraser), colours[eraser], shift)
                 ax.set(title=f"{split}, {s.directions} directions", yscale="log")
                 ax.set_xticks(range(1, len(s.shares) + 1))
@@ -123,12 +123,12 @@ def draw(spectra: Spectra, path: Path) -> None:
 
 def _curve(ax: "Axes", spectrum: OrderSpectrum, label: str, line: str, shift: float) -> None:
     shares, errors = 100 * spectrum.shares, 100 * spectrum.errors
-    places = torch.arange(1, len(shares) + 1) + shift
+    positions = torch.arange(1, len(shares) + 1) + shift
     seen = spectrum.z_scores > 2
     look = {"fmt": "o-", "color": line, "markersize": 5, "capsize": 2, "label": label}
-    ax.errorbar(places[seen], shares[seen], 2 * errors[seen], **look)
+    ax.errorbar(positions[seen], shares[seen], 2 * errors[seen], **look)
     bounds = (shares + 2 * errors)[~seen].clamp(min=float(errors[~seen].min()) if (~seen).any() else 0)
-    ax.plot(places[~seen], bounds, "v", color=line, markerfacecolor="none")
+    ax.plot(positions[~seen], bounds, "v", color=line, markerfacecolor="none")
 
 
 if __name__ == "__main__":

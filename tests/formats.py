@@ -39,7 +39,7 @@ from mdl.__main__ import COMMAND
 from mdl.chunks import MdlConfig
 from sample_info.report.tables import read_scores
 from scripts.sweep.relaunch import launch_command
-from scripts.sweep.status import Found
+from scripts.sweep.status import SweepRun
 from train.checkpoint import Checkpoints
 
 CANARY = Path(tempfile.gettempdir()) / f"erasure-fuzz-{os.getpid()}"  # other tests run at the same time
@@ -128,7 +128,7 @@ def _shown(place: Path) -> Read:
 
 
 def _relaunched(place: Path) -> tuple[str, Any]:
-    words = launch_command(Found(_only(place), State("failed")), Path("runs"))
+    words = launch_command(SweepRun(_only(place), State("failed")), Path("runs"))
     return " ".join(words), words
 
 

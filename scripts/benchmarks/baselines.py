@@ -1,12 +1,11 @@
-"""TRAK and EK-FAC beside our methods and influence functions, on a finished run's own network and trainings.
+"""Compare TRAK and EK-FAC with our methods and influence functions, on the network and trainings of a finished run.
 
     python -m sample_info -m +experiment=attribution model=wide_mlp
     uv run --group bench python -m scripts.benchmarks.baselines RUN_DIRECTORY
 
-The run must have been asked for `sample_info.references.methods=[subsets,retraining]`. Its first seed's network is
-built and trained again as it was, and every method judged by the trainings on halves, and without single examples,
-that the run kept. Seconds are of a method alone, kernels, gradients and factors included; what trained weights cost,
-which all but ours need, is in the title.
+The run needs `sample_info.references.methods=[subsets,retraining]`. The network of its first seed is built and trained
+again, and every method evaluated against the stored trainings on halves and without single examples. Seconds are those
+of a method with its kernels, gradients and factors; the title has the time of training, which all but ours need.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,18 +34,18 @@ from scripts.benchmarks.peers import EKFAC, require_installed, require_one_outpu
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = options.parser("benchmarks.baselines", __doc__)
-    own.add_argument("directory", type=Path, help="of a finished run of python -m sample_info")
-    own.add_argument("--dampings", type=float, nargs="+", default=[1e-5, 0.1, 1.0, 10.0], help="of the mean loss")
-    own.add_argument("--projections", type=int, nargs="+", default=[16, 64, 128], help="TRAK's sizes")
-    own.add_argument("--out", type=Path, help="write the table there as Markdown")
-    asked = own.parse_args(arguments)
+    parser = options.argument_parser("benchmarks.baselines", __doc__)
+    parser.add_argument("directory", type=Path, help="of a finished run of python -m sample_info")
+    parser.add_argument("--dampings", type=float, nargs="+", default=[1e-5, 0.1, 1.0, 10.0], help="of the mean loss")
+    parser.add_argument("--projections", type=int, nargs="+", default=[16, 64, 128], help="TRAK's sizes")
+    parser.add_argument("--out", type=Path, help="write the table there as Markdown")
+    asked = parser.parse_args(arguments)
     try:
         study = Study(asked.directory)
         require_installed()
     except (ValueError, OSError) as error:
-        own.error(str(error))
-    rows = study.judged_methods(asked.dampings, asked.projections)
+        parser.error(str(error))
+    rows = study.evaluate_methods(asked.dampings, asked.projections)
     table = Table.of("baselines", COLUMNS, rows)
     table.show(study.title)
     if asked.out:
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """A method as it was judged."""
+    """A method, its evaluation and its cost."""
 
     name: str
     attribution: Attribution
@@ -67,8 +66,8 @@ def _three(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}" if value > 0.9985 else f"{value:.3f}"
 
 
-def _interval(found: Interval) -> str:
-    return f"{_three(found.mean)} ({_three(found.low)} to {_three(found.high)})"
+def _interval(interval: Interval) -> str:
+    return f"{_three(interval.mean)} ({_three(interval.low)} to {_three(interval.high)})"
 
 
 COLUMNS = [
@@ -82,15 +81,15 @@ COLUMNS = [
 
 
 class Study:
-    """The first network of a finished run's directory, and the trainings that it kept.
+    """The first network of a finished run, and its stored trainings.
 
     Attributes:
         sets: halves that were left out, [S, s].
         truth: f(x) - f_-S(x), [S, m, 1].
-        single: f(x) - f_-i(x), [n, m, 1], NaN where example i was not left out; None where none was.
+        single: f(x) - f_-i(x), [n, m, 1], NaN where example i was not left out; None without retraining.
 
     Raises:
-        ValueError: a run without trainings on halves, or of more outputs than one.
+        ValueError: a run without trainings on halves, or with several outputs.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -101,23 +100,23 @@ class Study:
             raise ValueError(
                 f"{directory}: no {path.name}: run with sample_info.references.methods=[subsets,retraining]"
             )
-        kept, _ = load_tensors(path)
+        tensors, _ = load_tensors(path)
         self.run_id, self.examples = result.run_id, load(job_of(validate(result.config, SampleInfoConfig)))
         self.problem = self.examples.problem(seed)
         require_one_output(self.problem)
-        self.sets, self.truth, self.single = kept["left_out"], kept["outputs"], None
-        if "alone" in kept:
-            nothing = torch.full((len(self.problem.x), *self.truth.shape[1:]), torch.nan, dtype=torch.float64)
-            self.single = nothing.index_put((kept["alone"],), kept["alone_outputs"])
+        self.sets, self.truth, self.single = tensors["left_out"], tensors["outputs"], None
+        if "alone" in tensors:
+            unknown = torch.full((len(self.problem.x), *self.truth.shape[1:]), torch.nan, dtype=torch.float64)
+            self.single = unknown.index_put((tensors["alone"],), tensors["alone_outputs"])
 
     @cached_property
     def trained(self) -> TrainingProblem:
-        """At the weights where training ends."""
+        """The problem at the final weights."""
         return replace(self.problem, weights=self.problem.training.trained())
 
     @cached_property
     def title(self) -> str:
-        """Run, sizes, machine, and what training takes, which is done here."""
+        """Train; return run, sizes, machine and the time of training."""
         device = self.problem.x.device
         with measured(device) as cost:
             _ = self.trained
@@ -125,9 +124,9 @@ class Study:
         weights = f"{sum(weight.numel() for weight in self.problem.weights.values()):,} weights"
         return f"{self.run_id}: {sizes}, {weights}; trained in {shown(cost.seconds)} s\n{machine(device)}"
 
-    def judged_methods(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
-        """All methods in turn."""
-        _ = self.title  # trains, before anything is timed
+    def evaluate_methods(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
+        """Evaluate every method."""
+        _ = self.title  # trains before anything is timed
         n, trained = len(self.problem.x), self.trained
         residual = trained.outputs(self.problem.x) - self.problem.y
 
@@ -150,7 +149,7 @@ class Study:
         return rows + [self.evaluate(f"EK-FAC {d:g}", partial(factors.effects, d), fitting) for d in dampings]
 
     def evaluate(self, name: str, work: Callable[[], Effects], before: Cost | None = None) -> Row:
-        """One method, with what was done `before` for several."""
+        """Evaluate one method; `before` is the shared cost of several."""
         with measured(self.problem.x.device) as cost:
             effects = work()
         if before is not None:
@@ -159,7 +158,7 @@ class Study:
         return Row(name, evaluate(effects, self.sets, self.truth, self.single, self.examples.wrong), cost)
 
     def evaluate_sets(self, network: LinearizedNetwork) -> Row:
-        """Whole sets left out by our network, whose kernel is there."""
+        """Evaluate our exact prediction without whole sets."""
         with measured(self.problem.x.device) as cost:
             exact = (network.trained_held_out - network.without(self.sets)).cpu()
         return Row(SETS, Attribution(datamodeling=datamodeling_score(exact, self.truth)), cost)

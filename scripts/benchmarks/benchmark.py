@@ -1,4 +1,4 @@
-"""The frame of the benchmarks: seconds, peak memory, floors, and a table of ours beside the alternatives."""
+"""Shared parts of the benchmarks: seconds, peak memory, floors, and a table of our code and its alternatives."""
 
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ _MIB = 2**20
 
 @dataclass
 class Cost:
-    """Cost of a piece of work; `peak_mib` is the memory above what was held before it, None where unknown."""
+    """Cost of some work; `peak_mib` is the memory above that in use before, None if unknown."""
 
     seconds: float = 0.0
     peak_mib: float | None = None
@@ -31,14 +31,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a benchmark. The first of several rows of the same work is what the others are compared with.
+    """One row of a benchmark; rows of the same work are compared with the first.
 
     Attributes:
         what: the work.
-        who: whose code.
+        who: the implementation.
         cost: None if it was not run.
-        floor_seconds: what the FLOPs that the result needs would take at the rate of a plain product.
-        note: anything a reader must know: estimated, left out and why, accuracy.
+        floor_seconds: time of the FLOPs that the result needs at the rate of a plain product.
+        note: estimate, reason for leaving out, or accuracy.
     """
 
     what: str
@@ -48,15 +48,15 @@ class Row:
     note: str = ""
 
 
-def parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
-    """Arguments of `python -m scripts.benchmarks.NAME`: the device, and where rows are written."""
-    made = options.parser(f"benchmarks.{name}", doc, **defaults, device="cpu")
-    made.add_argument("--json", type=Path, help="write the rows there, too")
-    return made
+def argument_parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
+    """Make the parser of `python -m scripts.benchmarks.NAME`, with options for the device and a file of rows."""
+    parser = options.argument_parser(f"benchmarks.{name}", doc, **defaults, device="cpu")
+    parser.add_argument("--json", type=Path, help="file for the rows")
+    return parser
 
 
 def finish(chosen: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
-    """Print the table, and write the rows where the options say; exit code 0."""
+    """Print the table, and write the rows to the file of the options; return exit code 0."""
     first = {row.what: row.cost.seconds for row in reversed(rows) if row.cost}
     lines = []
     for row in rows:
@@ -74,15 +74,15 @@ def finish(chosen: argparse.Namespace, title: str, rows: Sequence[Row]) -> int:
 
 @contextlib.contextmanager
 def measured(device: torch.device) -> Iterator[Cost]:
-    """Time and peak memory of the block, the device's queue emptied before and after."""
+    """Measure time and peak memory of the block, with the device's queue empty before and after."""
     cost = Cost()
-    before = _held(device, peak=False)
+    before = _memory_in_use(device, peak=False)
     _synchronise(device)
     started = time.perf_counter()
     yield cost
     _synchronise(device)
     cost.seconds = time.perf_counter() - started
-    after = _held(device, peak=True)
+    after = _memory_in_use(device, peak=True)
     if before is not None and after is not None:
         cost.peak_mib = max(0.0, after - before) / _MIB
 
@@ -90,7 +90,7 @@ def measured(device: torch.device) -> Iterator[Cost]:
 def timed(
     work: Callable[..., Result], device: torch.device, prepare: Callable[[], Sequence[object]] = tuple
 ) -> tuple[Result, Cost]:
-    """Return result and cost of `work(*prepare())`, work alone timed; the fastest of three runs where it is short."""
+    """Return result and cost of `work(*prepare())` without `prepare`; the fastest of three runs if it is short."""
     costs: list[Cost] = []
     while True:
         prepared = prepare()
@@ -103,26 +103,26 @@ def timed(
 
 
 def matmul_rate(size: int, dtype: torch.dtype, device: torch.device) -> float:
-    """FLOP/s of a square product of this size, the unit of all floors here."""
+    """Return FLOP/s of a square product of this size, the unit of all floors."""
     a = torch.randn(size, size, dtype=torch.float32, device=device).to(dtype)
     return 2 * size**3 / timed(lambda: a @ a, device)[1].seconds
 
 
 def memory_rate(device: torch.device) -> float:
-    """Bytes/s of a sum over 256 MiB."""
+    """Return bytes/s of a sum over 256 MiB."""
     ones = torch.ones(2**25, dtype=torch.float64, device=device)
     return 8 * len(ones) / timed(ones.sum, device)[1].seconds
 
 
 def machine(device: torch.device) -> str:
-    """Hardware, threads, versions and date, for the line above a table."""
+    """Return hardware, threads, versions and date, for the line above a table."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{_cpu()}, {os.cpu_count()} cores"
     today = datetime.date.today().isoformat()
     return f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {today}"
 
 
 def shown(value: float | None) -> str:
-    """Three digits, or all before the point; nothing where it is not known."""
+    """Format three digits, or all before the point; empty if unknown."""
     return "" if value is None else f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
@@ -131,8 +131,8 @@ def _synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _held(device: torch.device, *, peak: bool) -> float | None:
-    """Bytes in use now, from when on the peak counts, or at the peak since then; None where unknown."""
+def _memory_in_use(device: torch.device, *, peak: bool) -> float | None:
+    """Return the bytes in use, and restart the peak; or the bytes at the peak since. None if unknown."""
     if device.type == "cuda":
         if peak:
             return torch.cuda.max_memory_allocated(device)
@@ -140,7 +140,7 @@ def _held(device: torch.device, *, peak: bool) -> float | None:
         return torch.cuda.memory_allocated(device)
     with contextlib.suppress(OSError):
         if not peak:
-            Path("/proc/self/clear_refs").write_text("5")  # Linux: the resident set's high-water mark starts anew
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: reset the peak resident set size
         fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         return 1024.0 * int(fields["VmHWM" if peak else "VmRSS"].split()[0])
     return None

@@ -1,10 +1,10 @@
-"""Seconds, memory and exactness of every eraser, beside the public packages, on the same data in one process.
+"""Seconds, memory and exactness of every eraser and of the public packages, on the same data in one process.
 
     uv run --group bench python -m scripts.benchmarks.erasers --dim 768
     uv run --group bench python -m scripts.benchmarks.erasers --dim 3072 --full-peer --images DIR
 
-Statistics and erasers are timed apart. Floors are the FLOPs of the products that the result needs, at the rate of a
-square product of the same size measured first.
+Statistics and erasers are timed separately. Floors are the FLOPs of the products that the result needs, at the rate of
+a square product of the same size measured first.
 """
 
 import copy
@@ -18,27 +18,27 @@ from erasure import AlfQleaceEraser, ClassMoments, GradientEraser, LeaceEraser, 
 from erasure.certificate import certify
 from erasure.progress import console
 from erasure.spectrum import order_spectrum
-from scripts.benchmarks.benchmark import Cost, Row, finish, measured, parser
-from scripts.benchmarks.fits import Bench, from_data, leace, qleace, streaming
+from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, measured
+from scripts.benchmarks.fits import EraserBenchmark, from_data, leace, qleace, streaming
 
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
-IMAGES = 32  # that a ViT-tiny looks at
-FROM_IMAGES = 500  # iterations that the gradient eraser takes without a start of its own
-SPECTRUM = 10_000  # examples of the order spectrum, whose cost is quadratic in them
+IMAGES = 32  # in a ViT-tiny's batch
+FROM_IMAGES = 500  # iterations of the gradient eraser from the images
+SPECTRUM = 10_000  # examples of the order spectrum; its cost is quadratic
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("erasers", __doc__, dim=768, classes=10, samples=50_000)
-    own.add_argument("--images", default="", help="folder of images, <root>/train/<class>; default: synthetic ones")
-    own.add_argument("--only", nargs="+", choices=sorted(PARTS), default=sorted(PARTS), help="default: all")
-    own.add_argument("--full-peer", action="store_true", help="run the peers' QLEACE above d = 1,024, too")
-    options = own.parse_args(arguments)
+    parser = argument_parser("erasers", __doc__, dim=768, classes=10, samples=50_000)
+    parser.add_argument("--images", default="", help="folder of images, <root>/train/<class>; default: synthetic ones")
+    parser.add_argument("--only", nargs="+", choices=sorted(PARTS), default=sorted(PARTS), help="default: all")
+    parser.add_argument("--full-peer", action="store_true", help="run the peers' QLEACE also above d = 1,024")
+    options = parser.parse_args(arguments)
     if options.classes < 2 or options.samples < 2 * options.classes:
-        own.error(f"--samples={options.samples}, --classes={options.classes}: need two images for each of 2 classes")
+        parser.error(f"--samples={options.samples}, --classes={options.classes}: need two images for each of 2 classes")
     try:
-        bench = Bench(options)
+        bench = EraserBenchmark(options)
     except ValueError as error:
-        own.error(str(error))
+        parser.error(str(error))
     rows: list[Row] = []
     for name in [part for part in PARTS if part in options.only]:
         console().print(f"{name} …", style="dim")
@@ -46,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return finish(options, bench.title, rows)
 
 
-def moments(bench: Bench) -> list[Row]:
-    """Class moments of 8-bit images, exact, against float64 products of the same code."""
+def moments(bench: EraserBenchmark) -> list[Row]:
+    """Compare exact class moments of 8-bit images with float64 products."""
     exact, ours = bench.timed(lambda: ClassMoments.fit(bench.x, bench.z, num_classes=bench.k))
     with measured(bench.device) as plain:
         slow = ClassMoments(bench.d, bench.k, device=bench.device)
@@ -62,8 +62,8 @@ def moments(bench: Bench) -> list[Row]:
     ]
 
 
-def hook(bench: Bench) -> list[Row]:
-    """Compare a ViT-tiny (random weights) whose twelve blocks are erased with the plain one."""
+def hook(bench: EraserBenchmark) -> list[Row]:
+    """Compare a ViT-tiny (random weights) with and without erasure at its twelve blocks."""
     import timm
 
     model = timm.create_model("vit_tiny_patch16_224").eval().to(bench.device)
@@ -79,11 +79,11 @@ def hook(bench: Bench) -> list[Row]:
     return [Row(work, "as it is", plain), Row(work, "every block erased (LEACE)", scrubbed, note=note)]
 
 
-def alf_qleace(bench: Bench) -> list[Row]:
+def alf_qleace(bench: EraserBenchmark) -> list[Row]:
     m = bench.moments
     eraser, ours = bench.timed(lambda: AlfQleaceEraser.from_moments(m, num_directions=DIRECTIONS, target=None))
     note = f"{DIRECTIONS} directions after LEACE, worst norm down to {eraser.norms[-1] / eraser.norms[0]:.3f}"
-    # LEACE first, then at least one product of every covariance with a vector per direction (bound by memory)
+    # LEACE, then at least one product of every covariance with a vector per direction (memory-bound)
     reads = DIRECTIONS * bench.k * bench.d**2 * 8 / bench.bandwidth
     difference = m.covariance(0) - m.within
     _, one = bench.timed(lambda: torch.linalg.eigvalsh(difference))
@@ -95,8 +95,8 @@ def alf_qleace(bench: Bench) -> list[Row]:
     ]
 
 
-def gradient(bench: Bench) -> list[Row]:
-    """One class, from where the loss is least without a range and from the images themselves."""
+def gradient(bench: EraserBenchmark) -> list[Row]:
+    """Optimise one class, from the optimum without a range and from the images."""
     ours = GradientEraser.from_moments(bench.moments, weights=(150.0, 24.0, 1.0), low=0.0, high=1.0)
     longer = copy.copy(ours)
     longer.max_iterations = FROM_IMAGES
@@ -116,8 +116,8 @@ def gradient(bench: Bench) -> list[Row]:
     ]
 
 
-def apply(bench: Bench) -> list[Row]:
-    """Erasing float32 images."""
+def apply(bench: EraserBenchmark) -> list[Row]:
+    """Erase float32 images."""
     rows, m = [], bench.moments
     x = bench.x.float() / 255
     maps = torch.eye(bench.d, dtype=torch.float64, device=bench.device).expand(bench.k, -1, -1)
@@ -132,26 +132,26 @@ def apply(bench: Bench) -> list[Row]:
     return rows
 
 
-def certificate(bench: Bench) -> list[Row]:
-    """Gaps and R² of one split, here of images that nothing was done to."""
+def certificate(bench: EraserBenchmark) -> list[Row]:
+    """Measure gaps and R² of one unchanged split."""
     x = bench.x.float() / 255
     _, cost = bench.timed(lambda: certify(x, x, bench.z, bench.moments))
     return [Row("certificate", "ours", cost, len(x) * bench.d**2 / bench.rate)]
 
 
-def spectrum(bench: Bench) -> list[Row]:
-    """Orders 1 to 6 in 100 directions, with errors and shuffled labels."""
+def spectrum(bench: EraserBenchmark) -> list[Row]:
+    """Measure orders 1 to 6 in 100 directions, with errors and shuffled labels."""
     n, orders, shuffles = min(SPECTRUM, len(bench.x)), 6, 20
     x, z = bench.x[:n].double() / 255, bench.z[:n]
     asked = {"directions": [100], "orders": orders, "permutations": shuffles, "most": n}
-    (found,), cost = bench.timed(lambda: order_spectrum(x, z, **asked))
-    # of half the pairs: their product, the recurrence, and every kernel's sums over classes, shuffled ones, too
-    each = 2 * found.directions + 9 * orders + 2 * bench.k * (1 + shuffles) * orders
-    note = f"{n:,} x {found.directions}, {orders} orders, {shuffles} shuffles"
+    (order_spectra,), cost = bench.timed(lambda: order_spectrum(x, z, **asked))
+    # per pair (half of them): product, recurrence, and sums of every kernel over classes and shuffled classes
+    each = 2 * order_spectra.directions + 9 * orders + 2 * bench.k * (1 + shuffles) * orders
+    note = f"{n:,} x {order_spectra.directions}, {orders} orders, {shuffles} shuffles"
     return [Row("order spectrum", "ours", cost, n**2 / 2 * each / bench.rate, note)]
 
 
-PARTS: dict[str, Callable[[Bench], list[Row]]] = {
+PARTS: dict[str, Callable[[EraserBenchmark], list[Row]]] = {
     each.__name__: each
     for each in (moments, streaming, from_data, hook, leace, qleace, alf_qleace, gradient, apply, certificate, spectrum)
 }

@@ -1,4 +1,4 @@
-"""Erasers fitted from moments, beside the public packages on the same statistics: seconds, gaps and edits."""
+"""Seconds, gaps and edits of erasers fitted from moments, by us and by public packages on the same statistics."""
 
 import argparse
 import importlib.util
@@ -20,7 +20,7 @@ MISSING = "not installed: uv run --group bench python -m scripts.benchmarks.eras
 LEFT_OUT = "left out at this size: --full-peer runs it"
 
 
-class Bench:
+class EraserBenchmark:
     """The data, its moments, and the machine's rates."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -45,19 +45,19 @@ class Bench:
         return timed(work, self.device, prepare)
 
     def peer(self, what: str, who: str, package: str, run: Callable[[], tuple[Cost, str]], *, slow: bool) -> Row:
-        """Somebody else's row, where their package is installed and not too slow."""
+        """Return the row of another package, if it is installed and not too slow."""
         if not installed(package) or (slow and not self.full_peer):
             return Row(what, who, None, note=LEFT_OUT if installed(package) else MISSING)
         cost, note = run()
         return Row(what, who, cost, note=note)
 
     def floor(self, products: float) -> float:
-        """Seconds of so many float64 products of [d, d] matrices (2 d³ FLOPs each)."""
+        """Return the seconds of float64 products of [d, d] matrices (2 d³ FLOPs each)."""
         return products * 2 * self.d**3 / self.rate
 
 
-def streaming(bench: Bench) -> list[Row]:
-    """Moments of batches of 64 vectors of 1,024 dimensions: what a hook in a network gives."""
+def streaming(bench: EraserBenchmark) -> list[Row]:
+    """Accumulate moments of batches of 64 vectors of 1,024 dimensions, as from a hook in a network."""
     x, z = torch.randn(STREAM, 64, 1024, device=bench.device), torch.randint(10, (STREAM, 64), device=bench.device)
 
     def ours(**options: Any) -> Cost:
@@ -89,8 +89,8 @@ def streaming(bench: Bench) -> list[Row]:
     ]
 
 
-def from_data(bench: Bench) -> list[Row]:
-    """LEACE from float64 vectors: statistics and fit."""
+def from_data(bench: EraserBenchmark) -> list[Row]:
+    """Fit LEACE to float64 vectors, statistics included."""
     x, z = bench.x[:EXAMPLES].double() / 255, bench.z[:EXAMPLES]
     _, ours = bench.timed(lambda: LeaceEraser.fit(x, z, num_classes=bench.k))
 
@@ -106,7 +106,7 @@ def from_data(bench: Bench) -> list[Row]:
     ]
 
 
-def leace(bench: Bench) -> list[Row]:
+def leace(bench: EraserBenchmark) -> list[Row]:
     m = bench.moments
     eraser, ours = bench.timed(lambda: LeaceEraser.from_moments(m))
 
@@ -121,7 +121,7 @@ def leace(bench: Bench) -> list[Row]:
     ]
 
 
-def qleace(bench: Bench) -> list[Row]:
+def qleace(bench: EraserBenchmark) -> list[Row]:
     m, k = bench.moments, bench.k
     eraser, ours = bench.timed(lambda: QleaceEraser.from_moments(m))
     note = _gap_and_edit(m, eraser.maps)
@@ -134,15 +134,15 @@ def qleace(bench: Bench) -> list[Row]:
         return cost, _gap_and_edit(m, peer.ot_maps.mT)
 
     def pot() -> tuple[Cost, str]:
-        """Fit the barycenter only, without the maps; its own rule allows 1,000 rounds."""
+        """Fit the barycenter only, without the maps; POT's default is 1,000 rounds."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import ot  # pyright: ignore[reportMissingImports]
         with measured(bench.device) as cost:
-            found: Any = ot.gaussian.bures_wasserstein_barycenter(
+            barycenter: Any = ot.gaussian.bures_wasserstein_barycenter(
                 m.means, m.covariances, m.weights, num_iter=PEER_STEPS
             )
-        return cost, f"{PEER_STEPS} rounds; trace {float(found[1].trace()):.6f}; no maps"
+        return cost, f"{PEER_STEPS} rounds; trace {float(barycenter[1].trace()):.6f}; no maps"
 
     # Per class a Cholesky factor (1/6 of a product), M = FᵀR and F U (1/2 each, F is triangular), a polar factor by
     # no fewer than 3 Halley steps of a symmetric product, a Cholesky factor and two triangular solves (1/2 + 1/6 + 1),
@@ -159,31 +159,31 @@ def installed(name: str) -> bool:
 
 
 def leace_fitter(m: ClassMoments):
-    """concept-erasure's LEACE with our statistics; its eraser is computed on first use of `.eraser`."""
+    """Return concept-erasure's LEACE with our statistics; it computes the eraser on first use of `.eraser`."""
     from concept_erasure import LeaceFitter  # pyright: ignore[reportMissingImports]
 
     n = torch.tensor(m.n, device=m.means.device)
-    own = {"mean_x": m.mean, "mean_z": m.weights, "n": n, "sigma_xx_": m.total * m.n, "sigma_xz_": m.cross * m.n}
-    return _filled(LeaceFitter, m, own)
+    statistics = {"mean_x": m.mean, "mean_z": m.weights, "n": n, "sigma_xx_": m.total * m.n, "sigma_xz_": m.cross * m.n}
+    return _filled(LeaceFitter, m, statistics)
 
 
 def quadratic_fitter(m: ClassMoments):
-    """concept-erasure's QLEACE with our statistics."""
+    """Return concept-erasure's QLEACE with our statistics."""
     from concept_erasure import QuadraticFitter  # pyright: ignore[reportMissingImports]
 
-    own = {"mean_x": m.means, "n": m.counts.double(), "sigma_xx_": m.covariances * m.counts[:, None, None]}
-    return _filled(QuadraticFitter, m, own)
+    statistics = {"mean_x": m.means, "n": m.counts.double(), "sigma_xx_": m.covariances * m.counts[:, None, None]}
+    return _filled(QuadraticFitter, m, statistics)
 
 
-def _filled(kind: type, m: ClassMoments, statistics: Mapping[str, Tensor]):
-    fitter = kind(m.dim, m.num_classes, shrinkage=False, dtype=torch.float64, device=m.means.device)
+def _filled(fitter_class: type, m: ClassMoments, statistics: Mapping[str, Tensor]):
+    fitter = fitter_class(m.dim, m.num_classes, shrinkage=False, dtype=torch.float64, device=m.means.device)
     for name, value in statistics.items():
         setattr(fitter, name, value)
     return fitter
 
 
 def _mean_gap(m: ClassMoments, projection: Tensor) -> str:
-    """max_j ‖(I - P)(m_j - m̄)‖ / √tr Σ_xx of an eraser x - P (x - m̄)."""
+    """Format max_j ‖(I - P)(m_j - m̄)‖ / √tr Σ_xx of an eraser x - P (x - m̄)."""
     shifts = m.means - m.mean
     return f"mean gap {float((shifts - shifts @ projection.T).norm(dim=1).max() / m.total.trace().sqrt()):.0e}"
 
@@ -193,14 +193,14 @@ def _gap_and_edit(m: ClassMoments, maps: Tensor) -> str:
 
 
 def covariance_gap(m: ClassMoments, maps: Tensor) -> float:
-    """max_j ‖A_j Σ_j A_jᵀ - average‖_F / ‖Σ_xx‖_F, for A_jᵀ [k, d, d]."""
+    """Return max_j ‖A_j Σ_j A_jᵀ - average‖_F / ‖Σ_xx‖_F, for A_jᵀ [k, d, d]."""
     erased = [a.T @ m.covariance(j) @ a for j, a in enumerate(maps)]
     average = sum((w * each for w, each in zip(m.weights, erased, strict=True)), torch.zeros_like(maps[0]))
     return max(float((each - average).norm()) for each in erased) / float(m.total.norm())
 
 
 def edit_size(m: ClassMoments, maps: Tensor) -> float:
-    """E‖x' - x‖² / tr Σ_xx of the covariance part; moving the means costs the same for everybody."""
+    """Return E‖x' - x‖² / tr Σ_xx of the covariance part; the means' part is the same for all packages."""
     edit = 0.0
     for j, weight in enumerate(m.weights.tolist()):
         change = maps[j].T - torch.eye(m.dim, dtype=maps.dtype, device=maps.device)

@@ -1,4 +1,4 @@
-"""The digits, and images with the covariances that erasers meet: a folder's, or synthetic ones of their spectrum."""
+"""Images for benchmarks: the digits, those of a folder, or synthetic ones with the spectrum of photographs."""
 
 import math
 from pathlib import Path
@@ -27,10 +27,10 @@ def standardised_digits(side: int = 8, *, whole: bool = False) -> tuple[Tensor, 
 
 
 def side_of(dim: int) -> int:
-    """Side of colour images of `dim` values.
+    """Return the side of colour images of `dim` values.
 
     Raises:
-        ValueError: no even side gives that many.
+        ValueError: no even side has so many values.
     """
     side = math.isqrt(max(dim, 0) // 3)
     if 3 * side * side != dim or side % 2 or not side:
@@ -39,31 +39,31 @@ def side_of(dim: int) -> int:
 
 
 def labelled_images(side: int, samples: int, classes: int, root: str = "") -> tuple[Tensor, Tensor, str]:
-    """Training images [n, 3, side, side] uint8, their labels [n], and what they are.
+    """Return training images [n, 3, side, side] uint8, labels [n], and a description.
 
     Args:
-        side: to which real images are averaged.
-        samples: at most; of real images, which are sorted by class, evenly spaced.
-        classes: of real images as many as there are.
-        root: a folder of images (`dataset=image_folder`); without one synthetic ones are made.
+        side: of the images; those of a folder are averaged to it.
+        samples: at most; evenly spaced images of a folder, which are sorted by class.
+        classes: must be those of the folder.
+        root: a folder of images (`dataset=image_folder`); synthetic images if empty.
 
     Raises:
-        ValueError: it has another number of classes, or is none.
+        ValueError: the folder has another number of classes, or is none.
     """
     if not root:
         images, labels = synthetic_images(side, samples, classes)
         return images, labels, f"synthetic 1/f images, {side} x {side}, n = {samples:,}, k = {classes}"
-    found = ImageFolder(name="images", root=root, size=None, channels=3, **_SPLITS).load()
-    if len(found.class_names) != classes:
-        raise ValueError(f"--classes={classes}: {root} has {len(found.class_names)}")
-    n = min(samples, len(found.train))
-    rows = torch.arange(n) * len(found.train) // n
-    images = F.adaptive_avg_pool2d(found.train.images[rows].float(), side).round().to(torch.uint8)
-    return images, found.train.labels[rows], f"{Path(root).name}, {side} x {side}, n = {n:,}"
+    folder = ImageFolder(name="images", root=root, size=None, channels=3, **_SPLITS).load()
+    if len(folder.class_names) != classes:
+        raise ValueError(f"--classes={classes}: {root} has {len(folder.class_names)}")
+    n = min(samples, len(folder.train))
+    rows = torch.arange(n) * len(folder.train) // n
+    images = F.adaptive_avg_pool2d(folder.train.images[rows].float(), side).round().to(torch.uint8)
+    return images, folder.train.labels[rows], f"{Path(root).name}, {side} x {side}, n = {n:,}"
 
 
 def synthetic_images(side: int, samples: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Gaussian images whose amplitude falls with frequency as in photographs, a little differently per class."""
+    """Draw Gaussian images with the 1/f amplitudes of photographs, slightly different per class."""
     generator = torch.Generator().manual_seed(seed)
     fy, fx = torch.fft.fftfreq(side)[:, None], torch.fft.rfftfreq(side)[None]
     labels = torch.arange(samples) % classes

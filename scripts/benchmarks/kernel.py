@@ -3,8 +3,8 @@
     uv run python -m scripts.benchmarks.kernel                      # n = 10,000, k = 10, one order
     uv run python -m scripts.benchmarks.kernel --examples 2000 --test 500
 
-Gaussian images of 28 x 28, labels by a random linear map: seconds depend on neither. Floors are FLOPs at the rate
-of a square float64 product of 4,000: n^3 / 3 for each ridge, 2 n^2 d for the kernel, n^2 m for m test images.
+Gaussian images of 28 x 28 with labels by a random linear map. Floors are FLOPs at the rate of a square float64 product
+of 4,000: n^3 / 3 for each ridge, 2 n^2 d for the kernel, n^2 m for m test images.
 """
 
 import time
@@ -14,33 +14,33 @@ import torch
 
 from mdl.kernel_code import RIDGES, KernelCode
 from models.kernel import Kernel
-from scripts.benchmarks.benchmark import Row, finish, machine, matmul_rate, measured, parser
+from scripts.benchmarks.benchmark import Row, argument_parser, finish, machine, matmul_rate, measured
 
 SIDE, CLASSES = 28, 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the kernel, the code of one order, and the same with test examples."""
-    own = parser("kernel", __doc__, examples=10_000, test=1000, kernel="ntk", depth=2, product=4000)
-    options = own.parse_args(arguments)
+    parser = argument_parser("kernel", __doc__, examples=10_000, test=1000, kernel="ntk", depth=2, product=4000)
+    options = parser.parse_args(arguments)
     n, m, device = options.examples, options.test, torch.device(options.device)
     if n < 10 or m < 1:
-        own.error("--examples must be at least 10, --test at least 1")
+        parser.error("--examples must be at least 10, --test at least 1")
     generator, shape = torch.Generator().manual_seed(0), (1, SIDE, SIDE)
     images = torch.randn(n + m, *shape, generator=generator)
     labels = (images.flatten(1) @ torch.randn(SIDE**2, CLASSES, generator=generator)).argmax(1)
     images, labels = images.to(device), labels.to(device)
     order = torch.randperm(n, generator=generator).to(device)
-    of = Kernel(shape, CLASSES, kernel=options.kernel, depth=options.depth, bandwidth=0.5)
+    kernel_function = Kernel(shape, CLASSES, kernel=options.kernel, depth=options.depth, bandwidth=0.5)
     rate = matmul_rate(options.product, torch.float64, device)
     with measured(device) as matrix:
-        kernel = of(images[:n], images[:n])
+        kernel = kernel_function(images[:n], images[:n])
     code = KernelCode(kernel, labels[:n], CLASSES)
     before = time.process_time()
     with measured(device) as ours:
         bits, _ = code.code(order)
     note = f"{float(bits.mean()):.3f} bits per label; {time.process_time() - before:.0f} CPU s"
-    cross, diagonal = of(images[n:], images[:n]), of.diagonal(images[n:])
+    cross, diagonal = kernel_function(images[n:], images[:n]), kernel_function.diagonal(images[n:])
     with measured(device) as tested:
         code.code(order, cross, diagonal, [n])
     factors = len(RIDGES) * n**3 / 3 / rate

@@ -1,8 +1,8 @@
-"""TRAK by dattri and EK-FAC by kronfluence, of one of our trained networks: what each would say leaving out does.
+"""Leave-one-out effects of a trained network by TRAK (dattri) and EK-FAC (kronfluence).
 
 Both estimate influence functions: TRAK (Park et al. 2023) through a random projection of gradients, EK-FAC (Grosse et
-al. 2023) through a Kronecker-factored curvature. Here they attribute the output itself, and the loss is ours,
-½(f - y)² of one output (`require_one_output`).
+al. 2023) through a Kronecker-factored curvature. They attribute the output, for the loss ½(f - y)² of one output
+(`require_one_output`).
 """
 
 import copy
@@ -23,10 +23,10 @@ _BATCH = 64
 
 
 def require_installed() -> None:
-    """Import both packages, so that no method is charged with it.
+    """Import both packages before anything is timed.
 
     Raises:
-        ValueError: one is not there.
+        ValueError: one is not installed.
     """
     try:
         for name in ("dattri.algorithm.trak", "kronfluence"):
@@ -39,7 +39,7 @@ def require_installed() -> None:
 def trak(trained: TrainingProblem, size: int) -> Effects:
     """Score every example by gradients projected to `size` numbers; `trained` is at the final weights.
 
-    TRAK's weight of example i, 1 - p_i for the cross-entropy, is -∂ℓ/∂f for any loss: y - f here.
+    TRAK's weight of example i, 1 - p_i for the cross-entropy, is -∂ℓ/∂f for any loss: y - f for squared loss.
     """
     from dattri.algorithm.trak import TRAKAttributor  # pyright: ignore[reportMissingImports]
     from dattri.task import AttributionTask  # pyright: ignore[reportMissingImports]
@@ -60,8 +60,8 @@ def trak(trained: TrainingProblem, size: int) -> Effects:
     train, held_out = _datasets(trained)
     attributor.cache(DataLoader(train, _BATCH))
     with torch.no_grad():
-        found = attributor.attribute(DataLoader(held_out, _BATCH))
-    return method(found.detach())
+        scores = attributor.attribute(DataLoader(held_out, _BATCH))
+    return method(scores.detach())
 
 
 class EKFAC:
@@ -77,8 +77,8 @@ class EKFAC:
         class Outputs(Task):
             def compute_train_loss(self, batch: Any, model: nn.Module, sample: bool = False) -> Tensor:
                 x, y = batch
-                found = model(x)
-                return (found - (found.detach() - 1 if sample else y)).square().sum() / 2
+                outputs = model(x)
+                return (outputs - (outputs.detach() - 1 if sample else y)).square().sum() / 2
 
             def compute_measurement(self, batch: Any, model: nn.Module) -> Tensor:
                 return model(batch[0]).sum()
@@ -90,7 +90,7 @@ class EKFAC:
         self._analyzer.fit_all_factors("factors", self._train, per_device_batch_size=_BATCH)
 
     def effects(self, damping: float) -> Effects:
-        """Under this one."""
+        """Return effects under a damping."""
         from kronfluence import ScoreArguments  # pyright: ignore[reportMissingImports]
 
         name, analyzer = f"damping-{damping:g}", self._analyzer
@@ -109,13 +109,13 @@ class EKFAC:
 
 
 def method(outputs: Tensor) -> Effects:
-    """Effects on one output [n, m]; of weights it says nothing."""
+    """Return effects on one output [n, m]; weight changes are NaN."""
     outputs = outputs.double().cpu()[:, :, None]
     return Effects(torch.full((len(outputs),), torch.nan), outputs.square().sum(-1).mean(-1), outputs)
 
 
 def plain(trained: TrainingProblem) -> nn.Module:
-    """Return the network with its weights, made of torch's own layers, which are what kronfluence knows."""
+    """Return the network with its weights, built of torch.nn layers, which kronfluence requires."""
     model = copy.deepcopy(trained.model)
     model.load_state_dict(dict(trained.weights), strict=False)
     for name, layer in [*model.named_modules()]:
@@ -132,13 +132,13 @@ def plain(trained: TrainingProblem) -> nn.Module:
 
 
 def _datasets(trained: TrainingProblem) -> tuple[TensorDataset, TensorDataset]:
-    """Examples with their targets, and held-out inputs with none that count."""
+    """Return examples with targets, and held-out inputs with unused ones."""
     y = trained.y.to(trained.x.dtype)
     return TensorDataset(trained.x, y), TensorDataset(trained.held_out, y.new_zeros(len(trained.held_out), 1))
 
 
 def require_one_output(trained: TrainingProblem) -> None:
-    """Refuse what both cannot handle here, by a `ValueError`."""
+    """Raise ValueError for several outputs."""
     if (k := trained.y.shape[1]) != 1:
         raise ValueError(
             f"{k} outputs: TRAK and EK-FAC are compared on one; score two classes, sample_info.classes=[4,9]"

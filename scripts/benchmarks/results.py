@@ -1,4 +1,4 @@
-"""Reading finished runs into frames: seconds and memory of `harness.results.load`, beside reading the JSON alone.
+"""Seconds and memory of reading finished runs by `harness.results.load`, compared with reading the JSON only.
 
 python -m scripts.benchmarks.results --runs 1000
 """
@@ -13,16 +13,16 @@ import torch
 
 from erasure.store.storage import sealed
 from harness.results import load
-from scripts.benchmarks.benchmark import Row, finish, machine, measured, parser
+from scripts.benchmarks.benchmark import Row, argument_parser, finish, machine, measured
 
-KEPT = Path(__file__).parents[2] / "docs/study"
+STUDY = Path(__file__).parents[2] / "docs/study"
 
 
 def copies(count: int, folder: Path) -> None:
-    """Write `count` runs: those of the kept study again and again, each under a name of its own."""
-    kept = sorted(path.parent for path in KEPT.glob("*/result.json"))
+    """Write `count` runs: copies of those of the stored study, under new names."""
+    stored = sorted(path.parent for path in STUDY.glob("*/result.json"))
     for i in range(count):
-        run = kept[i % len(kept)]
+        run = stored[i % len(stored)]
         values = json.loads((run / "result.json").read_text(encoding="utf-8"))
         del values["digest"]
         name, _, _ = run.name.rpartition("-")
@@ -32,14 +32,14 @@ def copies(count: int, folder: Path) -> None:
 
 
 def main() -> int:
-    own = parser("results", __doc__)
-    own.add_argument("--runs", type=int, default=1000, help="how many (default: %(default)s)")
-    chosen = own.parse_args()
+    parser = argument_parser("results", __doc__)
+    parser.add_argument("--runs", type=int, default=1000, help="how many (default: %(default)s)")
+    chosen = parser.parse_args()
     device = torch.device("cpu")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         copies(chosen.runs, folder)
-        load(*[KEPT])  # imports
+        load(*[STUDY])  # imports
         work = f"{chosen.runs:,} runs"
         with measured(device) as floor:
             read = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/result.json")]

@@ -1,13 +1,13 @@
-"""Seconds, memory and exactness of sample information, beside one system at a time, in one process.
+"""Seconds, memory and exactness of sample information, compared with one system at a time, in one process.
 
     uv run python -m scripts.benchmarks.sample_info                            # n = 1,000, one output
     uv run python -m scripts.benchmarks.sample_info --outputs 10 --examples 500 --held-out 500
     uv run python -m scripts.benchmarks.sample_info --learning-rate 1e-4       # a spectrum like that of smaller weights
 
 An MLP with one hidden layer on scikit-learn's digits enlarged to 28 x 28; one output tells even digits from odd ones.
-The systems that are solved alone are a seeded sample; their time is per system, times all. A floor is the FLOPs of the
-products that the result needs, at the rate of a square product of the same size measured first. Influence functions are
-at the initial weights, damped by 10 on the mean loss, as in the paper.
+Single systems are a seeded sample; their mean time is multiplied by the number of systems. A floor is the FLOPs of the
+products that the result needs, at the rate of a square product measured first. Influence functions are at the initial
+weights, damped by 10 on the mean loss, as in the paper.
 """
 
 import argparse
@@ -28,7 +28,17 @@ from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.registry import influence
 from sample_info.references.truth import halves
 from sample_info.training_problem import initial_weights
-from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, memory_rate, parser, timed
+from scripts.benchmarks.benchmark import (
+    Cost,
+    Row,
+    argument_parser,
+    finish,
+    machine,
+    matmul_rate,
+    measured,
+    memory_rate,
+    timed,
+)
 from scripts.benchmarks.images import standardised_digits
 
 SIDE = 28
@@ -37,17 +47,17 @@ SETS = 100  # random halves
 
 def main(arguments: Sequence[str] | None = None) -> int:
     sizes = {"examples": 1000, "held_out": 700, "outputs": 1, "width": 1024, "steps": 2000, "learning_rate": 1e-3}
-    own = parser("sample_info", __doc__, **sizes, alone=10, memory_gib=1.0)
-    options = own.parse_args(arguments)
+    parser = argument_parser("sample_info", __doc__, **sizes, alone=10, memory_gib=1.0)
+    options = parser.parse_args(arguments)
     if options.outputs not in (1, 10) or options.examples + options.held_out > 1797 or options.examples < 2:
-        own.error("--outputs must be 1 or 10, and --examples and --held-out 1,797 or less together, 2 or more")
-    bench = Bench(options)
+        parser.error("--outputs must be 1 or 10, and --examples and --held-out 1,797 or less together, 2 or more")
+    bench = SampleInfoBenchmark(options)
     kernels, rows = bench.kernel_rows()
     rows += [*bench.training_rows(kernels), bench.effects_row(kernels), *bench.set_rows(kernels), bench.influence_row()]
     return finish(options, bench.title, rows)
 
 
-class Bench:
+class SampleInfoBenchmark:
     """The network, its data and the machine's matmul rate."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -83,7 +93,7 @@ class Bench:
         return leave_one_out(dynamics, kernels.held_out, memory_bytes=memory_bytes), dynamics
 
     def kernel_rows(self) -> tuple[Kernels, list[Row]]:
-        """Compute the kernel by products of layers, and by Jacobians of a few examples."""
+        """Compute the kernel layer by layer, and by Jacobians of a few examples."""
         with measured(self.device) as ours:
             kernels = self.kernels()
         n, m, k = self.n, self.m, self.k
@@ -101,7 +111,7 @@ class Bench:
         ]
 
     def training_rows(self, kernels: Kernels) -> list[Row]:
-        """All leave-one-out changes, against one system at a time, and in other batches and blocks."""
+        """Compute all leave-one-out changes; one system at a time; and in other batches and blocks."""
         with measured(self.device) as ours:
             changes, dynamics = self.scores(kernels, self.memory_bytes)
         sample = torch.randperm(self.n, generator=torch.Generator().manual_seed(1))[: self.alone]
@@ -126,7 +136,7 @@ class Bench:
         ]
 
     def effects_row(self, kernels: Kernels) -> Row:
-        """Compute scores and every effect with its sign, on disk, as `python -m sample_info` does."""
+        """Compute scores and write all signed effects to disk, as `python -m sample_info` does."""
 
         def work(directory: str) -> None:
             dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
@@ -145,7 +155,7 @@ class Bench:
         return Row("scores and signed effects", "ours", cost, floor, note)
 
     def set_rows(self, kernels: Kernels) -> list[Row]:
-        """Random halves left out, all at once and one at a time."""
+        """Leave out random halves, all at once and one at a time."""
         sets, work = halves(self.n, SETS).to(self.device), f"{SETS} halves left out"
         dynamics = LinearizedDynamics(kernels.train, self.residual, self.descent)
         with measured(self.device) as ours:
@@ -162,7 +172,7 @@ class Bench:
         ]
 
     def influence_row(self) -> Row:
-        """Influence functions of all examples, kernel included."""
+        """Compute influence functions of all examples, kernel included."""
         n, k = self.n, self.k
         with measured(self.device) as cost:
             influence(self.kernels(), self.residual, 10.0 * n)
@@ -170,19 +180,19 @@ class Bench:
         return Row("influence functions", "ours", cost, floor, "all examples, kernel included")
 
     def differences_alone(self, removed: Tensor, kernels: Kernels) -> Tensor:
-        """Return a - a_-S, [n k, S], without each example or row of examples of `removed`, one system at a time."""
+        """Return a - a_-S, [n k, S], for each example or row of examples of `removed`, one system at a time."""
         everything = self.coefficients(kernels.train, self.residual.flatten(), self.n)
-        found = []
+        differences = []
         for one in removed:
-            kept = torch.ones(self.n, dtype=torch.bool, device=self.device)
-            kept[one] = False
-            kept, n = kept.repeat_interleave(self.k), self.descent.effective_n(self.n, one.numel())
-            found.append(everything.clone())
-            found[-1][kept] -= self.coefficients(kernels.train[kept][:, kept], self.residual.flatten()[kept], n)
-        return torch.stack(found, 1)
+            rows = torch.ones(self.n, dtype=torch.bool, device=self.device)
+            rows[one] = False
+            rows, n = rows.repeat_interleave(self.k), self.descent.effective_n(self.n, one.numel())
+            differences.append(everything.clone())
+            differences[-1][rows] -= self.coefficients(kernels.train[rows][:, rows], self.residual.flatten()[rows], n)
+        return torch.stack(differences, 1)
 
     def coefficients(self, kernel: Tensor, residual: Tensor, n: int) -> Tensor:
-        """a(t), [n k], by an eigendecomposition (equation 50)."""
+        """Return a(t), [n k], by an eigendecomposition (equation 50)."""
         values, vectors = torch.linalg.eigh(kernel)
         gains = self.descent.filter(values.clamp(min=0) + self.descent.weight_decay, n)
         return -(vectors @ (gains * (vectors.T @ residual)))

@@ -14,7 +14,7 @@ QUICK = ["model.depth=1", "model.width=8", "train.max_epochs=2", "mdl.num_chunks
 
 
 def processor_seconds(*arguments: str) -> float:
-    """User and system time of `python ARGUMENTS`, whatever it exits with."""
+    """Return user and system time of `python ARGUMENTS`, with any exit code."""
     before = os.times()
     subprocess.run([sys.executable, *arguments], capture_output=True)
     after = os.times()

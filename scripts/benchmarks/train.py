@@ -1,4 +1,4 @@
-"""Seconds of training several seeds, beside the loop that a researcher would write and our engine seed by seed.
+"""Seconds of training several seeds at once, one by one, and by a plain DataLoader loop.
 
     uv run python -m scripts.benchmarks.train --model mlp --dataset digits
     uv run python -m scripts.benchmarks.train --model lenet --dataset cifar --samples 4000 --epochs 2
@@ -22,7 +22,7 @@ from erasure.source import LabelledImages, splits
 from harness.results.table import Table
 from mdl.chunks import MdlConfig
 from models.classifier import Classifier
-from scripts.benchmarks.benchmark import Cost, Row, finish, machine, matmul_rate, measured, parser, timed
+from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, machine, matmul_rate, measured, timed
 from scripts.benchmarks.images import DIGITS, labelled_images
 from scripts.benchmarks.step_cost import Step
 from scripts.benchmarks.train_peer import batches, train_one
@@ -39,24 +39,24 @@ from train.training import TrainingSets, fit
 _FOREVER = 10**9
 _SHAPES = {"8 × 8": (1, 8, 8), "16 × 16 × 3": (3, 16, 16), "32 × 32 × 3": (3, 32, 32)}
 _NETWORKS = ("linear", "mlp", "mlp model.width=512", "lenet model.width=32", "lenet", "quadratic", "cnn", "resnet")
-_ROUNDS = 3  # arrangements in turn, so that a slow moment of the machine does not hit one of them alone
+_ROUNDS = 3  # rounds of both arrangements, so that a slow moment of the machine affects both
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("train", __doc__, model="mlp", samples=4000, seeds=5, epochs=3)
-    own.add_argument("--width", type=int, help="default: the model's")
-    own.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
-    own.add_argument("--images", default="", help="folder of images for cifar; default: synthetic ones")
-    own.add_argument("--skip-peer", action="store_true", help="leave out the researcher's loop")
+    parser = argument_parser("train", __doc__, model="mlp", samples=4000, seeds=5, epochs=3)
+    parser.add_argument("--width", type=int, help="default: the model's")
+    parser.add_argument("--dataset", choices=("digits", "cifar"), default="digits", help="default: %(default)s")
+    parser.add_argument("--images", default="", help="folder of images for cifar; default: synthetic ones")
+    parser.add_argument("--skip-peer", action="store_true", help="leave out the DataLoader loop")
     stacking = "instead, time a step of every architecture with its seeds in one network and one after another"
-    own.add_argument("--stacking", action="store_true", help=stacking)
-    options = own.parse_args(arguments)
+    parser.add_argument("--stacking", action="store_true", help=stacking)
+    options = parser.parse_args(arguments)
     if min(options.seeds, options.epochs, options.samples // 100) < 1:
-        own.error("--seeds and --epochs must be at least 1, --samples at least 100")
+        parser.error("--seeds and --epochs must be at least 1, --samples at least 100")
     if options.stacking:
         stacking_table(options.seeds, torch.device(options.device)).show(machine(torch.device(options.device)))
         return 0
-    bench = Bench(options)
+    bench = TrainingBenchmark(options)
     return finish(options, bench.title, bench.compare(skip_peer=options.skip_peer))
 
 
@@ -78,7 +78,7 @@ def dataset(name: str, samples: int, root: str, device: torch.device) -> Mapping
 
 
 def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _NETWORKS) -> Table:
-    """Time one optimiser step of `seeds` seeds of each network in both arrangements, beside the rule's choice."""
+    """Time one optimiser step of `seeds` seeds of each network in both arrangements; show the rule's choice."""
     keep_freed_memory()
     rows = []
     for network in networks:
@@ -105,7 +105,7 @@ def stacking_table(seeds: int, device: torch.device, networks: Sequence[str] = _
 def step_seconds(ensemble: Ensemble, members: int, images: DeviceImages, lr: float) -> float:
     """Time one optimiser step of `members` stacked members on a batch of all images; the fastest of several.
 
-    With one thread on the CPU it is CPU time, which other work on the machine does not lengthen.
+    With one thread on the CPU it is CPU time, which does not depend on other load.
     """
     device = images.labels.device
     alone = device.type == "cpu" and torch.get_num_threads() == 1
@@ -124,7 +124,7 @@ def step_seconds(ensemble: Ensemble, members: int, images: DeviceImages, lr: flo
     return min(times[1:])
 
 
-class Bench:
+class TrainingBenchmark:
     """The data, the model, and the settings: `conf/train/default.yaml`, for a fixed number of epochs."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -156,13 +156,13 @@ class Bench:
         return Target(self.model_section).build(Classifier, self.train.image_shape, 10).to(self.device)
 
     def compare(self, *, skip_peer: bool) -> list[Row]:
-        """Ours, ours seed by seed, and the researcher's loop: seconds and mean validation loss."""
+        """Measure seconds and mean validation loss in both arrangements, and of the DataLoader loop."""
         stacking = self._chosen(self.settings)
         others = {"one", "all"} - {stacking.setting} - (set() if self.ensemble.model.stackable else {"all"})
         rows = [self._ours(stacking, f"; {stacking.how}: {stacking.why}")]
         for setting in sorted(others, reverse=True):
             rows.append(self._ours(self._chosen(dataclasses.replace(self.settings, stack=setting))))
-        followed: Counterparts = dict.fromkeys((DATA, "order1", "order2", "swap"), self.validation)  # any cost the same
+        followed: Counterparts = dict.fromkeys((DATA, "order1", "order2", "swap"), self.validation)  # all cost the same
         rows.append(self._ours(stacking, f"; losses on {len(followed)} samples of {len(self.validation):,}", followed))
         if skip_peer:
             return rows

@@ -1,4 +1,4 @@
-"""The loop that a researcher would write: DataLoader, torchvision transforms, one seed after another."""
+"""A plain training loop for comparison: DataLoader, torchvision transforms, one seed after another."""
 
 import math
 
@@ -19,7 +19,7 @@ from train.settings import TrainSettings
 
 
 class Examples(Dataset):
-    """Images of one subset, each standardised and transformed when it is asked for."""
+    """Images of one subset, transformed on access."""
 
     def __init__(self, data: DeviceImages, subset: Tensor, transform: nn.Module) -> None:
         self.images, self.labels = data.images[subset].cpu(), data.labels[subset].tolist()
@@ -33,14 +33,14 @@ class Examples(Dataset):
 
 
 def batches(data: DeviceImages, subset: Tensor, seed: int, settings: TrainSettings) -> DataLoader:
-    """Shuffled batches of one epoch, standardised, cropped and flipped one by one."""
+    """Return shuffled batches of one epoch, each image standardised, cropped and flipped separately."""
     channels, *side = data.image_shape
-    augment: list[nn.Module] = [v2.Normalize([0.0] * channels, [1.0] * channels)]  # standardised before: keeps values
+    augment: list[nn.Module] = [v2.Normalize([0.0] * channels, [1.0] * channels)]  # changes nothing
     augment += [v2.RandomCrop(side, padding=data.padding)] if data.padding else []
     augment += [v2.RandomHorizontalFlip()] if data.flip else []
     return DataLoader(
         Examples(data, subset, v2.Compose(augment)),
-        batch_size=len(subset) // -(-len(subset) // settings.batch_size),  # as ours, which cuts into equal batches
+        batch_size=len(subset) // -(-len(subset) // settings.batch_size),  # equal batches, as in our engine
         shuffle=True,
         drop_last=True,
         generator=torch.Generator().manual_seed(seed),
@@ -48,7 +48,7 @@ def batches(data: DeviceImages, subset: Tensor, seed: int, settings: TrainSettin
 
 
 def textbook(model: Classifier) -> nn.Module:
-    """Return a LeNet or ReLU MLP as torch.nn's modules, with the same weights; any other model as it is."""
+    """Return a LeNet or ReLU MLP built of torch.nn modules with the same weights; other models unchanged."""
     multiplier = model.readout_multiplier if isinstance(model, MLP | LeNet) else 0.0
     if multiplier != 1.0 or getattr(model, "activation", "relu") != "relu":
         return model
@@ -69,14 +69,14 @@ def textbook(model: Classifier) -> nn.Module:
 def train_one(
     model: Classifier, data: DeviceImages, validation: DeviceImages, subset: Tensor, seed: int, settings: TrainSettings
 ) -> float:
-    """Train one seed for `max_epochs` epochs of one pass each; the validation loss in bits after the last."""
+    """Train one seed for `max_epochs` epochs; return the final validation loss in bits."""
     device = data.images.device
     model.reset_parameters(generator(seed, len(subset), "init"))
     network = textbook(model)
     parameters = [*zip(network.parameters(), model.learning_rates().values(), strict=True)]
     groups = [
-        {"params": [p for p, own in parameters if own == factor], "lr": settings.lr * factor}
-        for factor in sorted({own for _, own in parameters})
+        {"params": [p for p, multiplier in parameters if multiplier == factor], "lr": settings.lr * factor}
+        for factor in sorted({multiplier for _, multiplier in parameters})
     ]
     optimizer = AdamWScheduleFree(groups, lr=settings.lr, betas=settings.betas, warmup_steps=settings.warmup_steps)
     loader, bits = batches(data, subset, seed, settings), math.nan

@@ -23,7 +23,7 @@ from harness.style import eraser_colours
 from sample_info.report.figures import comparison_figures
 from sample_info.report.tables import agreements, movements, read_scores
 from sample_info.report.tables import tables_of as information_tables
-from scripts.options import parser
+from scripts.options import argument_parser
 from scripts.report.figures import Colours, drawings_of
 from scripts.report.images import draw_grids, draw_label_costs
 from scripts.report.tables import cost_table, label_costs, page_table, tables_of
@@ -33,7 +33,7 @@ NOTHING_BUILT = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    command = parser("report", __doc__)
+    command = argument_parser("report", __doc__)
     command.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
     command.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
     grids = "draw the images under each eraser, too; computes what is not cached"

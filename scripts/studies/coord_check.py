@@ -16,7 +16,7 @@ from harness.results.table import Table
 from harness.style import figure_at
 from models.mup import Parametrization
 from scripts.benchmarks.images import standardised_digits
-from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, over_widths, parser
+from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
 
 COLOURS = {"mup": "#0072B2", "standard": "#D55E00"}
 WIDTHS = {
@@ -26,7 +26,7 @@ WIDTHS = {
     "swinv2": [20, 40, 80, 160],
 }
 DEFAULT = ["mlp", "mlp:activation=gelu", "mlp:activation=swiglu", "lenet", "convnextv2:depth=1", "swinv2:depth=1"]
-_SKIPPED = 2  # of the first widths, too narrow for a limit to show, left out of the slope where enough remain
+_SKIPPED = 2  # first widths left out of the slope if enough remain: too narrow for the limit
 
 Layers = dict[str, list[tuple[float, float]]]
 Results = Mapping[tuple[str, Parametrization], Mapping[int, Layers]]
@@ -51,9 +51,9 @@ def coordinates(
     steps: int,
     seeds: Sequence[int] = (0,),
 ) -> Layers:
-    """Per layer and number of steps 0..steps: root mean square of its output, and of the output's change since step 0.
+    """Return RMS of the output and of its change since step 0, per layer and step 0..steps.
 
-    Measured on 128 digits that do not change, averaged over seeds.
+    Measured on 128 fixed digits, averaged over seeds.
     """
     data = standardised_digits()
     collected: dict[str, list[Tensor]] = {}
@@ -70,7 +70,7 @@ def coordinates(
             outputs.append(dict(recorder.outputs))
         for name, start in outputs[0].items():
             rows = torch.stack([torch.stack([_rms(at[name]), _rms(at[name] - start)]) for at in outputs])
-            if rows[:, 0].max() > 0:  # otherwise it says nothing: positions of 1×1 windows are zero
+            if rows[:, 0].max() > 0:  # positions of 1×1 windows are zero
                 collected.setdefault(name, []).append(rows)
     return {name: [(a, b) for a, b in torch.stack(rows).mean(0).tolist()] for name, rows in collected.items()}
 
@@ -80,14 +80,14 @@ def _rms(x: Tensor) -> Tensor:
 
 
 def slope(widths: Sequence[int], values: Sequence[float]) -> float:
-    """Exponent of the power of width that `values` follow; NaN where one of them is zero."""
+    """Fit the exponent of width in `values`; NaN if a value is zero."""
     if min(values) <= 0 or not all(map(math.isfinite, values)):
         return math.nan
     return float(np.polyfit(np.log(widths), np.log(values), 1)[0])
 
 
 def slopes(measured: Mapping[int, Layers], step: int) -> dict[str, tuple[float, float]]:
-    """Per layer, exponents of the output's scale and of the scale of its change, after `step` steps."""
+    """Return exponents of the scales of output and change per layer, after `step` steps."""
     widths = sorted(measured)
     widths = widths[_SKIPPED:] if len(widths) >= 4 + _SKIPPED else widths
 
@@ -98,16 +98,16 @@ def slopes(measured: Mapping[int, Layers], step: int) -> dict[str, tuple[float, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("coord_check", __doc__, DEFAULT)
-    own.add_argument("--widths", nargs="+", type=int, help="at least 4; default: an eightfold range or more")
-    own.add_argument("--steps", type=int, default=5, help="optimiser steps, at least 1")
-    own.add_argument("--lr", type=float, default=1e-3, help="at base size, by default the paper's")
-    own.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="averaged over")
-    options = own.parse_args(arguments)
+    parser = argument_parser("coord_check", __doc__, DEFAULT)
+    parser.add_argument("--widths", nargs="+", type=int, help="at least 4; default: an eightfold range or more")
+    parser.add_argument("--steps", type=int, default=5, help="optimiser steps, at least 1")
+    parser.add_argument("--lr", type=float, default=1e-3, help="at base size, by default the paper's")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="averaged over")
+    options = parser.parse_args(arguments)
     if options.steps < 1:
-        own.error(f"--steps={options.steps}: must be at least 1")
+        parser.error(f"--steps={options.steps}: must be at least 1")
     if options.widths and len(set(options.widths)) < 4:
-        own.error(f"--widths={options.widths}: needs at least 4 different widths")
+        parser.error(f"--widths={options.widths}: needs at least 4 different widths")
     architectures = [Architecture.parse(text) for text in options.model]
     how = {"lr": options.lr, "steps": options.steps, "seeds": options.seeds}
     results = over_widths(
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def print_table(name: str, results: Results, steps: int) -> None:
     """Exponents per layer after the last step, under both parametrisations.
 
-    While the readout is zero nothing before it has a gradient, so that hidden layers first change in step 2.
+    The readout is zero at first, so that hidden layers have no gradient until step 2.
     """
     headings = [f"{TITLES[p].split()[0]}: {what}" for p in PARAMETRIZATIONS for what in ("output", "change")]
     exponents = {p: slopes(results[name, p], steps) for p in PARAMETRIZATIONS}

@@ -4,11 +4,11 @@
     python -m scripts.studies.costs +experiment=fig3 --epochs 50 --teraflops 312 --terabytes 1.6
     python -m scripts.studies.costs --runs docs/study                      epochs as finished runs had them
 
-Takes the overrides of python -m mdl -m. No data is loaded, nothing trained: each architecture sees six black images.
-FLOPs are of products and convolutions. Bytes of a step: 36 per parameter (y, z, v read and written, the gradient
-written and read, y read again), and all that the forward pass keeps for the backward pass, written and read. Hours are
-floors: the larger of FLOPs by rate and bytes by bandwidth. Evaluations, crops, what lies between products, and
-launching kernels come on top; what stays in a cache can be faster. scripts.benchmarks.train sets seconds beside floors.
+Takes the overrides of python -m mdl -m. Nothing is loaded or trained: each architecture sees six black images. FLOPs
+are those of products and convolutions. Bytes of a step: 36 per parameter (y, z, v read and written, the gradient
+written and read, y read again), and the activations saved for the backward pass, written and read. Hours are lower
+bounds: the larger of FLOPs by rate and bytes by bandwidth, without evaluations, crops, pointwise operations and kernel
+launches; caches can be faster. scripts.benchmarks.train compares seconds with these bounds.
 """
 
 import argparse
@@ -37,18 +37,18 @@ from mdl.chunks import MdlConfig, chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step_cost import Device, Step
-from scripts.options import parser
+from scripts.options import argument_parser
 from train.order import EpochOrder
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}
 # SXM, NVIDIA's data sheet: bfloat16 dense, float32 without tensor cores
 H100 = {"H100, bfloat16": Device(989e12, 3.35e12, 2), "H100, float32": Device(67e12, 3.35e12, 4)}
-Epochs = Mapping[str, Sequence[float]]  # at each size, by `training`
+Epochs = Mapping[str, Sequence[float]]  # per size, by `training`
 
 
-class Kind(NamedTuple):
-    """Runs that differ in their eraser alone. `trainings`: per size, steps of all seeds, and examples of a step."""
+class RunGroup(NamedTuple):
+    """Runs that differ only in their eraser. `trainings`: per size, steps of all seeds, and examples per step."""
 
     name: str
     runs: int
@@ -60,27 +60,27 @@ class Kind(NamedTuple):
         return [steps * self.step.hours(examples, device) for steps, examples in self.trainings]
 
     def totals(self) -> tuple[float, float, float]:
-        """Return steps, PFLOP and TB of one run; what is kept has two bytes for a number."""
+        """Return steps, PFLOP and TB of one run; saved activations have two bytes per number."""
         flops = sum(steps * examples * self.step.flops for steps, examples in self.trainings)
         moved = sum(steps * self.step.moved_bytes(examples, 2) for steps, examples in self.trainings)
         return sum(steps for steps, _ in self.trainings), flops / 1e15, moved / 1e12
 
 
-def sized(dataset: Options, given: Sequence[int] | None) -> tuple[tuple[int, int, int], int, int]:
-    """Shape of an image, classes, training examples: as given, or as they are known."""
-    if given:
-        return (given[0], given[1], given[2]), given[3], given[4]
+def sized(dataset: Options, size: Sequence[int] | None) -> tuple[tuple[int, int, int], int, int]:
+    """Return image shape, classes and training examples: `size`, or those of a known dataset."""
+    if size:
+        return (size[0], size[1], size[2]), size[3], size[4]
     if dataset["name"] not in KNOWN:
-        raise ConfigError(f"dataset={dataset['name']}: its size is not known here: say --size C H W CLASSES EXAMPLES")
+        raise ConfigError(f"dataset={dataset['name']}: unknown size: add --size C H W CLASSES EXAMPLES")
     shape, classes, images = KNOWN[dataset["name"]]
     held_out = dataset["validation_size"]
     return shape, classes, images - (min(1024, images // 10) if held_out is None else held_out)
 
 
 def training(config: Options, sizes: Sequence[int]) -> str:
-    """Return the options that decide how many epochs are trained, but for the eraser and the data."""
-    own = identifying(config)
-    return json.dumps([own["model"], own["train"] | {"precision": None}, list(sizes)], sort_keys=True)
+    """Return the options, other than eraser and data, that affect the number of epochs."""
+    sections = identifying(config)
+    return json.dumps([sections["model"], sections["train"] | {"precision": None}, list(sizes)], sort_keys=True)
 
 
 def epochs_seen(roots: Sequence[Path]) -> Epochs:
@@ -88,38 +88,38 @@ def epochs_seen(roots: Sequence[Path]) -> Epochs:
     seen: dict[str, list[list[float]]] = {}
     for run in read_runs(roots).finished:
         curve = run.result.curve if isinstance(run.result, MdlResult) else []
-        if curve and all(point.epochs for point in curve):  # kernels have none
-            own = seen.setdefault(training(run.config, [point.n for point in curve]), [])
-            own += [list(map(float, seed)) for seed in zip(*(point.epochs for point in curve), strict=True)]
-    return {key: [sum(size) / len(size) for size in zip(*own, strict=True)] for key, own in seen.items()}
+        if curve and all(point.epochs for point in curve):  # not for kernels
+            epochs = seen.setdefault(training(run.config, [point.n for point in curve]), [])
+            epochs += [list(map(float, seed)) for seed in zip(*(point.epochs for point in curve), strict=True)]
+    return {key: [sum(size) / len(size) for size in zip(*epochs, strict=True)] for key, epochs in seen.items()}
 
 
-def kind_of(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace, seen: Epochs) -> Kind:
+def run_group(name: str, runs: int, config: MdlConfig, chosen: argparse.Namespace, seen: Epochs) -> RunGroup:
     shape, classes, examples = sized(config.dataset, chosen.size)
     settings, sizes = config.train, chunk_sizes(examples, config.mdl)
     step = Step.of(Target(config.model).build(Classifier, shape, classes), shape)
     assumed = [min(chosen.epochs, settings.max_epochs)] * len(sizes)
     epochs = seen.get(training(config.plain, sizes), assumed)
     orders = [EpochOrder([0], n, 1, settings) for n in sizes]
-    steps = [round(len(config.seeds) * own * order.steps) for own, order in zip(epochs, orders, strict=True)]
-    return Kind(name, runs, step, [(own, order.batch_size) for own, order in zip(steps, orders, strict=True)])
+    steps = [round(len(config.seeds) * count * order.steps) for count, order in zip(epochs, orders, strict=True)]
+    return RunGroup(name, runs, step, [(count, order.batch_size) for count, order in zip(steps, orders, strict=True)])
 
 
-def kinds(chosen: argparse.Namespace) -> list[Kind]:
-    """Return the kinds of the sweep's runs, each run counted once."""
-    found: dict[str, tuple[MdlConfig, set[str]]] = {}
+def run_groups(chosen: argparse.Namespace) -> list[RunGroup]:
+    """Return the groups of the sweep's runs, each run counted once."""
+    groups: dict[str, tuple[MdlConfig, set[str]]] = {}
     for _, composed in jobs_of("mdl", chosen.overrides):
         config = validate(plain(composed), MdlConfig)
         key = json.dumps(identifying(config.plain) | {"eraser": None}, sort_keys=True)
-        found.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
-    names = labels([*map(json.loads, found)], ["model"])
-    made, seen = zip(names, found.values(), strict=True), epochs_seen(chosen.runs)
-    return [kind_of(str(name), len(own), config, chosen, seen) for name, (config, own) in made]
+        groups.setdefault(key, (config, set()))[1].add(json.dumps(config.eraser, sort_keys=True))
+    names = labels([*map(json.loads, groups)], ["model"])
+    made, seen = zip(names, groups.values(), strict=True), epochs_seen(chosen.runs)
+    return [run_group(str(name), len(erasers), config, chosen, seen) for name, (config, erasers) in made]
 
 
-def places(found: Sequence[Kind], device: Device) -> dict[str, float]:
-    """Hours of the whole sweep on one of a device, on eight, on as many as there are tasks."""
-    runs = [hours for kind in found for hours in [kind.hours(device)] * kind.runs]
+def sweep_hours(groups: Sequence[RunGroup], device: Device) -> dict[str, float]:
+    """Return hours of the whole sweep on one device, on eight, and on one per task."""
+    runs = [hours for group in groups for hours in [group.hours(device)] * group.runs]
     total, run, size = sum(map(sum, runs)), max(map(sum, runs)), max(map(max, runs))
     return {
         "one device": total,
@@ -130,55 +130,57 @@ def places(found: Sequence[Kind], device: Device) -> dict[str, float]:
     }
 
 
-def print_work(found: Sequence[Kind], epochs: str) -> None:
+def print_work(groups: Sequence[RunGroup], epochs: str) -> None:
     rows = []
-    for kind in found:
-        step, batch = kind.step, max(examples for _, examples in kind.trainings)
+    for group in groups:
+        step, batch = group.step, max(examples for _, examples in group.trainings)
         of_step = step.forward_flops / 1e6, step.flops * batch / 1e9, step.moved_bytes(batch, 2) / 1e6
-        rows.append([kind.name, *map(shown, (kind.runs, step.parameters, *of_step, *kind.totals()))])
-    whole = [sum(kind.runs * kind.totals()[i] for kind in found) for i in range(3)]
-    rows.append(["all runs", shown(sum(kind.runs for kind in found)), *[""] * 4, *map(shown, whole)])
+        rows.append([group.name, *map(shown, (group.runs, step.parameters, *of_step, *group.totals()))])
+    whole = [sum(group.runs * group.totals()[i] for group in groups) for i in range(3)]
+    rows.append(["all runs", shown(sum(group.runs for group in groups)), *[""] * 4, *map(shown, whole)])
     headings = ("model", "runs", "parameters", "forward, MFLOP an example", "step, GFLOP", "step, MB")
     caption = f"A step is one seed's; a run is of all seeds and sizes, {epochs}."
     Table("work", caption, [*headings, "run, steps", "run, PFLOP", "run, TB"], rows).show()
 
 
-def print_hours(found: Sequence[Kind], devices: Mapping[str, Device], here: str) -> None:
-    hours = [{kind.name: sum(kind.hours(d)) for kind in found} | places(found, d) for d in devices.values()]
+def print_hours(groups: Sequence[RunGroup], devices: Mapping[str, Device], this_machine: str) -> None:
+    hours = [{group.name: sum(group.hours(d)) for group in groups} | sweep_hours(groups, d) for d in devices.values()]
     rows = [[what, *(shown(column[what]) for column in hours)] for what in hours[0]]
     rates = (f"{d.flops / 1e12:.3g} TFLOP/s and {d.memory_bytes / 1e12:.3g} TB/s" for d in devices.values())
-    caption = f"By column: {', '.join(rates)}. This machine: {here}."
+    caption = f"By column: {', '.join(rates)}. This machine: {this_machine}."
     Table("hours", caption, ["hours at least: a run, or all on", *devices], rows).show()
 
 
 def show(chosen: argparse.Namespace) -> int:
-    found, devices, here = kinds(chosen), dict(H100), pick_device("auto")
+    groups, devices, this_machine = run_groups(chosen), dict(H100), pick_device("auto")
     if chosen.teraflops:
         devices["as given"] = Device(chosen.teraflops * 1e12, chosen.terabytes * 1e12, 2)
-    precision = torch.bfloat16 if here.type == "cuda" else torch.float32
-    devices["this machine"] = Device(matmul_rate(1024, precision, here), memory_rate(here), precision.itemsize)
+    precision = torch.bfloat16 if this_machine.type == "cuda" else torch.float32
+    devices["this machine"] = Device(
+        matmul_rate(1024, precision, this_machine), memory_rate(this_machine), precision.itemsize
+    )
     seen = (
         f"as many as in {' '.join(map(str, chosen.runs))} where there are such runs, otherwise " if chosen.runs else ""
     )
-    print_work(found, f"{seen}{chosen.epochs} epochs each (no more than train.max_epochs)")
-    print_hours(found, devices, machine(here))
+    print_work(groups, f"{seen}{chosen.epochs} epochs each (no more than train.max_epochs)")
+    print_hours(groups, devices, machine(this_machine))
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.costs", __doc__)
-    own.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
-    own.add_argument("--epochs", type=int, default=100, help="of every training; nobody knows when they will stop")
-    own.add_argument(
+    parser = argument_parser("studies.costs", __doc__)
+    parser.add_argument("overrides", nargs="*", default=["+experiment=table16"], help="as of python -m mdl -m")
+    parser.add_argument("--epochs", type=int, default=100, help="of every training; nobody knows when they will stop")
+    parser.add_argument(
         "--runs", type=Path, nargs="+", default=[], help="folders of finished runs: epochs are their means"
     )
     size = ("C", "H", "W", "CLASSES", "EXAMPLES")
-    own.add_argument("--size", type=int, nargs=5, metavar=size, help="of a training split that is not known here")
-    own.add_argument("--teraflops", type=float, help="a second, of another device, in bfloat16")
-    own.add_argument("--terabytes", type=float, help="a second, of its memory")
-    chosen = own.parse_intermixed_args(look_in(sys.argv[1:] if arguments is None else arguments))
+    parser.add_argument("--size", type=int, nargs=5, metavar=size, help="of a training split that is not known here")
+    parser.add_argument("--teraflops", type=float, help="a second, of another device, in bfloat16")
+    parser.add_argument("--terabytes", type=float, help="a second, of its memory")
+    chosen = parser.parse_intermixed_args(look_in(sys.argv[1:] if arguments is None else arguments))
     if chosen.epochs < 1 or (chosen.teraflops is None) != (chosen.terabytes is None):
-        own.error("--epochs must be at least 1, and --teraflops and --terabytes go together")
+        parser.error("--epochs must be at least 1, and --teraflops and --terabytes go together")
     return exit_code(functools.partial(show, chosen), "mdl", chosen.overrides)
 
 

@@ -2,9 +2,9 @@
 
     python -m scripts.studies.kill_local            # 32 runs, hydra/launcher=local with 4 processes, a third killed
 
-The sweep is launched with `hydra/launcher=local` while a third of its runs, chosen at random, are killed (SIGKILL) at a
-random moment; what is killed ends, so it is launched again until all of them have died. Then two shells launch
-it at the same time. Prints whether results equal those of one process to the bit, what was done twice, and files left.
+The sweep is launched with `hydra/launcher=local` while a random third of its runs are killed (SIGKILL) at random
+moments, and launched again until all of these have been killed. Then two shells launch it at the same time. Prints
+whether results are bitwise equal to those of one process, which parts were computed twice, and files left over.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.options import parser
+from scripts.options import argument_parser
 from scripts.studies.killed_tasks import KilledTasks
 
 _SWEEP = ("eraser=control,leace", "model=linear,mlp", "train=quick", "train.max_epochs=60", "mdl=quick")
@@ -31,11 +31,11 @@ _ALL = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.kill_local", __doc__)
-    own.add_argument("--seeds", type=int, default=8, help="four runs of each")
-    own.add_argument("--workers", type=int, default=4, help="processes")
-    own.add_argument("--seed", type=int, default=0, help="of what is killed, and when")
-    options = own.parse_args(arguments)
+    parser = argument_parser("studies.kill_local", __doc__)
+    parser.add_argument("--seeds", type=int, default=8, help="four runs of each")
+    parser.add_argument("--workers", type=int, default=4, help="processes")
+    parser.add_argument("--seed", type=int, default=0, help="of what is killed, and when")
+    options = parser.parse_args(arguments)
     sweep = [*_SWEEP, f"seeds={','.join(f'[{seed}]' for seed in range(options.seeds))}", *_ALL]
     local = ["hydra/launcher=local", f"hydra.launcher.workers={options.workers}"]
     with tempfile.TemporaryDirectory() as scratch:
@@ -59,7 +59,7 @@ def _launch(sweep: Sequence[str], tasks: KilledTasks) -> subprocess.Popen:
     with (tasks.diary.parent / "shells.log").open("a") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "mdl", "-m", *sweep, *where], stdout=log, stderr=log,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # sums of several threads are in no fixed order
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # several threads sum in no fixed order
         )  # fmt: skip
 
 
@@ -70,15 +70,12 @@ def _finish(*shells: subprocess.Popen) -> None:
 
 
 class Watch(threading.Thread):
-    """Notes every part and result that is written, each a file renamed into place, and kills a third of all runs.
-
-    A process is killed, once for each of these runs, a moment after it has begun to compute the run.
-    """
+    """Record every part and result that is written, and kill a third of all runs, each once."""
 
     def __init__(self, runs: Path, names: Sequence[str], chance: random.Random) -> None:
         super().__init__(daemon=True)
         self.seen: dict[str, set[int]] = {}
-        self.left = dict.fromkeys(chance.sample(names, len(names) // 3), float("inf"))  # when they die
+        self.left = dict.fromkeys(chance.sample(names, len(names) // 3), float("inf"))  # time of death
         self.killed = 0
         self.stop = threading.Event()
         self._runs, self._chance = runs, chance
@@ -97,7 +94,7 @@ class Watch(threading.Thread):
 
     def _kill(self, name: str) -> None:
         del self.left[name]
-        with contextlib.suppress(OSError, ValueError):  # it was faster
+        with contextlib.suppress(OSError, ValueError):  # it has finished
             os.kill(json.loads((self._runs / name / "run.lock").read_text())["pid"], signal.SIGKILL)
             self.killed += 1
 

@@ -1,12 +1,12 @@
-"""Kill every task of a sweep at random moments, and compare what comes out with an undisturbed sweep.
+"""Kill every task of a sweep at random moments, and compare its results with an undisturbed sweep.
 
     python -m scripts.studies.kill_sweep                            # 64 tiny runs, each killed once
     python -m scripts.studies.kill_sweep --kills 10 eraser=leace    # one run with these overrides, killed ten times
 
-Each task is what an array task of a cluster runs: one run in a process of its own. The sweep is launched three times on
-the same directory: undisturbed elsewhere; with every task killed (SIGKILL mostly, SIGTERM, SIGUSR1 and SIGUSR2), a
-moment uniform over its undisturbed time; and then by two tasks per run at the same time, as an impatient user does.
-Prints the kills, and whether results are equal to the bit, whether any part was computed twice, and files left over.
+Each task is one run in one process, as in a job array of a cluster. The sweep runs undisturbed in another directory;
+then with every task killed (mostly SIGKILL; SIGTERM, SIGUSR1 and SIGUSR2), at a moment uniform over its undisturbed
+time; and then with two tasks per run at the same time. Prints the kills, whether results are bitwise equal, which parts
+were computed twice, and files left over.
 """
 
 import itertools
@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from scripts.options import parser
+from scripts.options import argument_parser
 from scripts.studies.killed_tasks import KilledTasks
 
-# have imported everything, and fork a task in no time
+# with everything imported, they fork a task fast
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["mdl.prequential", "erasure.datasets.digits", "sklearn.datasets", "models.mlp"])
 
@@ -33,14 +33,14 @@ _LATEST = 0.9  # moment of death, in undisturbed times
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.kill_sweep", __doc__)
-    own.add_argument("--runs", type=int, default=64, help="of the sweep")
-    own.add_argument("--kills", type=int, default=1, help="of each run")
-    own.add_argument("--seed", type=int, default=0, help="of signals and moments")
-    own.add_argument("--at-once", type=int, default=2, help="tasks at the same time")
-    own.add_argument("overrides", nargs="*", help="of python -m mdl, for one run in place of the sweep")
-    options = own.parse_args(arguments)
-    os.environ["OMP_NUM_THREADS"] = "1"  # sums of several threads are in no fixed order
+    parser = argument_parser("studies.kill_sweep", __doc__)
+    parser.add_argument("--runs", type=int, default=64, help="of the sweep")
+    parser.add_argument("--kills", type=int, default=1, help="of each run")
+    parser.add_argument("--seed", type=int, default=0, help="of signals and moments")
+    parser.add_argument("--at-once", type=int, default=2, help="tasks at the same time")
+    parser.add_argument("overrides", nargs="*", help="of python -m mdl, for one run in place of the sweep")
+    options = parser.parse_args(arguments)
+    os.environ["OMP_NUM_THREADS"] = "1"  # several threads sum in no fixed order
     tasks = [options.overrides] if options.overrides else list(itertools.islice(sweep(), options.runs))
     chance = random.Random(options.seed)
     with (
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sweep() -> Iterator[list[str]]:
-    """Yield overrides of one run after the other."""
+    """Yield the overrides of each run."""
     for seed in itertools.count():
         for eraser, model in itertools.product(("control", "leace"), ("linear", "mlp")):
             yield [f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]", *_TINY]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from erasure.store.storage import read_json
 
 NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
-LEFT = {  # what a finished run consists of
+LEFT = {  # files of a finished run
     "config.yaml", "result.json", "curves.csv", "log.txt", "state.json", "test_bits.safetensors", "bits.safetensors",
     "weights.safetensors",
 }  # fmt: skip
@@ -31,7 +31,7 @@ class KilledTasks:
         self.diary.touch()
 
     def finish(self, task: Sequence[str]) -> float:
-        """Run a task to its end; seconds."""
+        """Run a task to its end; return seconds."""
         started = time.monotonic()
         process = self._start(task)
         process.join()
@@ -40,23 +40,23 @@ class KilledTasks:
         return time.monotonic() - started
 
     def kill(self, task: Sequence[str], deaths: Sequence[tuple[signal.Signals, float]]) -> list[str]:
-        """Start a task and send it a signal after so many seconds, again and again; what was faster is begun anew."""
-        told: list[str] = []
+        """Start a task and send it each signal after its seconds; restart a task that finished before."""
+        kills: list[str] = []
         for number, moment in deaths:
-            code, own = self._kill_once(task, number, moment)
-            while code == 0 and not told:
-                shutil.rmtree(self.runs / own[-1].run)
-                self.note(own[-1].run, _VOID)
+            code, entries = self._kill_once(task, number, moment)
+            while code == 0 and not kills:
+                shutil.rmtree(self.runs / entries[-1].run)
+                self.note(entries[-1].run, _VOID)
                 moment /= 2
-                code, own = self._kill_once(task, number, moment)
-            if code == 0:  # the kill before has left it too little to do
+                code, entries = self._kill_once(task, number, moment)
+            if code == 0:  # it finished after the previous kill
                 break
-            done = own[-1].what if own else "nothing"
-            told.append(f"{number.name:7} after {moment:5.2f} s, code {code:4}, last done {done}: {' '.join(task)}")
-        return told
+            done = entries[-1].what if entries else "nothing"
+            kills.append(f"{number.name:7} after {moment:5.2f} s, code {code:4}, last done {done}: {' '.join(task)}")
+        return kills
 
     def _kill_once(self, task: Sequence[str], number: signal.Signals, moment: float) -> tuple[int, list["Entry"]]:
-        """Its exit code, negative for a signal's number, and what it has done."""
+        """Return the exit code, negative for a signal, and the process's entries."""
         process = self._start(task)
         process.join(moment)
         if process.is_alive():
@@ -65,44 +65,41 @@ class KilledTasks:
         return process.exitcode, [entry for entry in self.entries() if entry.pid == process.pid]
 
     def note(self, run: str, what: str) -> None:
-        """Write into the diary that this process did something."""
+        """Write an entry of this process into the diary."""
         with self.diary.open("a") as file:
             file.write(f"{os.getpid()} {run} {what}\n")
 
     def entries(self) -> list["Entry"]:
-        """Return what tasks have written down, in order; without what was begun anew."""
-        kept: list[Entry] = []
+        """Return the entries of all tasks in order, without those before a restart."""
+        entries: list[Entry] = []
         for line in self.diary.read_text().splitlines():
             pid, run, what = line.split(" ", 2)
             if what == _VOID:
-                kept = [entry for entry in kept if entry.run != run]
+                entries = [entry for entry in entries if entry.run != run]
             else:
-                kept.append(Entry(int(pid), run, what))
-        return kept
+                entries.append(Entry(int(pid), run, what))
+        return entries
 
     def results(self) -> dict[str, Any]:
-        """Return what must be equal to the bit, by run."""
-        found = {}
+        """Return the results that must be bitwise equal, by run."""
+        results = {}
         for path in self.runs.glob("*/result.json"):
             result = read_json(path)
-            written = path.parent / "curves.csv"
-            curves = written.read_text() if written.exists() else ""  # a replay code has none
-            found[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
-        return found
+            curves_file = path.parent / "curves.csv"
+            curves = curves_file.read_text() if curves_file.exists() else ""  # not of a replay code
+            results[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
+        return results
 
     def compared(self, undisturbed: "KilledTasks", parts: int, twice: Sequence[str]) -> bool:
-        """Print what came out beside an undisturbed sweep, of so many parts; whether all is as it should be.
-
-        A folder of its driver may be left, but no other file or folder of which finished runs do not consist.
-        """
-        expected, found = undisturbed.results(), self.results()
-        equal = sum(found.get(run) == expected[run] for run in expected)
+        """Print a comparison with the undisturbed sweep; return whether results agree and no file is left over."""
+        expected, results = undisturbed.results(), self.results()
+        equal = sum(results.get(run) == expected[run] for run in expected)
         orphans = [path for path in self.runs.glob("*/*") if path.name not in LEFT and path.parent.name != "sweeps"]
         orphans += [path for path in self.cache.iterdir() if path.suffix != ".safetensors" or path.name[0] == "."]
         print(f"{equal} of {len(expected)} results equal to the undisturbed sweep's to the bit")
         print(f"{parts} parts computed, {len(twice)} of them twice", *twice, sep="\n  ")
         print(f"{len(orphans)} files left over", *orphans, sep="\n  ")
-        return equal == len(expected) == len(found) and not twice and not orphans
+        return equal == len(expected) == len(results) and not twice and not orphans
 
     def _start(self, task: Sequence[str]) -> Any:
         """Fork a process that runs the task."""
@@ -111,7 +108,7 @@ class KilledTasks:
         return process
 
     def _run(self, task: Sequence[str]) -> None:
-        """`python -m mdl TASK`, its finished parts written into the diary."""
+        """Run `python -m mdl TASK`, and write its finished parts into the diary."""
         from conf import cli
         from harness.run import Run
         from mdl.__main__ import COMMAND
@@ -120,10 +117,10 @@ class KilledTasks:
 
         def step_and_note(run: Run, name: str, compute: Callable[[], Any]) -> Any:
             new = run.kept(name) is None
-            found = step(run, name, compute)
+            value = step(run, name, compute)
             if new:
                 self.note(run.id, f"part {name}")
-            return found
+            return value
 
         def finish_and_note(run: Run, result: Any) -> None:
             finish(run, result)
@@ -134,11 +131,11 @@ class KilledTasks:
         for stream in (1, 2):
             os.dup2(log, stream)
         sys.argv = ["mdl", *task, *_ALL, f"runs_dir={self.runs}", f"cache_dir={self.cache}"]
-        cli.main(replace(COMMAND, summarise=lambda *_: None))  # tables and figures are the driver's
+        cli.main(replace(COMMAND, summarise=lambda *_: None))  # no tables and figures
 
 
 class Entry(NamedTuple):
-    """A line of the diary: which process has computed what of which run."""
+    """A line of the diary: a part of a run that a process has computed."""
 
     pid: int
     run: str

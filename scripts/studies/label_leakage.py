@@ -1,17 +1,17 @@
-"""Label leakage: how much of its label an eraser that sees labels writes into an image.
+"""Label leakage: how much of the label an eraser that sees labels writes into an image.
 
     python -m scripts.studies.label_leakage dataset=image_folder dataset.root=CIFAR dataset.normalize=zscore
 
 Takes the overrides of python -m mdl. Two probes, both fitted on the erased training images:
 
-Subspaces: the directions in which the erased images of each class vary. A held-out image is said to be of the class
-outside whose subspace it has the smallest part. An exact QLEACE leaves all classes the same subspace; a truncated one
-(eraser=qleace_truncated) leaves each its own.
+Subspaces: the directions in which the erased images of each class vary. A held-out image is assigned to the class whose
+subspace leaves the smallest residual. After exact QLEACE all classes have the same subspace; after truncated QLEACE
+(eraser=qleace_truncated) each class has another.
 
-Maps: an eraser that sees labels moves each class by an affine map of its own; the map back is found by least squares
-from training images before and after. Held-out images are then moved back as ones of each class. Where some value is no
-possible pixel then, that class is ruled out: images of a class fill a parallelepiped of its own (Quirke & Belrose 2025,
-section 2.3). And one class's values are nearest to whole grey levels.
+Maps: an eraser that sees labels moves each class by its own affine map; the inverse map is fitted by least squares to
+training images before and after. Each held-out image is moved back by the map of every class. A class is ruled out if
+this gives a value that no pixel has: images of a class fill a parallelepiped (Quirke & Belrose 2025, section 2.3). The
+predicted class is the one whose values are nearest to whole grey levels.
 """
 
 import argparse
@@ -32,12 +32,12 @@ from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.job import Job, erased
 from harness.results.table import Table
-from scripts.options import parser
+from scripts.options import argument_parser
 from scripts.show_erasers import erased_by, job_under, require_images
 
-_VARIES = 1e-9  # of the largest variance of a class; rounding to float32 leaves 1e-14
-_OUTSIDE = 0.05  # grey levels beyond the range that are rounding: stored images are float32
-_NEAR = 1e-3  # from whole grey levels, root mean square, that is rounding
+_VARIES = 1e-9  # smallest variance, relative to the largest; rounding to float32 leaves 1e-14
+_OUTSIDE = 0.05  # grey levels beyond the range by rounding: stored images are float32
+_NEAR = 1e-3  # RMS distance from whole grey levels by rounding
 
 
 def subspaces(images: Tensor, labels: Tensor) -> list[Tensor]:
@@ -50,7 +50,7 @@ def subspaces(images: Tensor, labels: Tensor) -> list[Tensor]:
 
 
 def by_subspace(images: Tensor, mean: Tensor, bases: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the class [n] outside whose subspace each image has the smallest part, and those parts [n, k].
+    """Return the class [n] whose subspace leaves the smallest relative residual, and all residuals [n, k].
 
     Args:
         images: [n, d].
@@ -64,18 +64,18 @@ def by_subspace(images: Tensor, mean: Tensor, bases: Sequence[Tensor]) -> tuple[
 
 
 def subspace_table(after: ErasedDataset) -> Table:
-    """Return the table of the subspaces' probe, a line per split."""
+    """Tabulate the subspace probe, a row per split."""
     train = after.splits["train"]
     x = train.images.flatten(1)
     bases, mean = subspaces(x, train.labels), x.double().mean(0)
     ranks = [basis.shape[1] for basis in bases]
     rows = []
     for name, part in after.splits.items():
-        said, outside = by_subspace(part.images.flatten(1), mean, bases)
-        own = outside.gather(1, part.labels[:, None]).squeeze(1)
+        predicted, outside = by_subspace(part.images.flatten(1), mean, bases)
+        outside_own = outside.gather(1, part.labels[:, None]).squeeze(1)
         others = outside.scatter(1, part.labels[:, None], torch.inf).amin(1)
-        right = (said == part.labels).double().mean()
-        rows.append([name, f"{len(part):,}", f"{right:.1%}", f"{own.median():.2g}", f"{others.median():.2g}"])
+        right = (predicted == part.labels).double().mean()
+        rows.append([name, f"{len(part):,}", f"{right:.1%}", f"{outside_own.median():.2g}", f"{others.median():.2g}"])
     caption = (
         f"The images of each class vary in {min(ranks)} to {max(ranks)} of {x.shape[1]} directions. Outside: the "
         "part of an image outside the subspace of its own class, and of the nearest other class, medians."
@@ -88,41 +88,41 @@ def affine_maps(before: Tensor, after: Tensor, labels: Tensor) -> list[tuple[Ten
     """Fit for each class the affine map (A [d, d], b [d]) that takes images `before` [n, ...] to `after`, float64.
 
     Raises:
-        ValueError: a class has too few images to know it.
+        ValueError: a class has too few images.
     """
-    found = []
+    maps = []
     before, after = before.double().flatten(1), after.double().flatten(1)
     for label in labels.unique().tolist():
         x, y = before[labels == label], after[labels == label]
         if len(x) <= x.shape[1]:
             raise ValueError(
-                f"class {label} has {len(x)} training images of {x.shape[1]} values each, and what becomes of it takes "
-                "more images than values to know: make them smaller with dataset.size"
+                f"class {label} has {len(x)} training images of {x.shape[1]} values each; fitting its map needs more "
+                "images than values: make them smaller with dataset.size"
             )
         x_mean, y_mean = x.mean(0), y.mean(0)
         x, y = x - x_mean, y - y_mean
         factor = CovarianceFactor(x.T @ x / len(x), x_mean)  # pixels may be constant
         slope = factor.solve_transposed(factor.solve(x.T @ y / len(x)))
-        found.append((slope, y_mean - x_mean @ slope))
-    return found
+        maps.append((slope, y_mean - x_mean @ slope))
+    return maps
 
 
 def require_maps_of_classes(job: Job) -> None:
-    """Refuse what moves no class by a map of its own.
+    """Require an eraser with a map per class.
 
     Raises:
-        ValueError: the job's eraser is such a one.
+        ValueError: the job's eraser has none.
     """
-    kind = Target(job.config.eraser).resolve(Eraser)
-    if kind.transductive or not kind.uses_labels:
+    eraser = Target(job.config.eraser).resolve(Eraser)
+    if eraser.transductive or not eraser.uses_labels:
         name = job.config.eraser["name"]
         raise ValueError(f"eraser={name}: has no map for each class; choose qleace or oracle_leace")
 
 
-def read(images: Tensor, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> tuple[Tensor, Tensor]:
-    """Return which classes [n, k] are possible for images [n, d], and which one [n] has the wholest grey levels.
+def decode(images: Tensor, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> tuple[Tensor, Tensor]:
+    """Return the mask [n, k] of possible classes of images [n, d], and the class [n] nearest to whole grey levels.
 
-    `back` leads to pixels in 0..1, in steps of 1 / levels.
+    `back` maps to pixels in 0..1, in steps of 1 / levels.
     """
     possible, distance = [], []
     for slope, shift in back:
@@ -133,11 +133,11 @@ def read(images: Tensor, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> 
 
 
 def row(name: str, part: LabelledImages, back: Sequence[tuple[Tensor, Tensor]], levels: int) -> list[str]:
-    """Return a split's line of the table."""
-    possible, nearest = read(part.images.double().flatten(1), back, levels)
-    own, left = possible.gather(1, part.labels[:, None]).double(), possible.sum(1).clamp(min=1).double()
+    """Return a split's row of the table."""
+    possible, nearest = decode(part.images.double().flatten(1), back, levels)
+    own_possible, left = possible.gather(1, part.labels[:, None]).double(), possible.sum(1).clamp(min=1).double()
     right = (nearest == part.labels).double()
-    shares = f"{own.mean():.1%}", f"{left.mean():.2f}", f"{left.log2().mean():.2f}", f"{right.mean():.1%}"
+    shares = f"{own_possible.mean():.1%}", f"{left.mean():.2f}", f"{left.log2().mean():.2f}", f"{right.mean():.1%}"
     return [name, f"{len(part):,}", *shares]
 
 
@@ -166,10 +166,10 @@ def show(chosen: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.label_leakage", __doc__)
-    own.add_argument("overrides", nargs="*", help="as of python -m mdl")
-    own.add_argument("--eraser", default="qleace", help="one that sees labels")
-    chosen = own.parse_args(arguments)
+    parser = argument_parser("studies.label_leakage", __doc__)
+    parser.add_argument("overrides", nargs="*", help="as of python -m mdl")
+    parser.add_argument("--eraser", default="qleace", help="one that sees labels")
+    chosen = parser.parse_args(arguments)
     return exit_code(functools.partial(show, chosen), "mdl", chosen.overrides)
 
 

@@ -16,12 +16,12 @@ from harness.results.table import Table
 from harness.style import figure_at
 from models.mup import Parametrization
 from scripts.benchmarks.images import standardised_digits
-from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, over_widths, parser
+from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
 
 
 @dataclass(frozen=True)
 class Study:
-    """Settings of one model: widths over an eightfold range, how long, and powers of 2 as learning rates."""
+    """Settings of one model: widths over an eightfold range, steps, seeds, and learning rates (powers of 2)."""
 
     widths: Sequence[int]
     steps: int
@@ -41,7 +41,7 @@ Results = Mapping[tuple[str, Parametrization], Losses]
 def final_loss_bits(
     architecture: Architecture, width: int, parametrization: Parametrization, lr: float, study: Study
 ) -> float:
-    """Loss on the training digits after the study's steps, averaged over its seeds; infinite where it diverged."""
+    """Return the training loss after the study's steps, mean over seeds; infinite if it diverged."""
     model = architecture.at(width, parametrization)
     losses: list[float] = []
     for seeds in [study.seeds] if model.stackable else [[seed] for seed in study.seeds]:
@@ -54,7 +54,7 @@ def final_loss_bits(
 
 
 def optimum(losses: Mapping[float, float]) -> float:
-    """Return the learning rate of least loss: of a parabola in log-log through the best point and its neighbours."""
+    """Return the learning rate of least loss, by a log-log parabola through the best point and its neighbours."""
     rates = sorted(losses)
     best = min(range(len(rates)), key=lambda i: losses[rates[i]])
     near = [i for i in (best - 1, best, best + 1) if 0 <= i < len(rates) and math.isfinite(losses[rates[i]])]
@@ -65,18 +65,18 @@ def optimum(losses: Mapping[float, float]) -> float:
 
 
 def movement(losses: Losses) -> float:
-    """Largest over smallest optimum among the widths; 1 is perfect transfer."""
+    """Return the ratio of largest to smallest optimum among the widths; 1 is perfect transfer."""
     optima = [optimum(by_rate) for by_rate in losses.values()]
     return max(optima) / min(optima)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("lr_transfer", __doc__, ["mlp", "convnextv2:depth=1"])
-    options = own.parse_args(arguments)
+    parser = argument_parser("lr_transfer", __doc__, ["mlp", "convnextv2:depth=1"])
+    options = parser.parse_args(arguments)
     architectures = [Architecture.parse(text) for text in options.model]
     for architecture in architectures:
         if architecture.name not in STUDIES:
-            own.error(f"--model={architecture.name}: there is a study of {' and '.join(STUDIES)}")
+            parser.error(f"--model={architecture.name}: there is a study of {' and '.join(STUDIES)}")
 
     def losses(architecture: Architecture, width: int, parametrization: Parametrization) -> Mapping[float, float]:
         study = STUDIES[architecture.name]
@@ -118,7 +118,7 @@ def draw(names: Sequence[str], results: Results, path: Path) -> None:
                 ax.set_xlabel("learning rate at base width")
             if not column:
                 ax.set_ylabel(f"{name}\nloss (bits per label)")
-            else:  # the same widths, beside the panels, where no curve is
+            else:  # outside the panels
                 ax.legend(title="width", fontsize=9, loc="center left", bbox_to_anchor=(1.02, 0.5))
 
 

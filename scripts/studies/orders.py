@@ -1,4 +1,4 @@
-"""Orders that erasers leave and losses of networks that learn from them: a table and a figure of finished runs.
+"""Orders that erasers leave, and losses of networks trained on the erased data, of finished runs.
 
 uv run python -m mdl -m +experiment=orders
 uv run python -m scripts.studies.orders runs/ --out orders
@@ -17,28 +17,28 @@ from harness.results.statistics import Spread
 from harness.results.table import Table
 from harness.style import chance_line, eraser_colours, figure_at
 from harness.trained import stuck
-from scripts.options import parser
+from scripts.options import argument_parser
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
 _CAPTION = (
-    "Orders left: percent of each order's energy between classes on the training split, in 30 directions; – where it "
-    "is below zero, as where an eraser has made it equal. Then the loss of each network trained on everything, on the "
-    "training split | on the test split, bits per label, mean ± standard deviation over seeds. ‡: so many seeds never "
+    "Orders left: percent of each order's energy between classes on the training split, in 30 directions; – if below "
+    "zero, as after an eraser has made it equal. Then the loss of each network trained on all examples, on the "
+    "training split | on the test split, bits per label, mean ± standard deviation over seeds. ‡: number of seeds that never "
     "left the plateau."
 )
 Runs = Mapping[tuple[Label, str], MdlResult]  # by eraser and model
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.orders", __doc__)
-    own.add_argument("runs", nargs="+", type=Path, help="folders of finished runs on one dataset")
-    own.add_argument("--out", type=Path, default=Path("orders"), help="OUT.png and OUT.md")
-    options = own.parse_args(arguments)
-    found = [run.result for run in read_runs(options.runs).finished]
-    blocks = [r for r in found if isinstance(r, MdlResult) and r.config["mdl"].get("code", "blocks") == "blocks"]
-    runs = {(_label(r), r.named("model")): r for r in blocks if r.final.train_loss_bits}  # a kernel has none
+    parser = argument_parser("studies.orders", __doc__)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs on one dataset")
+    parser.add_argument("--out", type=Path, default=Path("orders"), help="OUT.png and OUT.md")
+    options = parser.parse_args(arguments)
+    results = [run.result for run in read_runs(options.runs).finished]
+    blocks = [r for r in results if isinstance(r, MdlResult) and r.config["mdl"].get("code", "blocks") == "blocks"]
+    runs = {(_label(r), r.named("model")): r for r in blocks if r.final.train_loss_bits}  # not for kernels
     if not runs:
-        own.error(f"{options.runs[0]}: no finished run of python -m mdl; launch +experiment=orders first")
+        parser.error(f"{options.runs[0]}: no finished run of python -m mdl; launch +experiment=orders first")
     table = tabulated(runs)
     table.show()
     write_text(options.out.with_suffix(".md"), f"{table.markdown()}\n\n{table.caption}\n")
@@ -81,13 +81,13 @@ def _cell(result: MdlResult) -> str:
 
 
 def draw(runs: Runs, path: Path) -> None:
-    """Shares of each order by eraser, and below them the networks' losses on the training (hollow) and test split."""
+    """Draw each order's share by eraser; below, the losses on the training (hollow) and test split."""
     erasers, models = _axes(runs)
     colours = eraser_colours(models)
     with figure_at(path, 1.1 * len(erasers) + 2.5, 6.4) as figure:
         above, below = figure.subplots(2, 1, sharex=True)
         for p in range(4):
-            shares = [100 * max(0.0, own[p]) if (own := _shares(runs, e)) else 0.0 for e in erasers]
+            shares = [100 * max(0.0, energy_shares[p]) if (energy_shares := _shares(runs, e)) else 0.0 for e in erasers]
             bars = [i + 0.2 * (p - 1.5) for i in range(len(erasers))]
             above.bar(bars, shares, 0.18, label=f"order {p + 1}", color=f"C{p}")
         above.set(yscale="log", ylim=(1e-3, 100), ylabel="between classes\n(% of the order's energy)")
@@ -96,8 +96,8 @@ def draw(runs: Runs, path: Path) -> None:
                 (i + 0.12 * (m - len(models) / 2), runs[e, model]) for i, e in enumerate(erasers) if (e, model) in runs
             ]
             look = {"color": colours[model], "markersize": 5, "capsize": 2}
-            for kind, face, label in (("loss_bits", None, display_name(model)), ("train_loss_bits", "none", None)):
-                spreads = [Spread.of(list(getattr(run.final, kind) or [])) for _, run in shown]
+            for field, face, label in (("loss_bits", None, display_name(model)), ("train_loss_bits", "none", None)):
+                spreads = [Spread.of(list(getattr(run.final, field) or [])) for _, run in shown]
                 means, errors = [s.mean for s in spreads], [s.std or 0 for s in spreads]
                 marker = "s" if face else "o"
                 below.errorbar(

@@ -1,4 +1,4 @@
-"""Parts of the two proofs of μP: models by name and width, training steps with the run's optimiser, the sweep."""
+"""Shared parts of the two tests of μP: models by name and width, training steps, loops over widths."""
 
 import argparse
 import logging
@@ -29,14 +29,14 @@ TITLES = {"mup": "μP", "standard": "standard parametrisation"}
 
 @dataclass(frozen=True)
 class Architecture:
-    """A model of `conf/model`, with options that differ from its YAML."""
+    """A model of `conf/model` with changed options."""
 
     name: str
     options: Mapping[str, Any]
 
     @classmethod
     def parse(cls, text: str) -> "Architecture":
-        """`convnextv2:depth=1`, `mlp:activation=gelu,depth=3`."""
+        """Parse `convnextv2:depth=1`, `mlp:activation=gelu,depth=3`."""
         name, _, options = text.partition(":")
         pairs = (option.split("=", 1) for option in options.split(",") if option)
         return cls(name, {key: int(value) if value.isdigit() else value for key, value in pairs})
@@ -49,11 +49,11 @@ class Architecture:
         return Target(section).build(Classifier, (1, 8, 8), 10)
 
 
-def parser(name: str, doc: str | None, models: Sequence[str]) -> argparse.ArgumentParser:
-    made = options.parser(f"studies.{name}", doc)
-    made.add_argument("--model", nargs="+", default=models, help="such as mlp:depth=4")
-    made.add_argument("--out", type=Path, default=Path(f"{name}.svg"), help="figure")
-    return made
+def argument_parser(name: str, doc: str | None, models: Sequence[str]) -> argparse.ArgumentParser:
+    parser = options.argument_parser(f"studies.{name}", doc)
+    parser.add_argument("--model", nargs="+", default=models, help="such as mlp:depth=4")
+    parser.add_argument("--out", type=Path, default=Path(f"{name}.svg"), help="figure")
+    return parser
 
 
 def over_widths(
@@ -63,20 +63,20 @@ def over_widths(
     measure: Callable[[Architecture, int, Parametrization], T],
 ) -> dict[tuple[str, Parametrization], dict[int, T]]:
     """Measure every architecture under both parametrisations, by width."""
-    logging.getLogger("models").setLevel(logging.ERROR)  # once per run is enough to know that stages collapse
+    logging.getLogger("models").setLevel(logging.ERROR)  # warnings about collapsing stages
     pairs: list[tuple[Architecture, Parametrization]] = [(a, p) for a in architectures for p in PARAMETRIZATIONS]
     jobs = [(*pair, width) for pair in pairs for width in widths(pair[0].name)]
     results: dict[tuple[str, Parametrization], dict[int, T]] = {}
     with Display(title) as display:
         for done, (architecture, parametrization, width) in enumerate(jobs):
             display.update(done / len(jobs), f"{architecture}, {parametrization}, width {width}")
-            found = measure(architecture, width, parametrization)
-            results.setdefault((str(architecture), parametrization), {})[width] = found
+            measured = measure(architecture, width, parametrization)
+            results.setdefault((str(architecture), parametrization), {})[width] = measured
     return results
 
 
 class Steps:
-    """Training steps of one or more seeds of a model, on batches drawn by each seed's own generator.
+    """Training steps of one or more seeds of a model, each on batches from its generator.
 
     Args:
         model: the architecture.
@@ -98,18 +98,18 @@ class Steps:
 
     @property
     def weights(self) -> Weights:
-        """Return parameters of all seeds, [S, ...] each."""
+        """Parameters of all seeds, [S, ...] each."""
         return self.optimizer.weights
 
     def step(self) -> None:
-        """One step of every seed, each on a batch of 64 of its own."""
+        """Take one step of every seed, each on its batch of 64."""
         x, z = self.data
         index = torch.stack([torch.randint(len(z), (64,), generator=source) for source in self._batches])
         _, gradients = self.ensemble.gradients(self.weights, x[index], z[index])
         self.optimizer.step(gradients)
 
     def loss_bits(self) -> list[float]:
-        """Return the loss of the averaged weights on all of the data, per seed."""
-        as_they_are = {"padding": 0, "flip": False, "device": self.data[0].device}
-        images = DeviceImages(LabelledImages(*self.data), torch.zeros(1), torch.ones(1), **as_they_are)
+        """Return the loss of the averaged weights on all data, per seed."""
+        unchanged = {"padding": 0, "flip": False, "device": self.data[0].device}
+        images = DeviceImages(LabelledImages(*self.data), torch.zeros(1), torch.ones(1), **unchanged)
         return cast(list[float], self.ensemble.score(self.optimizer.averaged(), images).bits.tolist())

@@ -1,4 +1,4 @@
-"""Table 16 of Quirke & Belrose (2025) beside finished runs of CIFAR-10; exact against truncated QLEACE.
+"""Compare Table 16 of Quirke & Belrose (2025) with finished runs on CIFAR-10; exact against truncated QLEACE.
 
     python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
@@ -24,7 +24,7 @@ from harness.results.statistics import Spread
 from harness.run_files import read_config
 from harness.style import eraser_colours, figure_at
 from harness.trained import Final, Point
-from scripts.options import parser
+from scripts.options import argument_parser
 from scripts.report.paper import ENTRIES
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")
@@ -35,7 +35,7 @@ _ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
 
 
 class Cell(NamedTuple):
-    """A cell of Table 16 that is ours: its recipe, its row and its column."""
+    """A cell of our Table 16: recipe, row and column."""
 
     recipe: str
     model: str
@@ -43,14 +43,14 @@ class Cell(NamedTuple):
 
 
 def seeds_of(cells: dict[Cell, list[float]], recipe: str, model: str) -> dict[str, list[float]]:
-    """Return a row's values by eraser, each seed's; the paper's mean alone."""
+    """Return a row's values by eraser, one per seed; for the paper only the mean."""
     if recipe == PAPER:
         return {eraser: [mean] for eraser, (mean, _) in ENTRIES[model].items()}
     return {eraser: cells[Cell(recipe, model, eraser)] for eraser in ERASERS if Cell(recipe, model, eraser) in cells}
 
 
 def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
-    """Yield the finished trainings on z-scored photographs at the settings that are compared."""
+    """Yield finished runs on photographs with the settings that are compared."""
     for path in sorted(path for folder in folders for path in folder.glob("*/result.json")):
         result = read_result(path)
         config = result.config
@@ -58,15 +58,20 @@ def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
         if not isinstance(result, TrainedResult) or dataset["name"] != "image_folder" or "width" not in config["model"]:
             continue
         usual = train["patience_steps"] == 4000 and train["lr"] == 1e-3 and train["batch_size"] == 128
-        given = config.get("mdl", {}).get("validation", "given") == "given"
-        ours = train.get("protocol", "standard") == "standard" and dataset["normalize"] == "zscore" and usual and given
+        standard_validation = config.get("mdl", {}).get("validation", "given") == "given"
+        ours = (
+            train.get("protocol", "standard") == "standard"
+            and dataset["normalize"] == "zscore"
+            and usual
+            and standard_validation
+        )
         published = train.get("protocol") == "published" and train["published"]["backtrack"]
         if ours or published:
             yield result
 
 
 def recipe_of(result: TrainedResult) -> str:
-    """Name the recipe of a run of Table 16's kind."""
+    """Name the recipe of a run."""
     train, dataset = result.config["train"], result.config["dataset"]
     if train.get("protocol", "standard") == "standard":
         return _OURS
@@ -75,7 +80,7 @@ def recipe_of(result: TrainedResult) -> str:
 
 
 def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
-    """Return what stands in the table's cells, an entry per seed, in the published unit."""
+    """Return the values of the cells, one per seed, in the published unit."""
     cells: dict[Cell, list[float]] = defaultdict(list)
     for result in results:
         config = result.config
@@ -110,13 +115,13 @@ Scores = Mapping[int, Score]  # by seed
 
 
 def trainings(config: Options, points: Sequence[Point], final: Final | None, n: int) -> Iterator[tuple[Row, Scores]]:
-    """Yield what a run has trained: `points` of its curve, or `final` on all n images."""
+    """Yield the scores of a run: `points` of its curve, and `final` on all n images."""
     model, size = config["model"], config["dataset"]["size"] or 32
-    if model["width"] not in (20, 128) or model["depth"] > 2:  # widths and depths have a page of their own
+    if model["width"] not in (20, 128) or model["depth"] > 2:  # other widths and depths have another page
         return
-    found = [(point.n, point.ce_test_bits, point.test_accuracy) for point in points if point.test_accuracy]
-    found += [(n, final.loss_bits, final.accuracy)] if final is not None else []
-    for trained_on, losses, accuracies in found:
+    trained = [(point.n, point.ce_test_bits, point.test_accuracy) for point in points if point.test_accuracy]
+    trained += [(n, final.loss_bits, final.accuracy)] if final is not None else []
+    for trained_on, losses, accuracies in trained:
         scores = map(Score, losses, accuracies)
         yield (model["name"], size, trained_on), dict(zip(config["seeds"], scores, strict=True))
 
@@ -131,15 +136,15 @@ def unfinished(folders: Sequence[Path]) -> Iterator[tuple[str, Row, Scores]]:
 
 
 def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the second table in Markdown: test loss and accuracy beside the control's."""
+    """Yield the second table in Markdown: test loss and accuracy."""
     rows: dict[Row, dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
-    found = [
+    trained = [
         (result.config["eraser"]["name"], row, scores)
         for result in results
         if recipe_of(result) == _OURS
         for row, scores in trainings(result.config, getattr(result, "curve", []), result.final, result.train_size)
     ]
-    for eraser, row, scores in [*found, *unfinished(folders)]:
+    for eraser, row, scores in [*trained, *unfinished(folders)]:
         rows[row][eraser] = {**scores, **rows[row][eraser]}
     yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " |"
     yield "| --- " * (len(QLEACE) + 1) + "|"
@@ -162,13 +167,13 @@ def draw(cells: dict[Cell, list[float]], path: Path) -> None:
     with figure_at(path, 11, 4.2) as figure:
         axes = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
         for ax, model in zip(axes, models, strict=True):
-            for place, recipe in enumerate(recipes):
+            for index, recipe in enumerate(recipes):
                 row = seeds_of(cells, recipe, model)
                 if "control" not in row:
                     continue
                 control = Spread.of(row["control"]).mean
                 for i, eraser in enumerate(ERASERS[1:]):
-                    at = i + (place - (len(recipes) - 1) / 2) * 0.17
+                    at = i + (index - (len(recipes) - 1) / 2) * 0.17
                     ax.plot([at] * len(row.get(eraser, ())), [value - control for value in row.get(eraser, ())],
                             markers[recipe], color=colours[eraser], markersize=7,
                             markerfacecolor="none" if recipe == PAPER else None)  # fmt: skip
@@ -194,10 +199,10 @@ def show(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.table16", __doc__)
-    own.add_argument("runs", nargs="+", type=Path, help="folders of finished runs")
-    own.add_argument("--out", type=Path, default=Path("table16.png"), help="figure")
-    return exit_code(functools.partial(show, own.parse_args(arguments)), "mdl")
+    parser = argument_parser("studies.table16", __doc__)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs")
+    parser.add_argument("--out", type=Path, default=Path("table16.png"), help="figure")
+    return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
 
 
 if __name__ == "__main__":

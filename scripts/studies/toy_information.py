@@ -3,9 +3,9 @@
     python -m scripts.studies.toy_information --out docs/toy_information.svg
 
 Two Gaussian classes of 40 points in the plane; a linear regression of the labels ±1, trained by SGD for 200 epochs with
-batches of 5 and a learning rate of 0.1, many times at once. What one example z_i tells the weights W is
-I(W; z_i | S_-i), the information between W and a fresh draw of that example; KL(p(w | S) || p(w | S_-i)) is its bound.
-Both are computed from Gaussians fitted to the weights of many runs; the paper has 1.3 and 3.0 nats for its example.
+batches of 5 and a learning rate of 0.1, many times at once. The information of an example z_i about the weights W is
+I(W; z_i | S_-i), between W and a fresh draw of that example; its bound is KL(p(w | S) || p(w | S_-i)). Both are from
+Gaussians fitted to the weights of many runs; the paper reports 1.3 and 3.0 nats for its example.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 from conf.errors import exit_code
 from harness.style import figure_at
-from scripts.options import parser
+from scripts.options import argument_parser
 
 _PER_CLASS, _EPOCHS, _BATCH, _LEARNING_RATE = 40, 200, 5, 0.1
 _CENTRE = 1.0  # the classes' means are ± (1, 1); the paper gives no numbers
@@ -34,19 +34,19 @@ class Information(NamedTuple):
 
 
 def draw(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return points with a constant 1 appended, [n, 3], and labels ±1, [n], of both classes in turn."""
+    """Return points with a constant 1 appended, [n, 3], and alternating labels ±1, [n]."""
     y = torch.where(torch.arange(n) % 2 == 0, 1.0, -1.0)
     x = torch.randn(n, 2, generator=generator) + _CENTRE * y[:, None]
     return torch.cat([x, torch.ones(n, 1)], 1), y
 
 
 def train(x: Tensor, y: Tensor, runs: int, generator: torch.Generator) -> Tensor:
-    """Return the weights [runs, 3] of so many SGD runs from zero that differ by their batches alone.
+    """Return the weights [runs, 3] of SGD runs from zero that differ only in their batches.
 
     Args:
         x: points of each run's training set, [runs or 1, n, 3].
-        y: their labels, [runs or 1, n].
-        runs: how many.
+        y: labels, [runs or 1, n].
+        runs: their number.
         generator: of batches.
     """
     n = x.shape[1]
@@ -62,7 +62,7 @@ def train(x: Tensor, y: Tensor, runs: int, generator: torch.Generator) -> Tensor
 
 
 def gaussian(w: Tensor) -> MultivariateNormal:
-    """Return the Gaussian with the mean and covariance of weights [runs, 3]."""
+    """Fit a Gaussian to weights [runs, 3]."""
     w = w.double()
     return MultivariateNormal(w.mean(0), w.T.cov())
 
@@ -70,7 +70,7 @@ def gaussian(w: Tensor) -> MultivariateNormal:
 def information(
     points: Tensor, labels: Tensor, i: int, runs: int, draws: int, generator: torch.Generator
 ) -> tuple[Information, dict[str, Tensor]]:
-    """Compute what example i tells, and the weights that p(w | S), p(w | S_-i) and the mixture over z_i' are fitted to.
+    """Compute the information of example i, and weights drawn from p(w | S), p(w | S_-i) and the mixture over z_i'.
 
     I(W; z_i | S_-i) = E_z' KL(p(w | S_-i, z') || E_z'' p(w | S_-i, z'')), with `draws` draws of z', of either class,
     and a Gaussian for each; its logarithm is averaged over `runs` weights of each.
@@ -78,17 +78,19 @@ def information(
     others = torch.arange(len(points)) != i
     x, y = points[others], labels[others]
     whole, without = train(points[None], labels[None], runs, generator), train(x[None], y[None], runs, generator)
-    fresh, given = draw(draws, generator)
+    fresh, fresh_labels = draw(draws, generator)
     replaced, mixture = [], []
-    for point, label in zip(fresh, given, strict=True):
+    for point, label in zip(fresh, fresh_labels, strict=True):
         set_x, set_y = torch.cat([x, point[None]]), torch.cat([y, label[None]])
         replaced.append(train(set_x[None], set_y[None], runs, generator))
         mixture.append(gaussian(replaced[-1]))
-    own = torch.stack([p.log_prob(w.double()).mean() for p, w in zip(mixture, replaced, strict=True)])
+    conditional = torch.stack([p.log_prob(w.double()).mean() for p, w in zip(mixture, replaced, strict=True)])
     among = [torch.stack([p.log_prob(w.double()) for p in mixture]) for w in replaced]
     mixed = torch.stack([(a.logsumexp(0) - torch.tensor(float(draws)).log()).mean() for a in among])
-    found = Information(float((own - mixed).mean()), float(kl_divergence(gaussian(whole), gaussian(without))))
-    return found, {"p(w | S)": whole, "p(w | S_-i)": without, "mixture over z'": torch.cat(replaced)}
+    information_nats = Information(
+        float((conditional - mixed).mean()), float(kl_divergence(gaussian(whole), gaussian(without)))
+    )
+    return information_nats, {"p(w | S)": whole, "p(w | S_-i)": without, "mixture over z'": torch.cat(replaced)}
 
 
 def figure(points: Tensor, labels: Tensor, i: int, weights: dict[str, Tensor], path: Path) -> None:
@@ -112,22 +114,22 @@ def show(options: argparse.Namespace) -> int:
     full, *_ = torch.linalg.lstsq(points, labels[:, None])
     residuals = (points @ full)[:, 0] - labels
     ranked = residuals.abs().argsort()
-    found = {}
-    for name, place in (("best fitted", 0), ("median", len(ranked) // 2), ("worst fitted", -1)):
-        i = int(ranked[place])
-        found[name], weights = information(points, labels, i, options.runs, options.draws, generator)
-        print(f"{name} example: I(W; z_i | S_-i) = {found[name].mutual:.2f}, KL = {found[name].bound:.2f} nats")
+    estimates = {}
+    for name, rank in (("best fitted", 0), ("median", len(ranked) // 2), ("worst fitted", -1)):
+        i = int(ranked[rank])
+        estimates[name], weights = information(points, labels, i, options.runs, options.draws, generator)
+        print(f"{name} example: I(W; z_i | S_-i) = {estimates[name].mutual:.2f}, KL = {estimates[name].bound:.2f} nats")
     figure(points, labels, i, weights, options.out)
     print(f"figure: {options.out}")
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.toy_information", __doc__, runs=2000, draws=40, seed=0)
-    own.add_argument(
+    parser = argument_parser("studies.toy_information", __doc__, runs=2000, draws=40, seed=0)
+    parser.add_argument(
         "--out", type=Path, default=Path("toy_information.svg"), help="figure, of the worst fitted example"
     )
-    return exit_code(functools.partial(show, own.parse_args(arguments)), "sample_info")
+    return exit_code(functools.partial(show, parser.parse_args(arguments)), "sample_info")
 
 
 if __name__ == "__main__":

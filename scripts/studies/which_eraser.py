@@ -42,15 +42,15 @@ from erasure.progress import Display
 from erasure.store.storage import digest, fingerprint, read_json, write_json, write_text
 from harness.results.table import Table
 from scripts.benchmarks.images import DIGITS
-from scripts.options import parser
+from scripts.options import argument_parser
 
-_VERSION = 1  # of what a cell is computed by, beside the erasers' own versions
+_VERSION = 1  # of this study's computation; erasers have versions too
 _SIDE = 16  # of the photographs
 _WIDTH = 64  # hidden units of the small network
-_PROBED = 5_000  # training examples at most that a probe is fitted to; erasers take all
-_SLOW = 256  # dimensions above which erasers that iterate over examples are left out
-_ROUNDS = 15  # of INLP at most
-_CHANCE = 0.02  # accuracy above the largest class's share at which INLP stops
+_PROBED = 5_000  # most training examples of a probe; erasers take all
+_SLOW = 256  # most dimensions for erasers that iterate over examples
+_ROUNDS = 15  # most rounds of INLP
+_CHANCE = 0.02  # INLP stops at this accuracy above that of the largest class
 
 Map = Callable[[Tensor, Tensor], Tensor]  # examples and labels to erased examples
 
@@ -94,9 +94,9 @@ class Cell:
 
 
 def datasets(folder: Path | None) -> dict[str, Callable[[], Part]]:
-    """Return the datasets by name; each is loaded when it is called."""
-    found = {"breast cancer": breast_cancer, "digits": digits, "hidden states": digits}
-    return found | ({} if folder is None else {"CIFAR-10": functools.partial(photographs, folder)})
+    """Return functions that load the datasets, by name."""
+    loaders = {"breast cancer": breast_cancer, "digits": digits, "hidden states": digits}
+    return loaders | ({} if folder is None else {"CIFAR-10": functools.partial(photographs, folder)})
 
 
 def digits() -> Part:
@@ -123,8 +123,8 @@ def photographs(folder: Path) -> Part:
 def split(name: str, data: Part, seed: int) -> Split:
     """Draw a training part of 60 %, a calibration part and a test part of 20 % each, and normalise them.
 
-    Photographs keep 10,000 for training. Images and hidden states are divided by one number, the measurements of the
-    breast cancer data by the standard deviation of each, all of the training part.
+    Images and hidden states are divided by one number, the measurements of the breast cancer data by their standard
+    deviations, all from the training part. Of photographs 10,000 are for training.
     """
     order = torch.randperm(len(data.x), generator=torch.Generator().manual_seed(seed))
     held_out = min(len(order) // 5, 1_500)
@@ -162,8 +162,8 @@ class Method:
 
     Attributes:
         apply: returns the three erased parts of a split.
-        sees: what of the held-out data it needs, as a mark in the tables: † labels, ‡ the held-out examples together.
-        version: of what `apply` computes.
+        sees: mark in the tables of what it needs of held-out data: † labels, ‡ all held-out examples together.
+        version: of the numbers that `apply` computes.
         slow: left out above 256 dimensions.
     """
 
@@ -173,15 +173,15 @@ class Method:
     slow: bool = False
 
 
-def library(kind: type[Eraser], sees: str = "", *, slow: bool = False, **options: Any) -> Method:
+def library(eraser_class: type[Eraser], sees: str = "", *, slow: bool = False, **options: Any) -> Method:
     """Return the method of an eraser of the library, fitted to the training part."""
 
     def apply(parts: Split, seed: int) -> list[Tensor]:
-        drawn = {"seed": seed} if kind in (RandomEraser, RandomEditEraser) else {}
-        eraser = kind.fit(parts.train.x, parts.train.z, **options, **drawn)
+        drawn = {"seed": seed} if eraser_class in (RandomEraser, RandomEditEraser) else {}
+        eraser = eraser_class.fit(parts.train.x, parts.train.z, **options, **drawn)
         return [eraser(part.x, part.z if eraser.uses_labels else None) for part in _parts(parts)]
 
-    return Method(apply, sees, kind.version, slow)
+    return Method(apply, sees, eraser_class.version, slow)
 
 
 def gradient(parts: Split, seed: int) -> list[Tensor]:  # noqa: ARG001 nothing is drawn
@@ -208,18 +208,18 @@ def inlp(parts: Split, seed: int) -> list[Tensor]:  # noqa: ARG001 nothing is dr
     accuracy on the last fifth is that of the largest class, within two points.
     """
     x, z = parts.train
-    mean, kept = x.mean(0), torch.eye(x.shape[1], dtype=x.dtype)
+    mean, projection = x.mean(0), torch.eye(x.shape[1], dtype=x.dtype)
     fitted = len(x) * 4 // 5
     chance = float(z.bincount().max()) / len(z)
     for _ in range(_ROUNDS):
-        projected = (x - mean) @ kept
+        projected = (x - mean) @ projection
         classifier = fitted_quietly(logistic(), projected[:fitted].numpy(), z[:fitted].numpy())
         if classifier.score(projected[fitted:].numpy(), z[fitted:].numpy()) <= chance + _CHANCE:
             break
-        _, sizes, rows = torch.linalg.svd(torch.from_numpy(classifier.coef_).to(x) @ kept, full_matrices=False)
+        _, sizes, rows = torch.linalg.svd(torch.from_numpy(classifier.coef_).to(x) @ projection, full_matrices=False)
         rows = rows[sizes > 1e-8 * sizes[0]]
-        kept = kept - (kept @ rows.T) @ rows
-    return [(part.x - mean) @ kept + mean for part in _parts(parts)]
+        projection = projection - (projection @ rows.T) @ rows
+    return [(part.x - mean) @ projection + mean for part in _parts(parts)]
 
 
 METHODS: Mapping[str, Method] = {
@@ -249,7 +249,7 @@ def logistic() -> Any:
 
 
 def fitted_quietly(probe: Any, x: np.ndarray, z: np.ndarray) -> Any:
-    """Fit a probe without the warning that its iterations are limited, which they are on purpose."""
+    """Fit a probe without the warning that its iterations are limited, on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return probe.fit(x, z)
@@ -289,21 +289,21 @@ def probes(x: np.ndarray, seed: int) -> Iterator[tuple[str, Any]]:
 def scores(probe: Any, x: np.ndarray) -> Tensor:
     """Return one number per class [n, k], larger for likelier classes."""
     if hasattr(probe, "decision_function"):
-        found = torch.from_numpy(np.asarray(probe.decision_function(x))).double()
-        return found if found.ndim == 2 else torch.stack([-found / 2, found / 2], 1)
+        decision = torch.from_numpy(np.asarray(probe.decision_function(x))).double()
+        return decision if decision.ndim == 2 else torch.stack([-decision / 2, decision / 2], 1)
     return torch.from_numpy(probe.predict_proba(x)).double().clamp(min=1e-3).log()
 
 
-def calibrate(found: Tensor, z: Tensor) -> Callable[[Tensor], Tensor]:
+def calibrate(calibration_scores: Tensor, z: Tensor) -> Callable[[Tensor], Tensor]:
     """Return log-probabilities as a function of scores: bias-corrected temperature scaling (Alexandari et al. 2020).
 
-    Softmax of a · scores + b with a ≥ 0 and one b per class, of the least cross-entropy on n calibration examples.
-    Scores that say nothing get a = 0 and the shares of the classes. No probability is below 1 / (n k), as a probe that
+    Softmax of a · scores + b with a ≥ 0 and one b per class, which minimises the cross-entropy on n calibration
+    examples. Uninformative scores get a = 0 and the class frequencies. No probability is below 1 / (n k): a probe that
     is right on every calibration example would otherwise be certain.
     """
-    size = found.std().clamp(min=1e-12)
+    size = calibration_scores.std().clamp(min=1e-12)
     a = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    b = (torch.bincount(z, minlength=found.shape[1]).double() + 1).log().requires_grad_()
+    b = (torch.bincount(z, minlength=calibration_scores.shape[1]).double() + 1).log().requires_grad_()
     optimizer = torch.optim.LBFGS([a, b], max_iter=200, line_search_fn="strong_wolfe")
 
     def log_probabilities(values: Tensor) -> Tensor:
@@ -312,7 +312,7 @@ def calibrate(found: Tensor, z: Tensor) -> Callable[[Tensor], Tensor]:
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = nn.functional.nll_loss(log_probabilities(found), z)
+        loss = nn.functional.nll_loss(log_probabilities(calibration_scores), z)
         loss.backward()
         return loss
 
@@ -322,17 +322,17 @@ def calibrate(found: Tensor, z: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda values: log_probabilities(values).detach()
 
 
-def probed(erased: Sequence[Tensor], parts: Split, seed: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the accuracy and the cross-entropy in bits of each kind of probe on the test part."""
+def probe_scores(erased: Sequence[Tensor], parts: Split, seed: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Return accuracy and cross-entropy in bits of each kind of probe on the test part."""
     x, calibration, test = (part.numpy() for part in erased)
     x, z = x[:_PROBED], parts.train.z[:_PROBED].numpy()
     accuracy, bits = {}, {}
     for name, probe in probes(x, seed):
         fitted_quietly(probe, x, z)
-        said = scores(probe, test)
-        accuracy[name] = float((said.argmax(1) == parts.test.z).double().mean())
-        held_out = calibrate(scores(probe, calibration), parts.calibration.z)(said)
-        bits[name] = float(nn.functional.nll_loss(held_out, parts.test.z)) / float(np.log(2))
+        test_scores = scores(probe, test)
+        accuracy[name] = float((test_scores.argmax(1) == parts.test.z).double().mean())
+        log_probabilities = calibrate(scores(probe, calibration), parts.calibration.z)(test_scores)
+        bits[name] = float(nn.functional.nll_loss(log_probabilities, parts.test.z)) / float(np.log(2))
     return accuracy, bits
 
 
@@ -343,11 +343,11 @@ def compute(dataset: str, eraser: str, seed: int, key: str, parts: Split) -> Cel
     seconds = time.perf_counter() - start
     x, mean = parts.test.x, parts.train.x.mean(0)
     edit = float((erased[2] - x).square().sum() / (x - mean).square().sum())
-    return Cell(dataset, eraser, seed, key, edit, seconds, *probed(erased, parts, seed))
+    return Cell(dataset, eraser, seed, key, edit, seconds, *probe_scores(erased, parts, seed))
 
 
 def planned(dim: int) -> list[str]:
-    """Return the erasers that a dataset of `dim` dimensions gets."""
+    """Return the erasers for a dataset of `dim` dimensions."""
     without = set() if importlib.util.find_spec("concept_erasure") else {"LEACE, concept-erasure"}
     return [name for name, method in METHODS.items() if not (method.slow and dim > _SLOW) and name not in without]
 
@@ -363,7 +363,7 @@ def read(path: Path) -> dict[tuple[str, str, int], Cell]:
 
 
 def run(options: argparse.Namespace) -> dict[tuple[str, str, int], Cell]:
-    """Compute the cells that the file of results lacks, write each, and return all."""
+    """Compute the missing cells, write each to the file of results, and return all."""
     cells = read(options.out)
     loaders = {name: load for name, load in datasets(options.data).items() if name in (options.only or [name])}
     with Display("which eraser") as display:
@@ -385,18 +385,20 @@ def run(options: argparse.Namespace) -> dict[tuple[str, str, int], Cell]:
 
 def tables(cells: Mapping[tuple[str, str, int], Cell]) -> list[Table]:
     """Return one table per dataset, a row per eraser: the edit, and the accuracy of each kind of probe, in %."""
-    found = []
+    result = []
     for dataset in dict.fromkeys(cell.dataset for cell in cells.values()):
         rows = []
         for eraser, method in METHODS.items():
-            own = [cell for cell in cells.values() if (cell.dataset, cell.eraser) == (dataset, eraser)]
-            if own:
-                edit = fmean(cell.edit for cell in own)
-                shown = [f"{100 * fmean(cell.accuracy[probe] for cell in own):.1f}" for probe in own[0].accuracy]
+            selected = [cell for cell in cells.values() if (cell.dataset, cell.eraser) == (dataset, eraser)]
+            if selected:
+                edit = fmean(cell.edit for cell in selected)
+                shown = [
+                    f"{100 * fmean(cell.accuracy[probe] for cell in selected):.1f}" for probe in selected[0].accuracy
+                ]
                 rows.append([f"{eraser} {method.sees}".strip(), f"{edit:.3f}", *shown])
         probed_by = next(cell.accuracy for cell in cells.values() if cell.dataset == dataset)
-        found.append(Table(dataset, "", ["eraser", "edit", *probed_by], rows, title=dataset))
-    return found
+        result.append(Table(dataset, "", ["eraser", "edit", *probed_by], rows, title=dataset))
+    return result
 
 
 def markdown(cells: Mapping[tuple[str, str, int], Cell]) -> str:
@@ -419,13 +421,13 @@ def show(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    own = parser("studies.which_eraser", __doc__, seeds=5)
-    own.add_argument("--data", type=Path, help="folder of photographs; without it they are left out")
-    own.add_argument("--out", type=Path, default=Path("which_eraser.json"), help="file of results")
-    own.add_argument(
+    parser = argument_parser("studies.which_eraser", __doc__, seeds=5)
+    parser.add_argument("--data", type=Path, help="folder of photographs; without it they are left out")
+    parser.add_argument("--out", type=Path, default=Path("which_eraser.json"), help="file of results")
+    parser.add_argument(
         "--only", nargs="+", choices=["breast cancer", "digits", "hidden states", "CIFAR-10"], help="datasets"
     )
-    return exit_code(functools.partial(show, own.parse_args(arguments)), "mdl")
+    return exit_code(functools.partial(show, parser.parse_args(arguments)), "mdl")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""python -m scripts.sweep: which runs of a sweep have finished, run, failed or are missing, from disk alone."""
+"""python -m scripts.sweep: state of the runs of a sweep, read from disk."""

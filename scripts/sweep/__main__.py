@@ -1,12 +1,12 @@
-"""Show the state of a sweep from disk alone, launch what is left of it, and delete runs that failed.
+"""Show the state of a sweep from disk, launch unfinished runs, and delete failed ones.
 
 python -m scripts.sweep status runs/                                   every run below runs/
-python -m scripts.sweep status runs/ -- eraser=control,leace seeds=[0] those of a sweep, missing ones too
-python -m scripts.sweep status runs/ --retry-failed -- OVERRIDES       the commands for what is left to do
+python -m scripts.sweep status runs/ -- eraser=control,leace seeds=[0] the runs of a sweep, also missing ones
+python -m scripts.sweep status runs/ --retry-failed -- OVERRIDES       the commands for unfinished runs
 python -m scripts.sweep status runs/ --retry-failed --launch -- hydra/launcher=slurm OVERRIDES
 python -m scripts.sweep discard runs/                                  failed runs; --yes deletes them
 
-Overrides are those after python -m mdl -m; a whole such command may be pasted. Exit code 0 if all have finished.
+Overrides are those of python -m mdl -m, or the whole command. Exit code 0 if all runs have finished.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from conf.groups import look_in, own_folders
 from harness.device import pick_device
 from harness.run_files import printable
 from scripts.commands import COMMANDS, command_named
-from scripts.options import parser
+from scripts.options import argument_parser
 from scripts.sweep.relaunch import launch, launch_command
-from scripts.sweep.status import Found, discard, of_sweep, on_disk, print_status, unfinished
+from scripts.sweep.status import SweepRun, discard, of_sweep, on_disk, print_status, unfinished
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,44 +43,46 @@ def _status(options: argparse.Namespace, command: str, overrides: Sequence[str])
         discard(runs, delete=options.yes)
         return 0
     print_status(runs)
-    unsaid = command != "sample_info" and not any(o.startswith("device=") for o in overrides)
-    if unsaid and any(run.state.name == "missing" for run in runs):
-        here = pick_device("auto").type
-        print(f"device=auto is {here} here; where it is not, train.precision=auto makes other runs: say device=…")
+    device_unset = command != "sample_info" and not any(o.startswith("device=") for o in overrides)
+    if device_unset and any(run.state.name == "missing" for run in runs):
+        device = pick_device("auto").type
+        print(f"device=auto is {device} here; elsewhere train.precision=auto may make other runs: set device=…")
     if options.retry_failed:
         return _retry(unfinished(runs), options.runs, command, overrides, start=options.launch)
     return 0 if all(run.state.name == "finished" for run in runs) else 1
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    own = parser("sweep", __doc__)
-    own.add_argument("action", choices=["status", "discard"])
-    own.add_argument("runs", type=Path, help="the sweep's runs_dir")
-    own.add_argument("--retry-failed", action="store_true", help="print the commands for what is left to do")
-    own.add_argument("--launch", action="store_true", help="with --retry-failed: run them")
-    own.add_argument("--yes", action="store_true", help="with discard: delete the failed runs, do not only list them")
-    options = own.parse_args(words)
+    parser = argument_parser("sweep", __doc__)
+    parser.add_argument("action", choices=["status", "discard"])
+    parser.add_argument("runs", type=Path, help="the sweep's runs_dir")
+    parser.add_argument("--retry-failed", action="store_true", help="print the commands for unfinished runs")
+    parser.add_argument("--launch", action="store_true", help="with --retry-failed: run them")
+    parser.add_argument(
+        "--yes", action="store_true", help="with discard: delete the failed runs, do not only list them"
+    )
+    options = parser.parse_args(words)
     if not os.path.isdir(options.runs):  # noqa: PTH112 (False for a name that is too long)
-        own.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
+        parser.error(f"{options.runs}: no such folder; it is the sweep's runs_dir, by default runs/")
     if options.launch and not options.retry_failed:
-        own.error("--launch goes with --retry-failed")
+        parser.error("--launch goes with --retry-failed")
     if options.action == "discard" and options.retry_failed:
-        own.error("--retry-failed goes with status")
+        parser.error("--retry-failed goes with status")
     if options.action == "status" and options.yes:
-        own.error("--yes goes with discard")
+        parser.error("--yes goes with discard")
     return options
 
 
 def _of_command(words: list[str]) -> tuple[str, list[str]]:
-    """Verb and overrides of a command line, or of its end; mdl where no command is named."""
+    """Return command and overrides of a command line, or of its end; mdl if it names no command."""
     words = [word for word in words if word not in ("uv", "run", "python", "-m", "--multirun")]
     return (words[0], words[1:]) if words and words[0] in COMMANDS else ("mdl", words)
 
 
-def _retry(left: Sequence[Found], runs_dir: Path, command: str, overrides: Sequence[str], *, start: bool) -> int:
-    """Print what is left as commands, or run it: through a launcher as one sweep, which leaves out the rest itself.
+def _retry(left: Sequence[SweepRun], runs_dir: Path, command: str, overrides: Sequence[str], *, start: bool) -> int:
+    """Print the commands for unfinished runs, or run them; with a launcher it is the sweep's command.
 
-    A run that cannot be launched from what is on disk is named and left out.
+    A run whose command cannot be derived from disk is named and left out.
     """
     if not left:
         print("nothing is left to do")

@@ -1,4 +1,4 @@
-"""Commands that compute a run again, or go on with it: whatever its directory says, they do nothing else."""
+"""Commands that launch a run again, from its configuration; hostile run directories cause nothing else."""
 
 import json
 import shlex
@@ -21,14 +21,14 @@ from conf.schema import TARGETS, ConfigError, config_of, validate
 from conf.target import require_listed
 from harness.run_files import read_config
 from scripts.commands import command_named
-from scripts.sweep.status import Found
+from scripts.sweep.status import SweepRun
 
 
-def launch_command(run: Found, runs_dir: Path) -> list[str]:
+def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
     """Return the command of this run: python -m COMMAND OVERRIDES, with its result in `runs_dir`.
 
     Raises:
-        ValueError: its name is no run's, or no sweep says which overrides make it and its configuration is none.
+        ValueError: not a run's name; or no overrides are known and the configuration is not valid.
     """
     command = run.directory.name.partition("-")[0]
     try:
@@ -38,7 +38,7 @@ def launch_command(run: Found, runs_dir: Path) -> list[str]:
         raise ValueError(f"{run.directory}: not launched: {explain(error, command, [])}") from error
     overrides = [override for override in overrides if not override.startswith("runs_dir=")]
     if any(override.startswith("+experiment=") for override in overrides):
-        overrides.append("hydra.sweeper.params=null")  # this one of its runs
+        overrides.append("hydra.sweeper.params=null")  # one run of the experiment
     folders = [f"--config-dir={folder}" for folder in own_folders()]
     return [
         "python",
@@ -51,7 +51,7 @@ def launch_command(run: Found, runs_dir: Path) -> list[str]:
 
 
 def launch(commands: Sequence[Sequence[str]]) -> int:
-    """Run them one after another; 0 if all ended with 0."""
+    """Run commands one after another; return 0 if all ended with 0."""
     code = 0
     for words in commands:
         print(f"\n$ {shlex.join(words)}", flush=True)
@@ -60,10 +60,10 @@ def launch(commands: Sequence[Sequence[str]]) -> int:
 
 
 def _overrides(command: Command, directory: Path) -> list[str]:
-    """Return overrides that give exactly a run's configuration: its choices, and values in which it differs from them.
+    """Return overrides that give exactly a run's configuration: its choices and all values that differ from them.
 
     Raises:
-        ValueError: its configuration cannot be read, or is none of this command.
+        ValueError: the configuration cannot be read, or is not valid for this command.
     """
     try:
         read = read_config(directory)

@@ -1,4 +1,4 @@
-"""The state of every run of a sweep, what is left to do, and which runs have failed."""
+"""States of the runs of a sweep: finished, running, failed, missing; deletion of failed runs."""
 
 import contextlib
 from collections import Counter
@@ -27,39 +27,39 @@ _SHOWN = 50  # lines per state
 
 
 @dataclass(frozen=True)
-class Found:
-    """A run's directory, its state, and the overrides that make it, where a sweep says so."""
+class SweepRun:
+    """A run's directory, its state, and its overrides, if known from a sweep."""
 
     directory: Path
     state: State
     overrides: list[str] | None = None
 
 
-def on_disk(root: Path) -> list[Found]:
-    """Every run below `root`, by name."""
+def on_disk(root: Path) -> list[SweepRun]:
+    """Return every run below `root`, by name."""
     now = file_system_time(root)
     names = sorted(path.name for path in root.iterdir() if _may_be_run(path))
-    found = (Found(root / name, state_of(root / name, now)) for name in names if not name.startswith("."))
-    return [run for run in found if run.state.name != "missing"]  # folders of sweeps, reports and others
+    runs = (SweepRun(root / name, state_of(root / name, now)) for name in names if not name.startswith("."))
+    return [run for run in runs if run.state.name != "missing"]  # no folders of sweeps or reports
 
 
 def _may_be_run(path: Path) -> bool:
-    """Whether it is a folder; links are followed nowhere, and are runs where they are called so."""
+    """Whether a path is a folder, or a link with a run's name; links are never followed."""
     return RUN_ID.fullmatch(path.name) is not None if path.is_symlink() else path.is_dir()
 
 
-def of_sweep(command: Command, overrides: Sequence[str], root: Path) -> list[Found]:
-    """Return the runs that a sweep asks for, in `root`; a run that was refused when it was launched has failed."""
-    now, jobs = file_system_time(root), wanted(command, overrides)
+def of_sweep(command: Command, overrides: Sequence[str], root: Path) -> list[SweepRun]:
+    """Return the runs of a sweep, in `root`; a run that was refused at launch has failed."""
+    now, jobs = file_system_time(root), jobs_by_id(command, overrides)
     states = {name: state_of(root / name, now) for name in jobs}
     if missing := [name for name, state in states.items() if state.name == "missing"]:
         refused = _refused(root)
         states |= {name: State("failed", refused[name]) for name in missing if name in refused}
-    return [Found(root / name, states[name], job) for name, job in jobs.items()]
+    return [SweepRun(root / name, states[name], job) for name, job in jobs.items()]
 
 
 def _refused(root: Path) -> dict[str, str]:
-    """Return why runs were refused, as the sweeps below `root` noted it; the latest sweep counts."""
+    """Return why runs were refused, by the latest sweep below `root`."""
     refused: dict[str, str] = {}
     for directory in sorted(root.glob("sweeps/*")):
         with contextlib.suppress(ConfigError, OSError):
@@ -67,17 +67,17 @@ def _refused(root: Path) -> dict[str, str]:
     return refused
 
 
-def wanted(command: Command, overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Ids of the runs that a sweep asks for -> the overrides that make each; jobs that ask for the same count once."""
+def jobs_by_id(command: Command, overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Return the overrides of a sweep's runs, by run id; equal jobs count once."""
     return {run_path(command, config).name: job for job, config in jobs_of(command.name, overrides)}
 
 
-def unfinished(runs: Sequence[Found]) -> list[Found]:
-    """Return the runs that have no result and that nobody works on."""
+def unfinished(runs: Sequence[SweepRun]) -> list[SweepRun]:
+    """Return the runs without a result that no process works on."""
     return [run for run in runs if run.state.name in UNFINISHED]
 
 
-def discard(runs: Sequence[Found], *, delete: bool) -> None:
+def discard(runs: Sequence[SweepRun], *, delete: bool) -> None:
     """Print the runs that ended by an error, and delete them if `delete` is set; a run with a result is kept."""
     count = 0
     for run in runs:
@@ -93,7 +93,7 @@ def discard(runs: Sequence[Found], *, delete: bool) -> None:
 
 
 def _ended_by_error(directory: Path) -> bool:
-    """Whether a run's own state says so, and nothing that it finished is there."""
+    """Whether a run's state file says "failed", and there is no result."""
     if directory.is_symlink() or (directory / RESULT).exists():
         return False
     try:
@@ -102,8 +102,8 @@ def _ended_by_error(directory: Path) -> bool:
         return False
 
 
-def print_status(runs: Sequence[Found]) -> None:
-    """Print counts, and a line for each run that has not finished."""
+def print_status(runs: Sequence[SweepRun]) -> None:
+    """Print counts, and a line for each unfinished run."""
     counts = Counter(run.state.name for run in runs)
     output = console(min_width=160)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -119,11 +119,10 @@ def print_status(runs: Sequence[Found]) -> None:
         print(line)
 
 
-def cost(runs: Sequence[Found]) -> str:
-    """Return a line on the time that finished runs took, and that is left if the others are like them.
+def cost(runs: Sequence[SweepRun]) -> str:
+    """Return a line with the time used by finished runs, and the estimated time left.
 
-    A run is like those of its dataset and model; one that was interrupted, or is running, needs what it has not spent
-    yet. Failed runs do not count: launched again, they fail again unless something changes.
+    A run takes the mean of finished runs of its dataset and model, less the time it has used. Failed runs do not count.
     """
     took: dict[str, list[float]] = {}
     for run in runs:
@@ -142,15 +141,15 @@ def cost(runs: Sequence[Found]) -> str:
     return line
 
 
-def _kind(run: Found) -> str:
+def _kind(run: SweepRun) -> str:
     command, dataset, _, model, *_ = [*run.directory.name.split("-"), "", "", "", ""]
     return f"{command} {dataset} {model}"
 
 
-def _lines(runs: Sequence[Found]) -> Iterator[tuple[str, str, str]]:
+def _lines(runs: Sequence[SweepRun]) -> Iterator[tuple[str, str, str]]:
     for name in get_args(Name)[1:]:
-        those = [run for run in runs if run.state.name == name]
-        for run in those[:_SHOWN]:
+        in_state = [run for run in runs if run.state.name == name]
+        for run in in_state[:_SHOWN]:
             yield name, run.directory.name, run.state.detail
-        if len(those) > _SHOWN:
-            yield name, f"and {len(those) - _SHOWN:,} more", ""
+        if len(in_state) > _SHOWN:
+            yield name, f"and {len(in_state) - _SHOWN:,} more", ""

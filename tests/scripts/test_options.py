@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.options import parser
+from scripts.options import argument_parser
 from scripts.report.__main__ import main as report
 
 
@@ -16,5 +16,5 @@ def test_a_wrong_argument_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_help_shows_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser("report", "What it does.", out="report").parse_args(["--help"])
+        argument_parser("report", "What it does.", out="report").parse_args(["--help"])
     assert "usage: python -m scripts.report" in capsys.readouterr().out

@@ -17,7 +17,7 @@ from harness.run import Run
 from harness.state import state_of
 from mdl.__main__ import COMMAND as MDL
 from scripts.sweep.__main__ import main as sweep
-from scripts.sweep.status import wanted
+from scripts.sweep.status import jobs_by_id
 from tests.results import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
@@ -25,7 +25,7 @@ OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "tr
 
 @functools.cache
 def names() -> list[str]:
-    return [*wanted(MDL, OVERRIDES)]
+    return [*jobs_by_id(MDL, OVERRIDES)]
 
 
 def runs_in(root: Path) -> list[Run]:
@@ -147,7 +147,7 @@ def test_retry_prints_exactly_what_is_left(half_done: Path, capsys, monkeypatch)
     left = []
     for line in lines:
         words = shlex.split(line)[3:]
-        left += wanted(MDL, words)
+        left += jobs_by_id(MDL, words)
     assert left == [third.id, fourth.id, sixth.id]
     assert started == []
     assert sweep(["status", str(half_done), "--retry-failed", "--launch", "--", *OVERRIDES]) == 0
@@ -184,7 +184,7 @@ def test_a_failed_run_is_repeated_from_its_own_configuration(command, capsys) ->
     out = capsys.readouterr().out
     assert "NonFiniteLossError" in out
     (line,) = [line for line in out.splitlines() if line.startswith("python -m mdl")]
-    (job,) = wanted(MDL, shlex.split(line)[3:])
+    (job,) = jobs_by_id(MDL, shlex.split(line)[3:])
     assert Path("runs", job).exists()
 
 
@@ -198,7 +198,7 @@ def test_a_failed_run_is_repeated_from_its_own_configuration(command, capsys) ->
 )
 def test_jobs_are_those_of_hydra_each_composed_in_full(overrides: list[str], count: int) -> None:
     """Fast code against the slow reference."""
-    jobs = wanted(MDL, overrides)
+    jobs = jobs_by_id(MDL, overrides)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         expected = [run_path(MDL, compose("mdl", job)).name for job in jobs.values()]
     assert [*jobs] == expected

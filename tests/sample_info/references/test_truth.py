@@ -110,7 +110,7 @@ def test_training_on_parts_is_a_plain_loop_on_each(k: int, memory_bytes: float) 
 
 def test_parts_that_cannot_be_trained_together_are_refused() -> None:
     problem = small_mlp(1).problem(DESCENT)
-    with pytest.raises(AssertionError, match="of one size"):
+    with pytest.raises(AssertionError, match="different sizes"):
         train_on_each(problem, mask(LEFT, LEFT[:2]))
     with pytest.raises(ValueError, match="diverged"):
         train_on_each(replace(problem, descent=replace(DESCENT, learning_rate=1e6)), mask(LEFT))

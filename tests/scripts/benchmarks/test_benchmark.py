@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts.benchmarks.benchmark import Cost, Row, finish, measured, parser
+from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, measured
 from tests.processes import answer
 
 
@@ -24,7 +24,7 @@ def test_peak_memory_is_seen() -> None:
 
 
 def test_rows_of_the_same_work_are_compared_with_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = parser("x", "What it is.", size=3, out=tmp_path).parse_args(["--size", "5"])
+    options = argument_parser("x", "What it is.", size=3, out=tmp_path).parse_args(["--size", "5"])
     assert (options.size, options.out, options.device, options.json) == (5, tmp_path, "cpu", None)
     rows = [
         Row("a", "ours", Cost(2.0), floor_seconds=0.5),

@@ -31,8 +31,8 @@ def test_an_mlps_flops_numbers_and_bytes() -> None:
     assert step.parameters == 3073 * 128 + 129 * 128 + 129 * 10
     assert step.forward_flops == first + rest
     assert step.flops == 2 * first + 3 * rest  # images have no gradient
-    assert step.kept == 3072 + 3 * 128  # the image, two layers, and the second times the readout's multiplier
-    assert step.moved_bytes(64, 2) == 36 * step.parameters + 64 * 2 * 2 * step.kept
+    assert step.activations == 3072 + 3 * 128  # the image, two layers, and the second times the readout's multiplier
+    assert step.moved_bytes(64, 2) == 36 * step.parameters + 64 * 2 * 2 * step.activations
 
 
 def test_depthwise_convolutions_are_counted_by_group() -> None:
@@ -47,6 +47,6 @@ def test_depthwise_convolutions_are_counted_by_group() -> None:
 
 
 def test_a_floor_is_the_larger_of_flops_and_bytes() -> None:
-    step = Step(parameters=1000, forward_flops=1e9, flops=3e9, kept=100)
+    step = Step(parameters=1000, forward_flops=1e9, flops=3e9, activations=100)
     assert step.hours(10, Device(1e9, 1e15, 4)) == pytest.approx(30 / 3600)
     assert step.hours(10, Device(1e15, 1e3, 4)) == pytest.approx((36_000 + 2 * 4 * 1000) / 1e3 / 3600)

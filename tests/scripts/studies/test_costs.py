@@ -72,7 +72,7 @@ def test_the_digits_are_as_large_as_they_are_known(digits_source: Digits) -> Non
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["dataset=cifarnet"], "dataset=cifarnet: its size is not known here: say --size C H W CLASSES EXAMPLES"),
+        (["dataset=cifarnet"], "dataset=cifarnet: unknown size: add --size C H W CLASSES EXAMPLES"),
         (["modl=mlp"], "unknown key modl: did you mean model?"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.studies.label_leakage import affine_maps, by_subspace, main, read, subspaces
+from scripts.studies.label_leakage import affine_maps, by_subspace, decode, main, subspaces
 
 LEVELS = 16
 
@@ -23,13 +23,13 @@ def test_maps_of_classes_are_a_message_and_one_map_of_all_is_none() -> None:
     generator = torch.Generator().manual_seed(0)
     own = torch.eye(12).double() + 0.1 * torch.randn(3, 12, 12, generator=generator, dtype=torch.float64)
     before, after, labels = written(own, generator)
-    possible, nearest = read(after, affine_maps(after, before, labels), LEVELS)
+    possible, nearest = decode(after, affine_maps(after, before, labels), LEVELS)
     assert possible[torch.arange(len(labels)), labels].all()
     assert possible.double().mean() < 0.5
     assert torch.equal(nearest, labels)
     before, after, labels = written(own[:1].expand(3, -1, -1), generator)
     after = after - labels[:, None] * 0.01
-    possible, nearest = read(after, affine_maps(after, before, labels), LEVELS)
+    possible, nearest = decode(after, affine_maps(after, before, labels), LEVELS)
     assert possible.all()
     assert not nearest.any()  # all the same
 
@@ -66,5 +66,5 @@ def test_an_eraser_without_maps_of_classes_is_one_line(eraser: str, tmp_path: Pa
 
 
 def test_more_values_than_images_of_a_class_are_refused() -> None:
-    with pytest.raises(ValueError, match="class 0 has 5 training images of 6 values each, and what"):
+    with pytest.raises(ValueError, match="class 0 has 5 training images of 6 values each; fitting"):
         affine_maps(torch.rand(10, 6), torch.rand(10, 6), torch.arange(10) % 2)

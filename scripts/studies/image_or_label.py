@@ -1,0 +1,149 @@
+"""Whether a network trained on erased images reads the image, or the label that the eraser wrote into it.
+
+    python -m train -m eraser=control,qleace OVERRIDES
+    python -m scripts.studies.image_or_label OVERRIDES
+
+Takes the overrides of finished runs of python -m train. An eraser that sees labels moves each class by its own affine
+map, from the class's mean to a common one, and so writes the label into the image (see label_leakage). This study
+applies the maps of other classes to test images, and maps that combine the mean of one class with the slope of another.
+A network trained on erased images predicts the image's class or the map's. A network trained on the original images
+shows how far the maps change the image.
+"""
+
+import argparse
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from conf.compose import composed
+from conf.errors import exit_code
+from erasure.progress import Display
+from erasure.source import LabelledImages
+from erasure.store.storage import load_tensors
+from harness.results.labels import display_name
+from harness.results.statistics import Spread
+from harness.results.table import Table
+from scripts.options import argument_parser
+from scripts.show_erasers import erased_by, job_under
+from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
+from train.data import as_trained_on
+from train.ensemble import Weights
+from train.prepare import PreparedTraining, load, training_job
+from train.settings import TrainConfig
+from train.whole import WEIGHTS
+
+_CAPTION = (
+    "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "
+    "image's class, and the map's. Parts: under the mean of a second class and the slope of a third, how often they "
+    "say the image's class, the mean's, the slope's. By chance: any other class, if maps made no difference. Mean ± "
+    "standard deviation over seeds."
+)
+
+Maps = Sequence[tuple[Tensor, Tensor]]  # of classes: x -> x A + b
+
+
+def answer_rates(predicted: Tensor, labels: Tensor) -> dict[str, float]:
+    """Return how often one network predicts each class on test images, by heading of the table.
+
+    Args:
+        predicted: class of each image under each class's mean and slope, [k, k, n].
+        labels: of the images, [n].
+    """
+    k = len(predicted)
+    means, slopes = torch.arange(k)[:, None, None].expand_as(predicted), torch.arange(k)[:, None].expand_as(predicted)
+    matches = means == labels, slopes == labels, means == slopes
+
+    def rate(expected: Tensor, mask: Tensor) -> float:
+        return float((predicted == expected)[mask].double().mean())
+
+    another, three = matches[2] & ~matches[0], ~(matches[0] | matches[1] | matches[2])
+    right = rate(labels, matches[0] & matches[1])
+    return {
+        "right": right,
+        "map: image": rate(labels, another),
+        "map: map": rate(slopes, another),
+        "parts: image": rate(labels, three),
+        "parts: mean": rate(means, three),
+        "parts: slope": rate(slopes, three),
+        "by chance": (1 - right) / (k - 1),
+    }
+
+
+def predictions_under_maps(
+    title: str, prepared: PreparedTraining, weights: Weights, before: LabelledImages, images: Tensor, maps: Maps
+) -> Tensor:
+    """Return the predictions of S networks for images [n, C, H, W] under each class's mean and slope: [S, k, k, n].
+
+    `maps` are those of the classes of `before`, which has their means; `title` is that of the progress bar.
+    """
+    training, flat = before.images.double().flatten(1), images.double().flatten(1)
+    means = torch.stack([training[before.labels == label].mean(0) for label in range(len(maps))])
+    predicted = torch.zeros(len(prepared.seeds), len(maps), len(maps), len(images), dtype=torch.int64)
+    with Display(title) as display:
+        for slope_class, (slope, shift) in enumerate(maps):
+            moved = flat @ slope + shift
+            for mean_class, offset in enumerate((means[slope_class] - means) @ slope):
+                predicted[:, mean_class, slope_class] = answers(prepared, weights, (moved + offset).view_as(images))
+                done = (slope_class * len(maps) + mean_class + 1) / len(maps) ** 2
+                display.update(done, f"slope of class {slope_class}, mean of class {mean_class}")
+    return predicted
+
+
+@torch.no_grad()
+def answers(prepared: PreparedTraining, weights: Weights, x: Tensor) -> Tensor:
+    """Return the predicted class of images [n, C, H, W] by each of S networks: [S, n]."""
+    unused = torch.zeros(len(x), dtype=torch.int64)  # labels
+    images, predicted = as_trained_on(prepared.dataset, LabelledImages(x, unused), prepared.job.device), []
+    for member in range(len(prepared.seeds)):
+        alone = {name: weight[[member]].to(prepared.job.device) for name, weight in weights.items()}
+        logits = [part for part, _ in prepared.ensemble.outputs(alone, images)]
+        predicted.append(torch.cat(logits, 1)[0].argmax(-1).cpu())
+    return torch.stack(predicted)
+
+
+def trained(overrides: Sequence[str]) -> tuple[PreparedTraining, Weights]:
+    """Return the networks of a finished run.
+
+    Raises:
+        ValueError: the run has no weights.
+    """
+    job = training_job("train", composed("train", overrides, TrainConfig))
+    path = job.run_directory().directory / WEIGHTS
+    if not path.exists():
+        raise ValueError(f"there is no {path}: train the network first, python -m train {' '.join(overrides)}")
+    return load(job), load_tensors(path)[0]
+
+
+def show(chosen: argparse.Namespace) -> int:
+    require_maps_of_classes(job_under(chosen.eraser, chosen.overrides))
+    networks = {
+        name: trained([*chosen.overrides, f"eraser={name}"]) for name in chosen.trained_on or ("control", chosen.eraser)
+    }
+    before, after = (erased_by(name, chosen.overrides).splits for name in ("control", chosen.eraser))
+    train, test = before["train"], before["test"]
+    maps = affine_maps(train.images, after["train"].images, train.labels)
+    rows = []
+    for name, (prepared, weights) in networks.items():
+        rates = [
+            answer_rates(predicted, test.labels)
+            for predicted in predictions_under_maps(name, prepared, weights, train, test.images, maps)
+        ]
+        shares = {key: f"{Spread.of([100 * one[key] for one in rates]):.1f}" for key in rates[0]}
+        rows.append({"trained on": display_name(name)} | shares)
+    Table("image_or_label", _CAPTION, [*rows[0]], [[*row.values()] for row in rows]).show()
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argument_parser("studies.image_or_label", __doc__)
+    parser.add_argument("overrides", nargs="*", help="as of python -m train, without eraser")
+    parser.add_argument("--eraser", default="qleace", help="whose maps: one that sees labels")
+    parser.add_argument("--trained-on", nargs="+", help="erasers of the networks; control and --eraser by default")
+    chosen = parser.parse_args(arguments)
+    return exit_code(functools.partial(show, chosen), "train", chosen.overrides)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
