@@ -1,6 +1,6 @@
-"""Erase class information from data, and measure what is left."""
+"""Erase class information from data, and measure what remains."""
 
-from erasure.concepts import ConceptMoments
+from erasure.concept_moments import ConceptMoments
 from erasure.eraser import Eraser
 from erasure.erasers.alf_cubic import AlfCubicEraser
 from erasure.erasers.alf_qleace import AlfQleaceEraser

@@ -54,7 +54,7 @@ class Accumulator:
 
     @property
     def sizes(self) -> list[int]:
-        """Class counts n_j as Python integers: reading them waits for no device."""
+        """Class counts n_j as Python integers, without synchronising the device."""
         self._settle()
         return self._sizes
 
@@ -108,7 +108,7 @@ class Accumulator:
         return self.add_rows(rows.detach(), labels)
 
     def add_rows(self, rows: Tensor, labels: Tensor) -> Self:
-        """Add checked examples [n, d] with labels [n]; small batches are copied and wait."""
+        """Add checked examples [n, d] with labels [n]; small batches are copied and collected."""
         if self._waiting and (rows.dtype, rows.device) != (self._waiting[0][0].dtype, self._waiting[0][0].device):
             self._settle()
         if len(rows) < _ROWS_AT_ONCE:
@@ -120,7 +120,7 @@ class Accumulator:
         return self
 
     def _settle(self) -> None:
-        """Add the batches that wait to the sums."""
+        """Add the collected batches to the sums."""
         if not self._waiting:
             return
         x, z = self._waiting[0] if len(self._waiting) == 1 else map(torch.cat, zip(*self._waiting, strict=True))
@@ -170,7 +170,7 @@ class Accumulator:
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the moments of other examples of the same classes, in place; the result is that of one pass.
+        """Add the moments of other examples of the same classes, in place, as if accumulated in one pass.
 
         Raises:
             ValueError: another number of coordinates or classes, or pooled and class covariances.
@@ -207,12 +207,12 @@ class Accumulator:
         return self
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all tensors by name, waiting batches included: class means are `origins` + `offsets`."""
+        """Return all tensors by name, collected batches included: class means are `origins` + `offsets`."""
         sizes = torch.tensor(self.sizes)  # adds the batches that wait
         return {"sizes": sizes, "origins": self._origins, "offsets": self._offsets, "scatters": self._scatters}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Take over the tensors of a `state_dict` of the same sizes.
+        """Load the tensors of a `state_dict` of the same sizes.
 
         Raises:
             ValueError: a tensor is missing, or has another shape.

@@ -1,4 +1,4 @@
-"""The barycenter's fixed point on square-root factors, and the maps that it gives."""
+"""Barycenters of covariances by the fixed point on square-root factors."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from erasure.progress import report_progress
 
 @dataclass(frozen=True)
 class Alignment:
-    """Factors turned to lie as close together as they can.
+    """Square-root factors aligned by rotations.
 
     Attributes:
-        root: R [d, r], the weighted mean of the turned factors F_j U_j; R Rᵀ is the barycenter.
+        root: R [d, r], the weighted mean of the rotated factors F_j U_j; R Rᵀ is the barycenter.
         rotations: U_j, [r_j, r] each, in the precision of `polar`; orthonormal rows or columns, whichever are fewer.
-        excess: after each round, what is left of the objective, as in `erasure.transport.Barycenter`.
+        excess: the objective above its estimated minimum after each round, as in `erasure.transport.Barycenter`.
     """
 
     root: Tensor
@@ -31,8 +31,8 @@ class Alignment:
 
         Consumes the factors.
 
-        The covariances are exact because each U_j is made orthonormal here; that the U_j belong to the round
-        before R changes only the size of the edit, and is part of `excess`.
+        Orthonormal U_j make covariances exact. The U_j are those of the round before R, which only changes the size of
+        the edit, and is part of `excess`.
         """
         d = len(self.root)
         maps = torch.empty(len(factors), d, d, dtype=torch.float64, device=self.root.device)
@@ -47,9 +47,8 @@ class Search:
 
     Attributes:
         tolerance: excess of the objective to stop at, relative to the variance.
-        max_rounds: after which it stops short of the tolerance; the last excess tells.
-        polar: `polar_factor` for a barycenter that is itself accurate to the last digits; the rough one is for maps,
-            whose edit it serves as well.
+        max_rounds: most rounds, even if the tolerance is not met.
+        polar: `polar_factor` if the barycenter itself must be accurate; the rough one suffices for maps.
     """
 
     tolerance: float
@@ -66,7 +65,7 @@ def align(
 ) -> Alignment:
     """Minimise Σ λ_j ‖R - F_j U_j‖² over R and orthonormal U_j: the barycenter's fixed point, on factors.
 
-    A round turns every factor towards R (U_j the polar factor of F_jᵀ R) and takes R to their mean. As
+    A round rotates every factor towards R (U_j the polar factor of F_jᵀ R) and takes R to their mean. As
     R = S^½ up to a rotation, this is the fixed point S <- S^-½ (Σ λ_j (S^½ Σ_j S^½)^½)² S^-½ (Álvarez-Esteban
     et al. 2016, equation 7) without an inverse or a square root. The excess that remains when it stops does not
     affect the equality of covariances, only the size of the edit.
@@ -75,11 +74,11 @@ def align(
         factors: of the Σ_j.
         weights: λ_j, summing to one.
         average: Σ λ_j Σ_j, [d, d], where the search starts.
-        search: when it ends, and how factors are turned.
-        rank: r, of the barycenter looked for; None for no limit.
+        search: options.
+        rank: r, of the barycenter; None for no limit.
 
     Raises:
-        ValueError: no round is allowed.
+        ValueError: `max_rounds` below one.
     """
     tolerance, max_rounds = search.tolerance, search.max_rounds
     if max_rounds < 1:
@@ -100,7 +99,7 @@ def align(
         last_step = max(step, 1e-300)
         if excess[-1] <= tolerance:
             break
-        done = math.log(min(1.0, excess[-1])) / geometric  # 0 after the first round, which tells no excess
+        done = math.log(min(1.0, excess[-1])) / geometric  # 0 after the first round, which has no excess yet
         report_progress(
             "barycenter of class covariances", min(1.0, done), f"round {len(excess)}: excess {excess[-1]:.1e}"
         )
@@ -110,8 +109,8 @@ def align(
 def _rest(step: float, last_step: float) -> float:
     """Estimate the excess left after a round that gained `step`, by a geometric series.
 
-    Each half round shrinks the excess by about the root of what a round does to the step; more than thirtyfold is not
-    believed (CIFAR's covariances: twentyfold).
+    Each half round shrinks the excess by about the square root of the factor by which a round shrinks the step, at most
+    thirtyfold (CIFAR's covariances: twentyfold).
     """
     shrink = min(0.99, max(1 / 30, math.sqrt(step / last_step)))
     return step * shrink / (1 - shrink) if math.isfinite(last_step) or step == 0 else math.inf

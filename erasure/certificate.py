@@ -1,4 +1,4 @@
-"""Certificates: how much class information an erased dataset still holds, measured order by order."""
+"""Certificates: the class information that an erased dataset still has, order by order."""
 
 from dataclasses import dataclass
 from typing import Any, overload
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure.batches import check_batch
-from erasure.concepts import ConceptMoments, moments_of
+from erasure.concept_moments import ConceptMoments, moments_of
 from erasure.moments import ClassMoments
 from erasure.predictability import linear_prediction, quadratic_prediction
 from erasure.spectrum import Whitening, order_spectrum
@@ -35,7 +35,7 @@ class Certificate:
         out_of_range: fraction of erased values that are not possible pixels: outside [0, 1], z-scoring undone.
         rounding: effect of rounding values once to the stored dtype, on the scale of the gaps.
         linear_r2: share of the variance of one-hot labels that the best linear prediction explains, fitted to the
-            split itself. It is free of scale; the gaps hide what lies in directions of little variance.
+            split itself. It does not depend on scale; the gaps miss directions of little variance.
         linear_chance: its mean if the split's labels were shuffled, p / (n - 1). After an eraser of order one,
             `linear_r2` is 0 on the training split, and about this on others.
         quadratic_r2: the same for polynomials of degree two in the `quadratic_directions` of largest variance.
@@ -120,7 +120,7 @@ def certify(
     admissible: tuple[Tensor | float, Tensor | float] = (0.0, 1.0),
     after: tuple[ClassMoments, Whitening | None] | None = None,
 ) -> Certificate | ConceptCertificate:
-    """Measure what one split of erased examples still tells about the concept.
+    """Measure the information about the concept that one split of erased examples still has.
 
     Args:
         original: examples before erasure, [n, ...].
@@ -235,7 +235,7 @@ def _orders(erased: Tensor, z: Tensor, whitening: Whitening | None) -> dict[str,
 
 def require_erased(certificate: Certificate, order: int, eraser: str) -> None:
     """Raise BrokenGuaranteeError unless class moments up to `order` are equal to the stored dtype's accuracy."""
-    # 1e-10: what the closed forms are held to in float64
+    # 1e-10: accuracy of the closed forms in float64
     tolerance = min(8 * certificate.rounding + 1e-10, _LARGEST_TOLERANCE)
     gaps = {"mean": certificate.mean_gap, "covariance": certificate.covariance_gap}
     for name, gap in list(gaps.items())[:order]:

@@ -1,4 +1,4 @@
-"""A dataset restricted to some of its classes, as a dataset of its own."""
+"""A dataset restricted to some of its classes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,11 +11,11 @@ from erasure.source import LabelledImages, RawImages, Source
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSubset(Source):
-    """The images of some classes, relabelled 0, 1, … in the order given; erasers and splits see no others.
+    """The images of some classes of a dataset, relabelled 0, 1, … in the order of `classes`.
 
     Args:
         base: the whole dataset.
-        classes: its labels that are kept, two or more, all different; several together are one class.
+        classes: two or more different labels; several labels in a tuple become one class.
 
     Raises:
         ValueError: fewer than two classes, an empty one, or repeated labels.
@@ -41,12 +41,12 @@ class ClassSubset(Source):
 
     @property
     def merges(self) -> bool:
-        """Some class is several of the dataset's."""
+        """Whether a class merges several classes of the dataset."""
         return any(len(merged) > 1 for merged in self.classes)
 
     @property
     def _notation(self) -> list[int | list[int]]:
-        """Return the classes as one would write them down."""
+        """The classes, with single labels instead of tuples of one."""
         return [merged[0] if len(merged) == 1 else list(merged) for merged in self.classes]
 
     def load(self) -> RawImages:
@@ -83,7 +83,7 @@ class ClassSubset(Source):
 
 
 def _counted(parts: Mapping[str, int], selected: Tensor) -> dict[str, int]:
-    """Return how many of each part's consecutive images are kept; they stay consecutive."""
+    """Return how many images of each part are selected; parts are consecutive."""
     if not parts:
         return {}
     return {name: int(mask.sum()) for name, mask in zip(parts, selected.split([*parts.values()]), strict=True)}

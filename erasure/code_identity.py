@@ -1,4 +1,4 @@
-"""Identity of the code of a class: a version that it states, or a digest of its source and of its imports."""
+"""Identity of the code of a class: its declared version, or a digest of its source and of its imports."""
 
 import ast
 import functools
@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-_INSTALLED = {"site-packages", "dist-packages"}  # folders of what a package manager put there
+_INSTALLED = {"site-packages", "dist-packages"}  # folders of installed packages
 
 
 def code_identity(defined: type) -> dict[str, int | str]:
-    """Qualified name of a class and what stands for its code: equal for two classes only if they compute the same.
+    """Return the qualified name of a class and the identity of its code.
 
-    A class that says `version: ClassVar[int]` in its own body stands by that number: whoever changes what it computes
-    raises it. For any other class, its module and every module that this imports, directly or not, are digested as
-    syntax trees: comments, formatting and docstrings do not count. The standard library and installed packages are left
-    out.
+    A class with `version: ClassVar[int]` in its body is identified by that number, which must be raised when its
+    results change. For other classes, the module and all modules that it imports, directly or not, are digested as
+    syntax trees, without comments, formatting and docstrings. The standard library and installed packages are left out.
 
     Returns:
         {"package.module.Class": version}, or {"package.module.Class": digest, "module that it imports": digest, ...}.
@@ -37,9 +36,9 @@ def code_identity(defined: type) -> dict[str, int | str]:
     return {name: digests.pop(module.__name__), **digests}
 
 
-@functools.cache  # by module object: the source is that of what was imported
+@functools.cache  # by module object: the source of the imported module
 def _digests(module: ModuleType) -> dict[str, str]:
-    """Digest of a module's source and of that of every module it imports, directly or not, by name."""
+    """Return digests of the source of a module and of every module it imports, directly or not, by name."""
     assert module.__file__ is not None
     digests: dict[str, str] = {}
     left = [(module.__name__, Path(module.__file__), module.__package__ or "")]
@@ -63,7 +62,7 @@ def _normalised(tree: ast.Module) -> bytes:
 
 
 def _imported(tree: ast.Module, package: str) -> Iterator[str]:
-    """Names that may be modules, of all import statements, wherever they stand."""
+    """Yield the possible module names of all import statements."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:  # `import a.b` makes a's attributes available as well

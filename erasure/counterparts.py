@@ -30,16 +30,16 @@ def counterpart(name: str, x: Tensor, z: Tensor, *, seed: int = 0) -> Examples:
     - "order2": Gaussian, with its class means and class covariances.
     - "independent": every coordinate is permuted within its class: class marginals stay, dependence goes.
     - "swap": each example is moved to the mean and covariance of another class by the optimal transport map between
-      Gaussians, and takes that class's label. Where its own covariance has a lower rank, it comes as near as can be.
+      Gaussians, and takes that class's label. A covariance of lower rank is matched as closely as possible.
     - "quantile": each coordinate of an example is moved to its quantile in another class, whose label it takes.
 
-    Moments that are shared are those of the sample itself, to rounding: what is drawn is whitened first.
+    Shared moments equal those of the sample to rounding: draws are whitened first.
 
     Args:
         name: one of `COUNTERPARTS`.
         x: examples [n, ...], real.
         z: integer labels [n] in 0..k-1; every class that occurs has at least two examples.
-        seed: of what is drawn. The same seed gives the same counterpart on a device.
+        seed: of the draw; results are reproducible on a device.
 
     Returns:
         As many examples as the sample has, in the dtype and on the device of x; labels on that of z.
@@ -146,7 +146,7 @@ def _by_class(z: Tensor) -> dict[int, Tensor]:
 
 
 def _other_classes(classes: Mapping[int, Tensor], generator: torch.Generator) -> Tensor:
-    """Return for each example a class other than its own, each as often as the others."""
+    """Return for each example another class, all other classes equally often."""
     n = sum(map(len, classes.values()))
     first = next(iter(classes.values()))
     targets = torch.empty(n, dtype=torch.int64, device=first.device)

@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 
 
 class _RefusedError(ValueError):
-    """A whole image whose values have no clear meaning as 8-bit grey or colour."""
+    """An intact image whose values have no clear meaning as 8-bit grey or colour."""
 
 
 def decode(
     file: str | Path | bytes, where: str, *, size: int | None, channels: int, transparent: list[str] | None = None
 ) -> np.ndarray:
-    """Pixels [H, W, C] of one image file, uint8, turned as its EXIF orientation says.
+    """Decode one image file to pixels [H, W, C] uint8, rotated by its EXIF orientation.
 
     16-bit values lose their lower 8 bits; palettes, CMYK and YCbCr become colours; transparent pixels are put on white.
 
@@ -83,7 +83,7 @@ def _require_whole(encoded: bytes) -> None:
 
 
 def _require_whole_scans(encoded: bytes) -> None:
-    """Check a JPEG's markers: scans end at markers that may stand there, the last at the end of the image."""
+    """Check that a JPEG's scans end at allowed markers, the last at the end of the image."""
     position, restarts = 2, False
     while encoded[position : position + 2] != b"\xff\xd9":
         marker = encoded[position + 1]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from erasure.batches import Array, as_tensor, by_rows, check_batch, leading_shape
-from erasure.concepts import ConceptMoments, columns, moments_of
+from erasure.concept_moments import ConceptMoments, columns, moments_of
 from erasure.moments import ClassMoments
 from erasure.store.storage import load_tensors, save_tensors
 
@@ -36,8 +36,8 @@ class Eraser(ABC):
         uses_labels: the map depends on the label z, which must then be passed, also with held-out data.
         erased_order: highest order of class moments that are equal afterwards on the data the eraser
             was fitted on (0 none, 1 means, 2 means and covariances). The certificate checks it.
-        version: what its code computes: raised by whoever changes the numbers, and named in cache keys and run ids.
-            A subclass without one of its own is known by its source (`erasure.code_identity`).
+        version: of the computed numbers; part of cache keys and run ids, to be raised when numbers change. A subclass
+            without one is identified by its source (`erasure.code_identity`).
         transductive: there is no map: all examples of a dataset are erased at once.
         any_concept: the fit needs only the mean, Σ_xx and Σ_xz, so that the concept may be anything that
             `ConceptMoments` takes, and pooled moments are enough for classes.
@@ -46,7 +46,7 @@ class Eraser(ABC):
         num_classes: k; None after fitting to a concept without classes.
 
     Example:
-        An eraser of one's own that removes nothing but the overall mean:
+        A user's eraser that removes only the overall mean:
 
         >>> import torch
         >>> from dataclasses import dataclass
@@ -118,7 +118,7 @@ class Eraser(ABC):
 
     @classmethod
     def fit_moments(cls, moments: ClassMoments | ConceptMoments, **options: Any) -> Self:
-        """`from_moments`; raises ValueError where a subclass, or what it returned, lacks what every eraser has."""
+        """Call `from_moments`; raise ValueError if the subclass or its result lacks a required attribute."""
         if cls.__abstractmethods__:
             raise ValueError(f"{cls.__name__} does not define {', '.join(sorted(cls.__abstractmethods__))}")
         if len(inspect.signature(cls.transform).parameters) != 3:
@@ -148,7 +148,7 @@ class Eraser(ABC):
 
     @classmethod
     def matrices(cls, num_classes: int) -> float:  # noqa: ARG003 most keep none per class
-        """Return how many [d, d] matrices fitting needs at its peak beside the moments, as measured."""
+        """Return the measured number of [d, d] matrices that fitting needs at its peak, without the moments."""
         return 6.0
 
     def require_fields(self) -> None:
@@ -181,7 +181,7 @@ class Eraser(ABC):
         if not rows.is_floating_point():
             raise ValueError(f"x has dtype {rows.dtype}: erased values are not integers, convert it to float first")
         if self.uses_labels and labels is None:
-            raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z, too")
+            raise ValueError(f"{type(self).__name__} maps each class in its own way: pass the labels z as well")
         erased = self._erase(rows, labels).reshape(values.shape)
         return erased if isinstance(x, Tensor) else erased.numpy()  # pyright: ignore[reportReturnType] as x is
 
@@ -230,7 +230,7 @@ class Eraser(ABC):
             ValueError: there is no map, or the eraser has an attribute that is not a field of its dataclass.
         """
         if self.transductive:
-            raise ValueError(f"{type(self).__name__} has no map that could be kept: save what it erased")
+            raise ValueError(f"{type(self).__name__} has no map to store: save the erased examples")
         kind, fields = type(self), _fields(type(self))
         for name in vars(self):
             if name not in fields and not isinstance(getattr(kind, name, None), functools.cached_property):
@@ -280,7 +280,7 @@ class Eraser(ABC):
 def options_of(kind: type[Eraser]) -> set[str]:
     """Return the names of the options that fitting an eraser takes."""
     known = set[str]()
-    for function in (kind.fit_examples, kind.from_moments, kind):  # the first that does not hand its options on
+    for function in (kind.fit_examples, kind.from_moments, kind):  # the first that does not pass its options on
         parameters = inspect.signature(function).parameters.values()
         known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
         if not any(one.kind is one.VAR_KEYWORD for one in parameters):
@@ -312,10 +312,10 @@ def _fields(kind: type[Eraser]) -> dict[str, dataclasses.Field]:
 
 
 def _checked(kind: type[Eraser], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all fields of an eraser, from a file that may be anybody's.
+    """Return the values of all fields of an eraser from an untrusted file.
 
     Raises:
-        ValueError: one is missing, unknown, or not what the dataclass says.
+        ValueError: a value is missing, unknown, or of another type than its field.
     """
     fields, checked = _fields(kind), dict(values)
     try:
@@ -348,7 +348,7 @@ def _checked(kind: type[Eraser], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described(value: Any) -> str:
-    """Describe a value from a file that may be anybody's, in one short line."""
+    """Describe a value from an untrusted file in one short line."""
     return f"a tensor {list(value.shape)} of {value.dtype}" if isinstance(value, Tensor) else ascii(value)[:100]
 
 

@@ -1,6 +1,6 @@
 """Exact sums of products of 8-bit images at the speed of low precision.
 
-Grey levels are integers, so their second moments are, too. Where the processor multiplies 8-bit integers (a GPU's
+Grey levels are integers, and so are their second moments. Where the processor multiplies 8-bit integers (a GPU's
 tensor cores, AVX-512 VNNI), it adds them in 32 bits without rounding. Elsewhere, a single-precision product adds
 integers exactly as long as no partial sum reaches 2²⁴; by Cauchy-Schwarz none does if, in the block of images
 multiplied, no pixel's sum of squares does. Shifting each pixel by its rounded mean keeps those sums small and the

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_TILE = 512  # examples at once, or rows and columns of a kernel: what is made of them stays in a core's cache
+_TILE = 512  # examples, or rows and columns of a kernel, at once: intermediate results fit a core's cache
 
 
 def hermite_kernels(x: Tensor, y: Tensor, orders: int) -> Iterator[Tensor]:
@@ -50,7 +50,7 @@ class Sums:
 
 
 def sums_of(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int) -> list[Sums]:
-    """In tiles of the upper triangle: no n x n matrix is ever held."""
+    """Sum every order's kernel in tiles of the upper triangle, without an n x n matrix."""
     n, k = len(x), int(z.max()) + 1
     hot = torch.cat([torch.nn.functional.one_hot(labels, k) for labels in (z, *shuffled)], 1).to(x)
     rows, within, squares = x.new_zeros(orders, n, k), x.new_zeros(orders, hot.shape[1]), x.new_zeros(orders)

@@ -14,10 +14,10 @@ from erasure.moments import ClassMoments
 
 @contextmanager
 def erase(model: nn.Module, erasers: Mapping[str, Eraser]) -> Iterator[nn.Module]:
-    """Within it, what the named modules give is erased before the next ones see it (Belrose et al. 2023, section 6).
+    """Erase the outputs of named modules within the context (Belrose et al. 2023, section 6).
 
-    Gradients pass through. An eraser computes in its own precision: `eraser.to(device, torch.float32)` keeps pace with
-    the network.
+    Gradients pass through. Erasers compute in the precision of their tensors: `eraser.to(device, torch.float32)` is as
+    fast as the network.
 
     Args:
         model: any network.
@@ -55,7 +55,7 @@ def fit_layers(
     eraser: type[Eraser] = LeaceEraser,
     **options: Any,
 ) -> dict[str, Eraser]:
-    """Fit an eraser for each of several modules, each on what the ones before leave ("concept scrubbing").
+    """Fit an eraser for each of several modules, each on outputs after the erasers before ("concept scrubbing").
 
     The network runs once over all batches for every module (Belrose et al. 2023, section 6).
 
@@ -138,7 +138,7 @@ def named_module(model: nn.Module, name: str) -> nn.Module:
 
 
 def first_output(output: Any) -> Tensor:
-    """Return what a module gives, or the first of several outputs."""
+    """Return a module's output, or the first of several."""
     return output if isinstance(output, Tensor) else output[0]
 
 

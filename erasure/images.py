@@ -31,17 +31,17 @@ def raw_images(source: Source, cache: Cache) -> RawImages:
     tensors, metadata = cache.fetch(key, build)
     images = unpacked(tensors, [name for name in ("train", "test") if f"{name}.images" in tensors])
     names = tuple(metadata.pop("class_names"))
-    return RawImages(images["train"], images.get("test"), names, **metadata)  # old entries lack what has a default
+    return RawImages(images["train"], images.get("test"), names, **metadata)  # old entries lack fields with defaults
 
 
 def packed(parts: Mapping[str, LabelledImages]) -> dict[str, Tensor]:
-    """Images and labels by name, as tensors of a cache's entry."""
+    """Return images and labels by name, as tensors of a cache entry."""
     images = {f"{name}.images": part.images for name, part in parts.items()}
     return images | {f"{name}.labels": part.labels for name, part in parts.items()}
 
 
 def unpacked(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, LabelledImages]:
-    """Return the parts of these names in such an entry."""
+    """Return the named parts of a cache entry."""
     return {name: LabelledImages(tensors[f"{name}.images"], tensors[f"{name}.labels"]) for name in names}
 
 
@@ -51,7 +51,7 @@ def whole_images(source: Source, cache: Cache) -> RawImages:
 
 
 def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
-    """For each split, where its images stand in `raw`, the source's `whole_images`, [n] int64, and their labels."""
+    """Return for each split the positions of its images in `raw`, the source's `whole_images`, and their labels."""
     numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
     if isinstance(source, ClassSubset):
         numbers = source.restrict(numbers)

@@ -19,7 +19,7 @@ class CovarianceFactor:
 
     Args:
         covariance: Σ, [d, d] float64.
-        mean: the coordinates' means, [d]; a standard deviation at their rounding level counts as none.
+        mean: the coordinates' means, [d]; a standard deviation at their rounding level counts as zero.
         examples: how many Σ was computed from.
 
     Attributes:
@@ -89,7 +89,7 @@ class CovarianceFactor:
         return self._embed(solved / self._std)
 
     def null_projection(self, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Thin factors [d, q], [q, d] of the projection that takes from `b` [d, m] what lies outside Σ's range.
+        """Thin factors [d, q], [q, d] of the projection that removes the part of `b` [d, m] outside Σ's range.
 
         Orthogonal where coordinates have unit variance. Empty if Σ has no null space, or `b` is there but rounding.
         """
@@ -151,14 +151,14 @@ def largest_eigenpairs(
 ) -> tuple[list[float], Tensor]:
     """Return the eigenvalue of largest magnitude of each of g symmetric operators, and its unit eigenvector.
 
-    Lanczos iterations with full reorthogonalisation, side by side, restarted from the best vectors found. A value is a
+    Batched Lanczos iterations with full reorthogonalisation, restarted from the best vectors. A value is a
     Rayleigh quotient, so that its error is of second order in the residual. One read from the device per restart.
 
     Args:
         multiply: all operators at once, [g, d] to [g, d].
         starts: [g, d], none orthogonal to its eigenvector.
         tolerance: residual ‖A v - λ v‖ relative to |λ| to stop at.
-        rounding: size of the operators' own rounding; a residual below it is as good as none.
+        rounding: size of the operators' rounding; a smaller residual counts as zero.
         max_restarts: of 40 products each; the best pairs so far are returned after the last.
 
     Returns:

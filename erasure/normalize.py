@@ -1,4 +1,4 @@
-"""z-score per coordinate before erasure, and back to pixels for display; what rounding leaves of coordinates."""
+"""z-scores per coordinate before erasure, their inverse for display, and a check of precision."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from erasure.source import LabelledImages
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map scale · x + shift from pixels in 0..1 to what is erased, coordinate by coordinate.
+    """The map scale · x + shift from pixels in 0..1 to the scale of erasure, coordinate by coordinate.
 
     Attributes:
         scale: float64, [C, H, W].
@@ -38,7 +38,7 @@ class Scaling:
         return cls((1 / std).view(shape).cpu(), (-moments.mean / std).view(shape).cpu())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Pixels [n, C, H, W] to what is erased, in the dtype of `x`; computed in float64, rounded once."""
+        """Scale pixels [n, C, H, W] in the dtype of `x`; computed in float64, rounded once."""
         return self._affine(x, self.scale, self.shift)
 
     def undo(self, x: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from erasure.store.storage import digest, fingerprint
 
 log = logging.getLogger(__name__)
 
-ERASURE_VERSION = 3  # raise it when the same configuration gives other numbers: old entries are then left alone
+ERASURE_VERSION = 3  # raise it when the same configuration gives other numbers, so that old entries are not used
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,8 @@ class ErasedDataset:
     """An erased dataset, ready to train on.
 
     Attributes:
-        splits: "train", "validation", "test", and "apart" if training examples were set apart. Images are floating
-            point, of the stored dtype, before standardisation: on the scale on which the original images lie in 0..1,
-            or z-scored.
+        splits: "train", "validation", "test", and "apart" for training examples left out of the fit. Images have the
+            stored floating dtype, before standardisation: on the scale of 0..1, or z-scored.
         class_names: one per label.
         certificate: one per split.
         channel_mean: of the training images before erasure, [C]: every eraser's data is standardised alike.
@@ -87,7 +86,7 @@ def erased_dataset(
 
     Raises:
         ValueError: the dataset is missing or cannot be erased, or memory is short.
-        BrokenGuaranteeError: the erased training split is not what the eraser promises.
+        BrokenGuaranteeError: the erased training split does not have the moments that the eraser promises.
     """
     request = _Request(source, eraser, options, dtype, apart)
     with shown_progress():

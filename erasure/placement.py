@@ -1,4 +1,4 @@
-"""Choice of the device that an eraser is fitted and applied on: one whose memory holds it."""
+"""Choice of a device with enough memory to fit and apply an eraser."""
 
 import logging
 import math
@@ -30,7 +30,7 @@ def placed(eraser: type[Eraser], dim: int, num_classes: int, device: torch.devic
 
 
 def free_bytes(device: torch.device) -> float:
-    """Memory that can still be allocated; infinity where nothing says."""
+    """Return the memory that can still be allocated; infinity if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":

@@ -5,10 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-_SMALLEST = 1e-7  # singular values assumed to be above this fraction of the largest; others take extra steps. From
-# further down a first step would cost digits: c grows as its inverse to the power 4/3.
+_SMALLEST = 1e-7  # smallest assumed singular value, relative to the largest; smaller ones take extra steps. A lower
+# value would cost digits in the first step: c grows as its inverse to the power 4/3.
 _SINGLE = 3e4  # largest c at which a step in single precision is good enough
-_EXTRA_STEPS = 6  # each lifts tiny singular values threefold; then a full decomposition is cheaper
+_EXTRA_STEPS = 6  # each triples tiny singular values; after these a full decomposition is cheaper
 _SERIES_PASSES = 20
 _BLOCK = 384  # below this size a symmetric product is not worth splitting
 
@@ -16,7 +16,7 @@ _BLOCK = 384  # below this size a symmetric product is not worth splitting
 def polar_factor(matrix: Tensor) -> Tensor:
     """U of M = U H, H symmetric positive semi-definite: the orthonormal matrix nearest to M.
 
-    tr(Uᵀ M) is maximal at U, so that what rounding does to U costs little there (second order, weighted by
+    tr(Uᵀ M) is maximal at U, so that rounding errors of U cost little there (second order, weighted by
     the singular values); orthonormal it is to the last digits.
 
     QDWH (Nakatsukasa, Bai & Gygi 2010) in its Cholesky form: rational functions map every singular value in

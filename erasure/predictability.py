@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from erasure.concepts import ConceptMoments
+from erasure.concept_moments import ConceptMoments
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 

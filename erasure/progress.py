@@ -1,4 +1,4 @@
-"""Progress of long computations: numerical code reports it, a bar or plain lines show it to whoever asks."""
+"""Progress of long computations: reported by numerical code, shown as a bar or plain lines."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-_BAR_AFTER_S = 1.0  # what is done before needs none
+_BAR_AFTER_S = 1.0  # shorter work shows no bar
 _PLAIN_EVERY_S = 10.0
 _PLAIN_WIDTH = 120  # columns for tables where there is no terminal to ask
 
@@ -21,7 +21,7 @@ _callback: ContextVar[Callable[[str, float, str], None] | None] = ContextVar("pr
 def on_progress(callback: Callable[[str, float, str], None]) -> Iterator[None]:
     """Call `callback(title, done, detail)` as fits and erasures proceed; without it they print nothing.
 
-    The share `done` of the computation called `title` runs from 0 to 1.
+    The fraction `done` of the computation called `title` runs from 0 to 1.
 
     Example:
         >>> import torch
@@ -41,7 +41,7 @@ def on_progress(callback: Callable[[str, float, str], None]) -> Iterator[None]:
 
 
 def report_progress(title: str, done: float, detail: str) -> None:
-    """Tell the callback of `on_progress`, if there is one, that the share `done` of a computation is finished."""
+    """Report the fraction `done` of a computation to the callback of `on_progress`, if there is one."""
     callback = _callback.get()
     if callback is not None:
         callback(title, done, detail)
@@ -75,10 +75,7 @@ def console(min_width: int = 0) -> Console:
 
 
 class Display:
-    """Progress of one run on stderr, as a share of work done, with the time left.
-
-    The pace is measured from the first update on, as a resumed run starts with most of the work done.
-    """
+    """Progress of one run on stderr: fraction of work done, and the time left at the pace since the first update."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -91,7 +88,7 @@ class Display:
         return self
 
     def update(self, done: float, detail: str) -> None:
-        """Show that the share `done` (0..1) of the work is finished, and what is being done."""
+        """Show the fraction `done` (0..1) of the work, and the current task."""
         now = time.monotonic()
         elapsed = now - self._started
         since, before = self._first = self._first or (now, done)

@@ -17,7 +17,7 @@ class ProjectionEraser(Eraser):
         left: A, [d, r].
         right: B, [r, d], with B A = I.
         constant: coordinates that are removed altogether. They are set to their means: probes that rescale every
-            coordinate would learn from what rounding leaves of it.
+            coordinate would learn from its rounding errors.
     """
 
     mean: Tensor

@@ -38,7 +38,7 @@ class Published(Source):
 
     @abstractmethod
     def download(self) -> None:
-        """Bring the files; those that are here and whole are kept."""
+        """Download missing or damaged files."""
 
     @property
     def folder(self) -> Path:
@@ -70,7 +70,7 @@ class Published(Source):
 
 
 class FetchError(OSError):
-    """Data that could not be brought here: one line with the reason and the remedy."""
+    """Data that could not be fetched: one line with the reason and the remedy."""
 
 
 @contextlib.contextmanager

@@ -158,7 +158,7 @@ class ConceptEraser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def _kind(eraser: Any) -> type[Eraser] | None:
-    """Return the class that a name or a class stands for, or None."""
+    """Return the class of a name or a class, or None."""
     kind = _ERASERS.get(eraser) if isinstance(eraser, str) else eraser
     return kind if isinstance(kind, type) and issubclass(kind, Eraser) else None
 

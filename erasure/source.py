@@ -12,10 +12,10 @@ from erasure.code_identity import code_identity
 
 
 class MissingDataError(ValueError):
-    """A dataset that is not here, or is damaged, and that `Source.fetch` can bring.
+    """A dataset that is missing or damaged, and that `Source.fetch` can download.
 
     Attributes:
-        problem: what is missing or damaged.
+        problem: description of what is missing or damaged.
         source: the dataset.
     """
 
@@ -89,22 +89,22 @@ class Source(ABC):
     split_seed: int
     normalize: Literal["none", "zscore"] = "none"
 
-    version: ClassVar[int]  # of what `load` returns; without its own a subclass is known by its source
+    version: ClassVar[int]  # of the loaded data; a subclass without one is identified by its source
     slow_to_load: ClassVar[bool] = True  # worth keeping as one tensor file after the first time
-    locations: ClassVar[tuple[str, ...]] = ()  # fields that say where the data lies, not what it is
+    locations: ClassVar[tuple[str, ...]] = ()  # fields for paths, which are not part of the identity
 
     @abstractmethod
     def load(self) -> RawImages:
         """Read the images.
 
         Raises:
-            MissingDataError: the data is not here or damaged, and can be fetched.
-            ValueError: the data is missing or not what it should be; says where it looked and what to do.
+            MissingDataError: the data is missing or damaged, and can be fetched.
+            ValueError: the data is missing or invalid.
         """
 
     @abstractmethod
     def content(self) -> str:
-        """Return an identity of the stored images on any machine, found without decoding them."""
+        """Return an identity of the stored images, the same on any machine, without decoding them."""
 
     def row_names(self, index: Tensor) -> list[str] | None:  # noqa: ARG002 of no images
         """Return names of the training examples at these positions [n], which figures show; None for images."""
@@ -121,9 +121,9 @@ class Source(ABC):
         return {key: value for key, value in self.identity().items() if key not in shared}
 
     def fetch(self) -> None:  # noqa: B027 nothing to do is the common case
-        """Bring the data here from where it is published. Data that is embedded or the user's own is here.
+        """Download published data. Embedded data and the user's files need no download.
 
-        Raises FetchError where there is no network, no space, or something else came than what was published.
+        Raises FetchError without network or space, or if the download differs from the published data.
         """
 
 
@@ -161,7 +161,7 @@ def splits(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
 
 
 def stratified_split(labels: Tensor, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return positions (kept, held out) with `size` examples held out, every class in proportion; both in order."""
+    """Return ascending positions (rest, held out) with `size` examples held out, every class in proportion."""
     generator = torch.Generator().manual_seed(seed)
     classes, counts = labels.unique(return_counts=True)
     exact = counts * (size / len(labels))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from erasure.hermite import Sums, sums_of
 
-_DENSE = 1024  # dimensions up to which all principal directions are found at once; beyond, so many rounds
+_DENSE = 1024  # most dimensions for a full eigendecomposition; above it, subspace iteration of so many rounds
 _ROUNDS = 12
 
 
@@ -79,7 +79,7 @@ class Whitening:
         """
         d, device = len(covariance), covariance.device
         basis = torch.eye(d, dtype=covariance.dtype, device=device)
-        if d > _DENSE:  # more directions than are wanted: the last ones found are not accurate
+        if d > _DENSE:  # extra directions: the last ones are inaccurate
             generator = torch.Generator().manual_seed(0)
             basis = torch.randn(d, min(d, 2 * r + 32), generator=generator, dtype=covariance.dtype).to(device)
             for _ in range(_ROUNDS):
@@ -94,7 +94,7 @@ class Whitening:
         return cls(mean, basis @ vectors / values.sqrt(), values / covariance.trace())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Examples [n, d] along the directions, [n, r] float64."""
+        """Return examples [n, d] along the directions, [n, r] float64."""
         return (x.to(self.centre) - self.centre) @ self.basis
 
 
@@ -119,7 +119,7 @@ def order_spectrum(
         x: examples [n, ...], real.
         z: integer labels [n] in 0..k-1, at least 3 examples of each class that is there.
         reference: what x is whitened by, [m, ...], e.g. the training split of which x is the test split; x by default.
-        whitening: the same, found before.
+        whitening: a fitted whitening instead.
         directions: of largest variance; more than the rank are cut down to it.
         orders: highest order.
         permutations: of labels, for `p_values`, which are 1 without any.
@@ -168,7 +168,7 @@ def _spectrum(x: Tensor, z: Tensor, shuffled: Sequence[Tensor], orders: int, var
 
 
 def _line(sums: Sums, z: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
-    """One order's share, error, z-score, p-value, gap, classes and examples."""
+    """Return one order's share, error, z-score, p-value, gap, classes and examples."""
     rows, diagonal, n = sums.rows, sums.diagonal, len(z)
     hot = torch.nn.functional.one_hot(z, len(counts)).to(rows)
     within, pairs, trace = (rows * hot).sum(0), rows.sum(), diagonal.sum()
@@ -215,7 +215,7 @@ def _centred(total: Tensor, squares: Tensor, of_rows: Tensor, n: Tensor) -> tupl
 
 
 def _share(within: Tensor, pairs: Tensor, trace: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Between-class share of the energy, and the whole energy, from sums of the kernel over pairs of examples.
+    """Return the between-class share of the energy, and the energy, from sums of the kernel over pairs of examples.
 
     Args:
         within: over pairs of each class [..., k].

@@ -1,4 +1,4 @@
-"""Optimal transport between Gaussians: maps, distances, barycenters; exact for singular covariances, too.
+"""Optimal transport between Gaussians: maps, distances, barycenters; also exact for singular covariances.
 
 Everything is built on square-root factors Σ = F Fᵀ. For two of them, M = F_aᵀ F_b and its orthonormal polar
 factor U give the distance W₂(a, b) = min_U ‖F_a U - F_b‖ and the map, where the textbook's
@@ -52,7 +52,7 @@ def bures_distance(first: Tensor, second: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Barycenter:
-    """The Gaussian that is nearest to all, and how it was found.
+    """The Gaussian barycenter, and the convergence of its search.
 
     Attributes:
         covariance: S, [d, d] float64.
@@ -79,7 +79,7 @@ def barycenter(
 
     Raises:
         ValueError: weights that are negative or all zero, or a covariance without variance.
-        NotConvergedError: the tolerance is not met in time; says how far it came.
+        NotConvergedError: the tolerance is not met within the rounds.
     """
     k = len(covariances)
     weights = torch.full((k,), 1 / k, dtype=torch.float64) if weights is None else weights.double()
@@ -140,7 +140,7 @@ class _Distance(Function):
         a, b = (a, b) if a.rank >= b.rank else (b, a)
         root = b.matrix
         rotation = polar_factor(a.multiply_transposed(root))
-        # ‖F_a‖² = ‖F_a U‖² + ‖F_a (I - U Uᵀ)‖²: the second part is what a root of lower rank cannot meet
+        # ‖F_a‖² = ‖F_a U‖² + ‖F_a (I - U Uᵀ)‖²: a root of lower rank cannot match the second part
         missed = torch.eye(a.rank, dtype=torch.float64, device=first.device) - rotation @ rotation.T
         parts = [a.multiply(rotation) - root, a.multiply(missed)] if a.rank > b.rank else [a.multiply(rotation) - root]
         distance = torch.stack([part.square().sum() for part in parts]).sum().sqrt()

@@ -124,7 +124,7 @@ class Arrays(Source):
     def _explained(self, path: Path) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # readers raise whatever damaged bytes lead them to; no memory, too
+        except Exception as error:  # damaged bytes raise anything, also MemoryError
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(
                 f"path={self.path} cannot be read as a whole {path.suffix} file ({reason[:160]}): write it again"
@@ -151,7 +151,7 @@ class Arrays(Source):
         if 0 < spread < _LEAST or reach > 1 / _LEAST:
             size = max(spread, reach if reach > 1 / _LEAST else 0)
             raise ValueError(
-                f"{self.path}: '{key}' has values of size {size:.0e}, whose products float64 cannot hold: "
+                f"{self.path}: '{key}' has values of size {size:.0e}, and their products overflow float64: "
                 f"multiply them all by {1 / size:.0e}"
             )
         return vectors
@@ -220,9 +220,9 @@ def _read_safetensors(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _peak_bytes(count: int, dtype: np.dtype) -> float:
-    """Return the most memory that `count` values take: converted ones are held in both types, and words are sorted.
+    """Return the peak memory of `count` values: converted ones exist in both types, and words are sorted.
 
-    Splitting the data holds it twice.
+    Splitting copies the data.
     """
     if dtype.kind in "US":
         return 3.0 * count * dtype.itemsize

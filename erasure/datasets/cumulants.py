@@ -12,7 +12,7 @@ from erasure.store.storage import digest
 
 @dataclass(frozen=True, kw_only=True)
 class Cumulants(Source):
-    """Gaussian vectors [n, d] whose classes differ along one random direction for each cumulant that is planted.
+    """Gaussian vectors [n, d] whose classes differ in planted cumulants, each along its random direction.
 
     A direction has mean 0 and variance 1, but for what is planted in it, and no other cumulant up to the fourth
     differs between classes. Planted directions are scaled by 2, so that they are those of largest variance. Cumulants

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from erasure import hub
+from erasure.datasets import hub
 from erasure.extras import needs
 from erasure.published import fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
@@ -27,7 +27,7 @@ class HuggingFaceTable(Source):
     """Examples and labels from two columns of a table, read without running any code that comes with the data.
 
     Args:
-        path: name on the hub, or a folder or parquet file of one's own.
+        path: name on the hub, or a local folder or parquet file.
         config: the dataset's configuration, where it has several.
         revision: commit, branch or tag on the hub; None for the newest when it is fetched.
         train_split: name of the training split.
@@ -62,7 +62,7 @@ class HuggingFaceTable(Source):
         """Return inputs [n, C, H, W] and labels of a split, and the names of the classes where the data has them."""
 
     def content(self) -> str:
-        """Digest of the names and checksums of all files: wherever they lie, and however they came."""
+        """Return a digest of the names and checksums of all files, independent of their folder."""
         return fingerprint({"files": hub.checksums(self._location()), "decoded": decode.VERSION})
 
     def fetch(self) -> None:
@@ -97,12 +97,12 @@ class HuggingFaceTable(Source):
     def _rows(
         self, split: str, key: str, feature: Any = None, kind: type = object
     ) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...] | None]:
-        """Read inputs of a kind, from the column that option `key` names, with labels; and class names, if any."""
+        """Read inputs of a type, from the column that option `key` names, with labels; and class names, if any."""
         with needs("hub"):
             import datasets  # takes three seconds
 
         location = self._location()
-        datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are ours to tell, once
+        datasets.utils.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are reported by us
         where, files = (str(location), None) if location.is_dir() else ("parquet", str(location))
         with self._explained(split):
             builder = datasets.load_dataset_builder(where, self.config, data_files=files)

@@ -1,4 +1,4 @@
-"""Several datasets in one task: which of them tells a network more?"""
+"""Several datasets in one task, to compare the information of their examples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Mixture(Source):
     images_per_part: int | None
 
     version = 1
-    locations: ClassVar[tuple[str, ...]] = ("parts",)  # what they are is part of `content`, where they lie is not
+    locations: ClassVar[tuple[str, ...]] = ("parts",)  # part of `content` by content, not by path
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -53,7 +53,7 @@ class Mixture(Source):
                 raise ValueError(f"{name}={value}: must be at least 1")
 
     def content(self) -> str:
-        """Digest of what the parts are, in order."""
+        """Return a digest of the parts' contents, in order."""
         return fingerprint([[name, part.stored_identity()] for name, part in self.parts.items()])
 
     def fetch(self) -> None:

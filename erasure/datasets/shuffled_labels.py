@@ -1,4 +1,4 @@
-"""A dataset that tells nothing of its labels: what a network learns from it, the eraser has put there."""
+"""A dataset with shuffled labels: a network can only learn what the eraser has written into it."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -26,10 +26,10 @@ class ShuffledLabels(Source):
     label_seed: int
 
     version = 1
-    locations: ClassVar[tuple[str, ...]] = ("images",)  # what they are is part of `content`, where they lie is not
+    locations: ClassVar[tuple[str, ...]] = ("images",)  # part of `content` by content, not by path
 
     def content(self) -> str:
-        """Digest of what the images are."""
+        """Return a digest of the images' content."""
         return fingerprint(self.images.stored_identity())
 
     def fetch(self) -> None:

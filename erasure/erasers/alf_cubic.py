@@ -27,8 +27,8 @@ class AlfCubicEraser(ProjectionEraser):
     the problem is NP-hard (Hillar & Lim 2013), a local maximum.
 
     Attributes:
-        norms3: max_j ‖D_j‖ after ALF-QLEACE and after each direction removed, as far as it was found; never increasing,
-            as what is found late was there before.
+        norms3: max_j ‖D_j‖ after ALF-QLEACE and after each direction removed, as estimated by the search; never
+            increasing: a larger norm that is found later replaces earlier ones.
 
     Example:
         >>> import torch
@@ -46,7 +46,7 @@ class AlfCubicEraser(ProjectionEraser):
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
         """Not possible: raises ValueError."""
-        raise ValueError(f"{cls.__name__} needs examples beside their moments: call {cls.__name__}.fit(x, z)")
+        raise ValueError(f"{cls.__name__} needs examples, not only their moments: call {cls.__name__}.fit(x, z)")
 
     @classmethod
     def require_options(
@@ -82,7 +82,7 @@ class AlfCubicEraser(ProjectionEraser):
             x: floating, [n, ...].
             z: labels, [n].
             moments: theirs; at least two examples per class.
-            num_directions: most directions to remove after ALF-QLEACE, with its own defaults; None for no limit.
+            num_directions: most directions to remove after ALF-QLEACE with its defaults; None for no limit.
             target: stop once the worst norm has fallen by this fraction; None to go on to `num_directions`.
             starts: of the ascent for each class: the best direction so far, and random ones.
             seed: of those.
@@ -127,7 +127,7 @@ class _Search:
         self.worst_direction = self.best[:, :1]
 
     def worst(self) -> float:
-        """Return the largest norm that is found now."""
+        """Return the largest norm that the search finds."""
         k = self.best.shape[1]
         u = self._random(len(self.classes)).view(-1, k, self.starts)
         u[:, :, 0] = self._unit(self.best)
@@ -146,7 +146,7 @@ class _Search:
         return self._unit(self.third.combined(amounts.to(self.removed.device)))
 
     def _unit(self, u: Tensor) -> Tensor:
-        u = u - self.second.left @ (self.second.right @ u)  # what rounding has left there
+        u = u - self.second.left @ (self.second.right @ u)  # remove rounding errors
         for _ in range(2):  # twice is enough for orthogonality to rounding
             u = u - self.removed @ (self.removed.T @ u)
         return u / u.norm(dim=0).clamp(min=torch.finfo(u.dtype).tiny)

@@ -19,14 +19,14 @@ from erasure.progress import report_progress
 from erasure.relaxed_transport import relaxed_transport
 
 _ROUNDS = 10  # of the start's, which L-BFGS goes on from
-_LEAST_EDIT = 1e-6  # of the largest weight, in the place of none: of all that is equally good, the nearest
+_LEAST_EDIT = 1e-6  # of the largest weight, instead of zero: selects the nearest of equally good solutions
 
 
 @dataclass(kw_only=True, repr=False)
 class GradientEraser(Eraser):
     """Images optimised class by class, kept in range by a sigmoid (Quirke & Belrose 2025, section 2.4).
 
-    The loss of class j is, each term relative to the training data's own size,
+    The loss of class j is, each term relative to that of the training data,
 
         w_mean ‖m_j - m̄‖² / tr Σ_xx  +  w_cov ‖Σ_j - Σ*‖²_F / ‖Σ_xx‖²_F  +  w_edit E‖x' - x‖² / tr Σ_xx
 
@@ -36,7 +36,7 @@ class GradientEraser(Eraser):
 
     Without a range that is least after `erasure.relaxed_transport`, an affine map of the class: L-BFGS starts there.
 
-    Transductive: there is no map to use again; calling it optimises the examples given as a whole. A dataset's splits
+    Transductive: there is no map to reuse; a call optimises all its examples together. A dataset's splits
     are moved together: a small split by itself would take a larger edit, and a validation split moved further than the
     training split stops trainings too early.
 
@@ -196,7 +196,7 @@ class GradientEraser(Eraser):
         return u.detach() if ends is None else values(ends, u.detach())[0]
 
     def _loss(self, x: Tensor, original: Tensor, mean: Tensor, covariance: Tensor) -> tuple[float, Tensor]:
-        """n times the loss of one class, whose moments should be these, and its gradient by the examples [n, d]."""
+        """Return n times the loss of one class with these target moments, and its gradient by the examples [n, d]."""
         n = len(x)
         variance, square = self.scales
         by_mean, by_covariance, by_edit = self.weights

@@ -35,7 +35,7 @@ class GradientOrdersEraser(GradientEraser):
     order p of y's leading directions (docs/orders.md), and E‖He_p‖² what it is for normal data. Order three costs
     n r³ an evaluation; from order four on no tensors are formed, nor n × n matrices: kernels are summed in tiles, n².
 
-    The classes of all examples that are given move towards each other: give all splits at once.
+    The classes of all examples move towards each other: pass all splits at once.
 
     Args:
         order: N, at least 3.

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import torch
 
-from erasure.concepts import ConceptMoments
+from erasure.concept_moments import ConceptMoments
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.projection import ProjectionEraser, removed_columns

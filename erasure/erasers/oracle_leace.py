@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from torch import Tensor
 
-from erasure.concepts import ConceptMoments
+from erasure.concept_moments import ConceptMoments
 from erasure.eraser import Eraser
 from erasure.moments import ClassMoments
 from erasure.projection import constant_columns, made_constant

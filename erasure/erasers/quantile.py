@@ -51,7 +51,7 @@ class QuantileEraser(Eraser):
     @classmethod
     def from_moments(cls, moments: ClassMoments, **options: Any) -> Self:  # noqa: ARG003
         """Not possible: raises ValueError."""
-        raise ValueError(f"{cls.__name__} needs examples beside their moments: call {cls.__name__}.fit(x, z)")
+        raise ValueError(f"{cls.__name__} needs examples, not only their moments: call {cls.__name__}.fit(x, z)")
 
     @classmethod
     def fit_examples(  # pyright: ignore[reportIncompatibleMethodOverride] its options are these alone

@@ -36,7 +36,7 @@ class RandomEraser(ProjectionEraser):
 
         Args:
             moments: of the data to erase.
-            num_directions: dimensions to remove; None for as many as ALF-QLEACE removes with its own defaults.
+            num_directions: dimensions to remove; None for as many as ALF-QLEACE removes with its defaults.
             seed: of the draw.
 
         Raises:

@@ -32,7 +32,7 @@ class RandomEditEraser(Eraser):
 
     Attributes:
         directions: Q, [d, r] with orthonormal columns.
-        shares: diagonal of D, [r]: 1, and of the last direction what is left to remove.
+        shares: diagonal of D, [r]: 1, less for the last direction.
 
     Example:
         >>> import torch
@@ -66,7 +66,7 @@ class RandomEditEraser(Eraser):
 
         Args:
             moments: of the data to erase.
-            reference: eraser, with its own defaults, whose expected edit on the same data is matched.
+            reference: eraser, with its defaults, whose expected edit on the same data is matched.
             edit_size: E‖x' - x‖² / tr Σ_xx instead, between 0 and 1.
             seed: of the draw.
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from erasure.batches import Array
-from erasure.concepts import ConceptMoments, named_concepts
+from erasure.concept_moments import ConceptMoments, named_concepts
 from erasure.erasers.leace import LeaceEraser
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments

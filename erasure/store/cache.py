@@ -47,9 +47,9 @@ class Cache:
         path = self.path(key)
         lease = Lease(self.root / f"{key}.lock", stale_after_s=self.lease_s)
         with contextlib.suppress(FileNotFoundError, DamagedFileError):
-            path.open("rb").close()  # what may not be read is not found, says safetensors
+            path.open("rb").close()  # safetensors reports unreadable files as missing
             entry = load_tensors(path)
-            with contextlib.suppress(OSError):  # the cache may be somebody else's
+            with contextlib.suppress(OSError):  # another user's cache
                 if lease.path.exists() and lease.try_acquire():  # its builder was killed as soon as it was stored
                     try:
                         self._tidy(key, lease)
@@ -70,7 +70,7 @@ class Cache:
             tensors, metadata = build()
             try:
                 save_tensors(path, tensors, metadata)
-            except FileNotFoundError:  # taken for dead: whoever took over removed our file and stores its own
+            except FileNotFoundError:  # the lease was taken over, and our file removed
                 log.warning("%s was not stored: another process has taken over its building", path.name)
             return tensors, metadata
 
@@ -85,7 +85,7 @@ class Cache:
                     aside.unlink()
 
     def files(self) -> Iterator["CachedFile"]:
-        """Everything in the cache but locks, largest first."""
+        """Yield everything in the cache except locks, largest first."""
         entries = []
         for path in self.root.iterdir() if self.root.is_dir() else ():
             kind = _kind(path)

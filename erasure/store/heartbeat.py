@@ -1,7 +1,7 @@
-"""The heartbeat of a lease: who holds it, and whether that process has certainly ended.
+"""The heartbeat of a lease: its holder, and whether that process has certainly ended.
 
-That is known without waiting for its heart to stop only where its number means the same process to both: under one
-kernel, in one PID namespace (containers may share everything else, a host's name included).
+Whether it has ended is known at once only under the same kernel and in the same PID namespace (containers may share
+everything else, also a host's name); otherwise only when the heartbeat stops.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class Heartbeat:
     """The last sign of life of a lease's holder.
 
     Attributes:
-        process: what the holder wrote of itself; empty if it may not be read, or is not (yet) what a lease writes.
+        process: description of the holder; empty if it is unreadable, or no lease has written it (yet).
         at: when, by the file system's clock, in seconds since 1970.
     """
 
@@ -47,7 +47,7 @@ class Heartbeat:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-        except PermissionError:  # somebody else's
+        except PermissionError:  # another user's process
             pass
         started = _started(pid)
         return None not in (recorded, started) and recorded != started
@@ -75,12 +75,12 @@ def file_system_time(folder: Path) -> float:
 
 
 def this_process() -> dict:
-    """Return what a holder writes of itself."""
+    """Return the description of this process for a lease."""
     return {"pid": os.getpid(), "started": _started("self"), **_machine()}
 
 
 def parsed(content: str) -> dict:
-    """Return what a lock file says of its holder; empty if no lease wrote it."""
+    """Parse the holder of a lock file; empty if no lease wrote it."""
     try:
         holder = json.loads(content)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def parsed(content: str) -> dict:
 
 
 def _machine() -> dict[str, str]:
-    """Return an identity of processes: host, boot and namespaces; empty strings where /proc tells nothing.
+    """Return an identity of processes: host, boot and namespaces; empty strings where /proc is missing.
 
     Start times are counted in a time namespace, where the kernel has these.
     """
@@ -105,9 +105,9 @@ def _machine() -> dict[str, str]:
 
 
 def _started(process: int | str) -> int | None:
-    """Clock ticks from the machine's start to a process's; -1 if it has ended, None where /proc tells nothing."""
+    """Return clock ticks from boot to a process's start; -1 if it has ended, None if unknown."""
     try:
         state, *fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return -1 if state in "ZX" else int(fields[18])  # a zombie has ended, too
+        return -1 if state in "ZX" else int(fields[18])  # zombies have ended
     except (OSError, ValueError, IndexError):
         return None

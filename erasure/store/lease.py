@@ -1,4 +1,4 @@
-"""A lock for shared file systems: a file with a heartbeat, which anybody may take over once the beat stops.
+"""A lock for shared file systems: a file with a heartbeat, which another process may take over when it stops.
 
 It needs exclusive creation and rename, but no `flock`, and compares no clocks of different machines. It saves work;
 that results are right does not depend on it, because they are renamed into place whole.
@@ -58,12 +58,12 @@ class Lease:
             self.path.unlink(missing_ok=True)
 
     def require(self) -> None:
-        """Raise LeaseLostError, before what the lease protects is written, where somebody has taken it over."""
+        """Raise LeaseLostError if another process has taken over, before protected files are written."""
         try:
             content = self.path.read_text(errors="replace")
         except FileNotFoundError:
             raise LeaseLostError(f"{self.path} was deleted or moved while it was held; stepping aside") from None
-        except OSError:  # the file server's trouble says nothing about the holder
+        except OSError:  # a failing file server is no evidence about the holder
             return
         if parsed(content).get("token") != self._token:
             raise LeaseLostError(
@@ -102,7 +102,7 @@ class Lease:
         try:
             with os.fdopen(handle, "w") as file:
                 json.dump({"token": self._token, **this_process()}, file)
-        except BaseException:  # a signal, too: a lock file that names nobody would be waited for
+        except BaseException:  # also for a signal: others would wait for a lock file without a holder
             self.path.unlink(missing_ok=True)
             raise
         self._stop.clear()

@@ -1,4 +1,4 @@
-"""Files in folders that anybody may have written: only regular ones are read, and none without end."""
+"""Safe reading of untrusted files: only regular ones, and only up to a size."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class DamagedFileError(ValueError):
-    """A file that cannot be what was written: truncated, overwritten or altered."""
+    """A file that was truncated, overwritten or altered."""
 
 
 class IrregularFileError(DamagedFileError):
@@ -34,7 +34,7 @@ def regular(path: Path, most: int = LARGEST_BYTES) -> Path:
 
     Raises:
         IrregularFileError: it is something else, a link included, or larger.
-        OSError: it is not there, nobody may look, or it is a folder.
+        OSError: the file is missing, unreadable, or a folder.
     """
     status = path.lstat()
     if stat.S_ISDIR(status.st_mode):

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: write beside, fsync, rename. Tensors as safetensors, never pickle."""
+"""Atomic files: written under a temporary name, fsynced, renamed. Tensors as safetensors, never pickle."""
 
 import contextlib
 import errno
@@ -34,19 +34,18 @@ class DiskFullError(OSError):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path in a folder `.NAME.*.tmp` beside `path`; on success it is flushed to disk and takes `path`'s place.
+    """Yield a path in a folder `.NAME.*.tmp` next to `path`; on success it is flushed to disk and renamed to `path`.
 
-    The folder holds all that a killed writer leaves: safetensors writes to a temporary file of its own, beside the
-    one that it is asked for, whose name does not say what it is part of.
+    The folder contains all files of a killed writer: safetensors also writes a temporary file, under an unrelated name.
 
     Raises:
         DiskFullError: no space is left; `path` is as it was.
-        FileNotFoundError: somebody has deleted the folder meanwhile; `path` is as it was.
+        FileNotFoundError: the folder was deleted meanwhile; `path` is unchanged.
     """
     folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     temporary = folder / path.name
     try:
-        folder.mkdir(parents=True)  # as open as the umask says: others may have to delete what we leave
+        folder.mkdir(parents=True)  # with the umask's permissions: others may have to delete it
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
@@ -80,7 +79,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, values: Mapping[str, object]) -> None:
-    """Write strict JSON, and a checksum with it: a NaN is an error here, not a surprise for the reader."""
+    """Write strict JSON, and a checksum with it: a NaN is an error."""
     write_text(path, sealed(values))
 
 
@@ -94,7 +93,7 @@ def read_json(path: Path) -> Values:
     """Read what `write_json` wrote, however its text is laid out.
 
     Raises:
-        DamagedFileError: it is no regular file, no JSON, without a checksum, or not what was written.
+        DamagedFileError: no regular file, no JSON, without a checksum, or altered.
         OSError: it cannot be opened.
     """
     try:
@@ -196,7 +195,7 @@ def _opened(path: Path) -> Iterator[tuple[safe_open, dict[str, str]]]:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a rename durable; file systems that cannot fsync a directory are left to their own promises."""
+    """Make a rename durable; not on file systems that cannot fsync a directory."""
     with contextlib.suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:

@@ -23,8 +23,8 @@ _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by thei
 _CAPTION = (
     "Orders left: percent of each order's energy between classes on the training split, in 30 directions; – if below "
     "zero, as after an eraser has made it equal. Then the loss of each network trained on all examples, on the "
-    "training split | on the test split, bits per label, mean ± standard deviation over seeds. ‡: number of seeds that never "
-    "left the plateau."
+    "training split | on the test split, bits per label, mean ± standard deviation over seeds. ‡: number of seeds that "
+    "never left the plateau."
 )
 Runs = Mapping[tuple[Label, str], MdlResult]  # by eraser and model
 

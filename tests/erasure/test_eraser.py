@@ -154,7 +154,7 @@ def test_only_what_is_an_eraser_of_the_family_is_loaded(digits, tmp_path) -> Non
     assert type(Eraser.load(tmp_path / "eraser")) is LeaceEraser is not namesake
     with pytest.raises(ValueError, match="moments holds class moments"):
         Eraser.load(tmp_path / "moments")
-    with pytest.raises(ValueError, match="GradientEraser has no map that could be kept: save what it erased"):
+    with pytest.raises(ValueError, match="GradientEraser has no map to store: save the erased examples"):
         GradientEraser.from_moments(ClassMoments.fit(x, z), weights=(1.0, 1.0, 1.0)).save(tmp_path / "no")
 
 

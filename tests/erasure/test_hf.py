@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from erasure import hub
+from erasure.datasets import hub
 from erasure.datasets.hf import HuggingFace
 from erasure.published import FetchError
 from erasure.source import MissingDataError, RawImages

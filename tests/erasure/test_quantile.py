@@ -71,5 +71,5 @@ def test_wrong_options() -> None:
         QuantileEraser.fit(x, z, num_quantiles=1)
     with pytest.raises(ValueError, match="target='uniforn': must be 'mean' or 'uniform'"):
         QuantileEraser.fit(x, z, target="uniforn")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="QuantileEraser needs examples beside their moments"):
+    with pytest.raises(ValueError, match="QuantileEraser needs examples, not only their moments"):
         QuantileEraser.fit_moments(ClassMoments.fit(x, z))

@@ -18,7 +18,7 @@ def fetch_repository(repository: str, revision: str | None, folder: Path) -> Non
     is there already is checked and, where it is damaged, repaired.
 
     Raises:
-        FetchError: a file is not what the hub says it is.
+        FetchError: a file differs from the hub's checksum.
         Exception: whatever the hub's library raises without a network or an account.
     """
     with needs("hub"):
@@ -64,7 +64,7 @@ def checksums(root: Path) -> dict[str, str]:
 def damage(root: Path) -> str | None:
     """Compare a folder's files with its `SHA256SUMS`; return what is missing or damaged, if anything.
 
-    A folder without `SHA256SUMS` is the user's own and is not checked.
+    A folder without `SHA256SUMS` is not checked.
     """
     if not (root / SUMS).is_file():
         return None
