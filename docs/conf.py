@@ -28,7 +28,7 @@ napoleon_use_ivar = True
 
 
 def escaped(_app: object, _kind: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
-    """Docstrings are plain text with `code` and formulas: what is markup by accident is none."""
+    """Docstrings are plain text with `code` and formulas: markup by accident is escaped."""
     lines[:] = [
         "".join(part if i % 2 else re.sub(r"([*|\\]|(?<=\w)_(?!\w))", r"\\\1", part) for i, part in enumerate(parts))
         for parts in (re.split(r"(`[^`]*`)", line) for line in lines)
