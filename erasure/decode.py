@@ -1,4 +1,4 @@
-"""From an encoded image to an array of pixels, and from many to one tensor."""
+"""Decoding of image files to pixels, one or many."""
 
 import logging
 import re
@@ -20,7 +20,7 @@ with needs("images"):
 
 VERSION = 2  # raise it when the same file gives other pixels: it is part of the identity of all that is decoded
 
-_AT_ONCE = 1024  # images decoded side by side
+_AT_ONCE = 1024  # images decoded in parallel
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}
 _ORIENTATION = 0x0112  # EXIF tag
 _SCAN_END = re.compile(rb"\xff[^\x00\xff]")  # a marker; 0xff among a JPEG's coded values is followed by 0x00

@@ -195,7 +195,7 @@ class Eraser(ABC):
         return x.reshape(-1, dim), columns(z, leading, dict(self.concepts)) if known else None
 
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
-        """Rows [n, d] that were checked."""
+        """Erase checked rows [n, d]."""
         labels = z.to(self.mean.device) if self.uses_labels and z is not None else None  # no others see them
 
         def moved(rows: slice) -> Tensor:
@@ -220,7 +220,7 @@ class Eraser(ABC):
         return other
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Its tensors, by name."""
+        """Return the tensors by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def save(self, path: Path | str) -> None:

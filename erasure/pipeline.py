@@ -11,12 +11,12 @@ from torch import Tensor
 
 from erasure.certificate import Certificate, certify, require_erased, whitening_of
 from erasure.code_identity import code_identity
+from erasure.device_memory import fitting_device
 from erasure.eraser import Eraser
 from erasure.erasers.gradient import GradientEraser
 from erasure.images import file_name, packed, raw_images, unpacked
 from erasure.moments import ClassMoments
 from erasure.normalize import Numbers, Scaling, require_precision
-from erasure.placement import placed
 from erasure.progress import shown_progress
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry
@@ -132,7 +132,7 @@ def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
         mask = torch.ones(len(originals["train"]), dtype=torch.bool)
         mask[apart] = False
         originals |= {"train": originals["train"][mask], "apart": originals["train"][apart]}
-    device = placed(kind, raw.train.images[0].numel(), len(raw.class_names), device)
+    device = fitting_device(kind, raw.train.images[0].numel(), len(raw.class_names), device)
     moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
     log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
     numbers = Numbers(raw.max_value, scaling, torch.promote_types(dtype, torch.float32), device)

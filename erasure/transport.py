@@ -19,7 +19,7 @@ from erasure.polar import polar_factor
 
 
 class NotConvergedError(RuntimeError):
-    """A barycenter is not as accurate as asked for within the rounds allowed."""
+    """A barycenter that did not reach the tolerance within the allowed rounds."""
 
 
 def transport_map(source: Tensor, target: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from conf.target import Target
-from erasure.placement import free_bytes
+from erasure.device_memory import free_bytes
 from erasure.progress import Display
 from harness.example_bits import save_coded_bits, save_test_bits
 from harness.job import Job, erased

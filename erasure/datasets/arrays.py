@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from erasure.placement import free_bytes
+from erasure.device_memory import free_bytes
 from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.storage import file_checksum
 

@@ -1,1 +1,1 @@
-"""Ours beside the alternative, in one process; each prints its ratios."""
+"""Benchmarks of our code against alternatives, in one process; each prints ratios."""

@@ -1,4 +1,4 @@
-"""Choice of a device with enough memory to fit and apply an eraser."""
+"""Free memory of devices, and the choice of one that suffices to fit an eraser."""
 
 import logging
 import math
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def placed(eraser: type[Eraser], dim: int, num_classes: int, device: torch.device) -> torch.device:
+def fitting_device(eraser: type[Eraser], dim: int, num_classes: int, device: torch.device) -> torch.device:
     """Return the device, or the CPU if moments and fitting do not fit there; ValueError if they fit nowhere."""
     needed = eraser.fitting_bytes(dim, num_classes)
     cpu = torch.device("cpu")

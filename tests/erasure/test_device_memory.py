@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure import LeaceEraser, QleaceEraser, placement
-from erasure.placement import free_bytes, placed
+from erasure import LeaceEraser, QleaceEraser, device_memory
+from erasure.device_memory import fitting_device, free_bytes
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -16,42 +16,42 @@ GPU, CPU = torch.device("cuda"), torch.device("cpu")
 def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """Gigabytes free of each kind of device."""
     left = {"cuda": 80.0, "cpu": 24.0}
-    monkeypatch.setattr(placement, "free_bytes", lambda device: 1e9 * left[device.type])
+    monkeypatch.setattr(device_memory, "free_bytes", lambda device: 1e9 * left[device.type])
     return left
 
 
 def test_what_fits_is_fitted_on_the_device_and_what_does_not_on_the_cpu(free, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    assert placed(QleaceEraser, 3072, 10, GPU) == GPU
+    assert fitting_device(QleaceEraser, 3072, 10, GPU) == GPU
     free["cuda"] = 1
-    assert placed(QleaceEraser, 3072, 10, GPU) == CPU
+    assert fitting_device(QleaceEraser, 3072, 10, GPU) == CPU
     assert "QleaceEraser is fitted on the CPU: it needs 3.3 GB in float64" in caplog.text
 
 
 def test_cifarnet_fits_80_gigabytes_and_what_fits_nowhere_is_refused_before_it_starts(free) -> None:
     """The paper's CIFARNet: 64 x 64 x 3 = 12,288 values, ten classes."""
     assert QleaceEraser.fitting_bytes(12_288, 10) < 60e9
-    assert placed(QleaceEraser, 12_288, 10, GPU) == GPU
+    assert fitting_device(QleaceEraser, 12_288, 10, GPU) == GPU
     free["cpu"] = 32
-    assert placed(LeaceEraser, 12_288, 10, CPU) == CPU
+    assert fitting_device(LeaceEraser, 12_288, 10, CPU) == CPU
     with pytest.raises(ValueError, match="QleaceEraser needs about 53 GB at once for 12,288 values per example"):
-        placed(QleaceEraser, 12_288, 10, CPU)
+        fitting_device(QleaceEraser, 12_288, 10, CPU)
 
 
 def test_devices_without_float64_leave_it_to_the_cpu(free) -> None:
-    assert placed(LeaceEraser, 64, 10, torch.device("mps")) == CPU
+    assert fitting_device(LeaceEraser, 64, 10, torch.device("mps")) == CPU
 
 
 def test_free_memory_is_what_the_system_and_its_groups_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 9 kB\nMemAvailable:    2048 kB\n")
-    assert placement._available(meminfo) == 2**21
-    assert placement._available(tmp_path / "none") == math.inf
+    assert device_memory._available(meminfo) == 2**21
+    assert device_memory._available(tmp_path / "none") == math.inf
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.current").write_text("100\n")
-    assert placement._left_to_group(tmp_path) == math.inf
+    assert device_memory._left_to_group(tmp_path) == math.inf
     (tmp_path / "memory.max").write_text("1100\n")
-    assert placement._left_to_group(tmp_path) == 1000
-    monkeypatch.setattr(placement, "_CGROUP", tmp_path)
+    assert device_memory._left_to_group(tmp_path) == 1000
+    monkeypatch.setattr(device_memory, "_CGROUP", tmp_path)
     assert free_bytes(CPU) == 1000
     assert free_bytes(torch.device("meta")) == math.inf
