@@ -32,6 +32,7 @@ def test_constant_coordinates_are_left_out() -> None:
     factor = CovarianceFactor(sigma, torch.full((4,), 0.3, dtype=torch.float64))
     assert factor.full_rank
     assert factor.solve(torch.ones(4, 1, dtype=torch.float64)).flatten().tolist() == [1.0, 0.5]
+    assert factor.matrix.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 2.0], [0.0, 0.0]]
     assert CovarianceFactor(0 * sigma, torch.ones(4, dtype=torch.float64)).solve(torch.ones(4, 2).double()).shape == (
         0,
         2,
