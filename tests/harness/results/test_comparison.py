@@ -1,9 +1,21 @@
 """Pairing of runs with their control, and families of differences that are corrected together."""
 
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from erasure.store.storage import save_tensors
 from harness.result import TrainResult
+from harness.results import compare, load
 from harness.results.arrange import arrange
 from harness.results.statistics import holm, paired_difference
 from tests.results import made_up
+from tests.runs import write_run
 
 
 def run(eraser: str = "control", losses: list[float] | None = None, width: int = 8) -> TrainResult:
@@ -29,3 +41,82 @@ def test_what_stands_in_one_table_is_corrected_together() -> None:
     alone = [paired_difference(one.final.loss_bits, runs[0].final.loss_bits) for one in runs[1:]]
     found = [entry.loss_difference for entry in arrange(runs).entries]
     assert found == [None, *holm(dict(enumerate(alone))).values()]
+
+
+def row_of(table: pd.DataFrame, eraser: str = "leace") -> dict[Hashable, Any]:
+    """Return the row of an eraser."""
+    (row,) = (row for row in table.to_dict("records") if row["eraser"] == eraser)
+    return row
+
+
+def frame(**changes: list) -> pd.DataFrame:
+    """Three seeds of a control and of LEACE."""
+    columns = {
+        "run_id": ["a"] * 3 + ["b"] * 3,
+        "directory": ["a"] * 3 + ["b"] * 3,
+        "dataset": ["digits"] * 6,
+        "model": ["mlp"] * 6,
+        "setting": ["train=default"] * 6,
+        "eraser": ["control"] * 3 + ["leace"] * 3,
+        "pair_id": ["p"] * 6,
+        "eraser_id": ["c"] * 3 + ["l"] * 3,
+        "started": [0.0] * 6,
+        "seed": [0, 1, 2, 2, 1, 0],  # not in the same order
+        "bits_per_label": [1.0, 2.0, 2.0, 4.0, 3.0, 2.0],
+    }
+    return pd.DataFrame(columns | changes)
+
+
+def test_the_comparison_by_hand() -> None:
+    """Differences 1, 1 and 2 of seeds 0, 1 and 2: mean 4/3, standard error 1/3, t = 4 with two degrees of freedom."""
+    control, leace = compare(frame()).to_dict("records")
+    assert np.isnan(control["difference"])
+    assert not control["significant"]
+    assert leace["mean"] == 3
+    assert leace["std"] == 1
+    assert leace["difference"] == pytest.approx(4 / 3)
+    assert leace["standard_error"] == pytest.approx(1 / 3)
+    assert leace["p_value"] == pytest.approx(1 - 4 / np.sqrt(18))  # Student's t: 1 - t / sqrt(t² + 2)
+    assert not leace["backfires"]
+
+
+def test_p_values_are_corrected_together_and_stay_in_order() -> None:
+    """Holm's: the least of two is doubled, the other is at least as large."""
+    other = frame(eraser=["control"] * 3 + ["qleace"] * 3, eraser_id=["c"] * 3 + ["q"] * 3,
+                  bits_per_label=[1.0, 2.0, 2.0, 0.0, 1.0, 0.1])[3:]  # fmt: skip
+    both = compare(pd.concat([frame(), other]))
+    least, other_row = sorted((row_of(both, "leace"), row_of(both, "qleace")), key=lambda row: row["p_value"])
+    assert least["p_holm"] == pytest.approx(2 * least["p_value"])
+    assert other_row["p_holm"] == pytest.approx(max(other_row["p_value"], least["p_holm"]))
+
+
+def test_a_run_that_ends_significantly_below_the_control_backfires() -> None:
+    assert row_of(compare(frame(bits_per_label=[3.0, 4.0, 5.0, 4.0, 3.0, 2.0])))["backfires"]
+    assert not row_of(compare(frame(bits_per_label=[2.0, 3.0, 4.0, 5.0, 4.0, 3.0])))["backfires"]
+
+
+def test_only_common_seeds_are_compared_and_one_has_no_error() -> None:
+    row = row_of(compare(frame(seed=[0, 1, 2, 2, 8, 9])))
+    assert row["seeds"] == 3
+    assert row["difference"] == 2.0
+    assert np.isnan(row["standard_error"])
+    assert np.isnan(row_of(compare(frame(seed=[0, 1, 2, 7, 8, 9])))["difference"])
+
+
+def test_of_two_runs_of_one_seed_the_later_counts() -> None:
+    again = frame(started=[1.0] * 6, bits_per_label=[9.0] * 6)[3:]
+    assert row_of(compare(pd.concat([again, frame()])))["mean"] == 9
+
+
+def test_a_column_that_is_no_number_is_refused_with_the_choice() -> None:
+    with pytest.raises(ValueError, match=r"value='setting' is no column of numbers: choose from .*bits_per_label"):
+        compare(frame(), "setting")
+
+
+def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
+    bits = {"control": torch.tensor([[1.0, 2.0, 3.0, 4.0]]), "leace": torch.tensor([[2.0, 2.0, 4.0, 4.0]])}
+    for eraser, own in bits.items():
+        run = write_run(tmp_path, command="train", eraser=eraser, seeds=[0])
+        save_tensors(run.directory / "test_bits.safetensors", {"test_bits": own}, {"seeds": [0]})
+    row = row_of(compare(load(tmp_path).runs, "test_loss_bits"))
+    assert row["error_over_examples"] == pytest.approx(0.25)  # differences 1, 0, 1, 0: deviation 0.5, over sqrt(4)
