@@ -4,19 +4,20 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from scipy.linalg import solve_continuous_lyapunov
 from torch import Tensor
+from torch.distributions import MultivariateNormal, kl_divergence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
-from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
+from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out, sgd_information, steady_state
 from sample_info.linearized.solvers import Method
 from sample_info.linearized.training import LinearizedDescent
 from tests.sample_info import reference_dynamics
 from tests.sample_info.networks import Linearization, small_mlp, some_kernels
 
+DECAYING = LinearizedDescent(learning_rate=0.02, steps=300, weight_decay=2.0)
 METHODS: tuple[Method, ...] = ("series", "resolvent")
 DESCENTS = {
     "discrete": LinearizedDescent(learning_rate=0.05, steps=500),
@@ -87,32 +88,6 @@ def test_all_systems_at_once_are_each_system_alone(method: Method, k: int, name:
         dtype=torch.float64,
     )
     torch.testing.assert_close(fast, slow, rtol=1e-8, atol=0)
-
-
-@given(
-    n=st.integers(2, 9),
-    k=st.integers(1, 3),
-    block=st.integers(1, 9),
-    steps=st.sampled_from([1, 2, 40, 3000, math.inf]),
-    weight_decay=st.sampled_from([0.0, 0.7]),
-    time=st.sampled_from(["discrete", "continuous"]),
-    seed=st.integers(0, 99),
-    method=st.sampled_from(METHODS),
-)
-def test_scores_depend_on_no_block_size_and_agree_with_the_reference(
-    n, k, block, steps, weight_decay, time, seed, method
-) -> None:
-    kernel, held_out_kernel, residual = some_kernels(n, k, seed=seed)
-    descent = LinearizedDescent(learning_rate=0.02, steps=steps, weight_decay=weight_decay, time=time)
-    dynamics = LinearizedDynamics(kernel, residual, descent, method=method)
-    effects, own = dynamics.effects(torch.arange(n), held_out_kernel)
-    blocks = [dynamics.effects(part, held_out_kernel) for part in torch.arange(n).split(block)]
-    whole = torch.stack([effects.weight, effects.prediction])
-    parts = [torch.stack([one.weight, one.prediction]) for one, _ in blocks]
-    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-10, atol=0)
-    torch.testing.assert_close(torch.cat([one for _, one in blocks]), own)
-    slow = reference_dynamics.change_without(n - 1, kernel, held_out_kernel, residual, descent)
-    torch.testing.assert_close(whole[:, -1], torch.tensor(slow, dtype=torch.float64), rtol=1e-8, atol=1e-18)
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -205,11 +180,15 @@ def test_both_trainings_may_be_wrong_by_what_the_filter_is() -> None:
     assert rough.error_bound / 2 < largest <= rough.error_bound
 
 
-def test_the_cheaper_method_is_taken() -> None:
+@pytest.mark.parametrize(
+    ("method", "few", "many"),
+    [("auto", "Chebyshev", "resolvents"), ("series", *["Chebyshev"] * 2), ("resolvent", *["resolvents"] * 2)],
+)
+def test_the_method_that_is_asked_for_or_the_cheaper_one_is_taken(method: Method, few: str, many: str) -> None:
     kernel, _, residual = some_kernels(20, 1)
-    few, many = (LinearizedDescent(learning_rate=0.05, steps=steps) for steps in (3, 5000))
-    assert LinearizedDynamics(kernel, residual, few).how == "Chebyshev series of degree 2"
-    assert LinearizedDynamics(kernel, residual, many).how.startswith("resolvents")
+    for steps, how in ((3, few), (5000, many)):
+        descent = LinearizedDescent(learning_rate=0.05, steps=steps)
+        assert LinearizedDynamics(kernel, residual, descent, method=method).how.startswith(how)
 
 
 @pytest.mark.parametrize("name", ["discrete", "one step", "converged"])
@@ -248,16 +227,6 @@ def test_the_error_bound_does_not_depend_on_units(method: Method) -> None:
     assert bounds[0] == pytest.approx(100 * bounds[1], rel=0.1)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_method_that_is_asked_for_is_taken(method: Method) -> None:
-    kernel, _, residual = some_kernels(20, 1)
-    for steps in (3, 5000):
-        how = LinearizedDynamics(
-            kernel, residual, LinearizedDescent(learning_rate=0.05, steps=steps), method=method
-        ).how
-        assert how.startswith({"series": "Chebyshev", "resolvent": "resolvents"}[method])
-
-
 class Largest(TorchDispatchMode):
     """Notes the bytes of the largest tensor that is made within."""
 
@@ -280,3 +249,51 @@ def test_a_block_takes_the_memory_it_was_given_and_not_much_less(name: str, meth
         dynamics.effects(block, held_out)
     assert memory / 40 < largest.bytes < memory
     assert 1 < len(block) < 40
+
+
+def test_the_steady_state_solves_the_lyapunov_equation_of_all_parameters() -> None:
+    """Bartels-Stewart on [parameters, parameters], from the Jacobian, against ours in the span of the gradients."""
+    net, b = small_mlp(2, n=8), 4
+    minimum = linearized(net, DECAYING)[0].at_minimum
+    state = steady_state(minimum, b)
+    n, j = len(net.x), jacobian(net.model, net.weights, net.x)
+    flat = j.flatten(0, 1)
+    h = (flat.T @ flat + DECAYING.weight_decay * torch.eye(flat.shape[1])) / n
+    change = flat.T @ minimum.coefficients.flatten()
+    errors = minimum.residual + j @ change
+    g = (j * errors[..., None]).sum(1).T
+    noise = torch.cov(g, correction=0)
+    sigma = torch.from_numpy(solve_continuous_lyapunov(h.numpy(), (DECAYING.learning_rate / b * noise).numpy()))
+    # an orthonormal basis of the gradients' span, in which ∇f_0(X) is state.basis
+    basis = torch.linalg.lstsq(state.basis.T, flat).solution
+    torch.testing.assert_close(basis @ basis.T, torch.eye(len(basis), dtype=torch.float64), rtol=0, atol=1e-8)
+    torch.testing.assert_close(basis.T @ state.covariance @ basis, sigma, rtol=1e-6, atol=1e-8 * float(sigma.max()))
+    balance = state.hessian[:, None] * state.covariance + state.covariance * state.hessian
+    torch.testing.assert_close(balance, DECAYING.learning_rate / b * state.noise)
+
+
+def test_sgd_information_is_a_divergence_and_a_floor_only_lowers_it() -> None:
+    net = small_mlp(1, n=6)
+    minimum = linearized(net, DECAYING)[0].at_minimum
+    scores, floored = sgd_information(minimum, 2, variance_floor=1e-6)
+    state = steady_state(minimum, 2)
+    variances, axes = torch.linalg.eigh(state.covariance)
+    raised = axes * variances.clamp(min=1e-6 * variances[-1]) @ axes.T
+    moved = state.basis @ minimum.differences(torch.arange(6))
+    for i in range(6):
+        with_, without = (MultivariateNormal(m, raised) for m in (moved[:, i], torch.zeros(len(moved)).double()))
+        assert float(scores[i]) == pytest.approx(float(kl_divergence(with_, without)), rel=1e-6)
+    assert 0 <= floored < 1
+    higher, _ = sgd_information(minimum, 2, variance_floor=1e-3)
+    assert bool((higher <= scores).all())
+    half, _ = sgd_information(minimum, 4, variance_floor=1e-6)  # half the noise, twice the information
+    torch.testing.assert_close(half, 2 * scores)
+
+
+def test_a_steady_state_needs_weight_decay_and_its_limit() -> None:
+    net = small_mlp(1)
+    without = LinearizedDescent(learning_rate=0.02, steps=math.inf)
+    with pytest.raises(AssertionError, match="without noise"):
+        steady_state(linearized(net, without)[0], 2)
+    with pytest.raises(AssertionError, match="at the minimum"):
+        steady_state(linearized(net, DECAYING)[0], 2)  # stopped before its minimum
