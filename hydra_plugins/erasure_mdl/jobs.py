@@ -77,7 +77,7 @@ def note_finished(job: SweepJob) -> bool:
     return True
 
 
-def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool = False) -> Iterator[SweepJob]:
+def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool) -> Iterator[SweepJob]:
     """Yield each job when no other process computes its run; the others come last, once their runs are free.
 
     Shells, processes and hosts share a sweep in this way, and a process never idles while a run is free.

@@ -21,7 +21,9 @@ import harness.job
 from conf.check import ConfigError
 from conf.sweep import Sweep, process, read_json
 from harness.run import LOCK, Run
+from hydra_plugins.erasure_mdl import jobs
 from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn
+from hydra_plugins.erasure_mdl.slurm import _max_array_size
 from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
 
@@ -69,12 +71,14 @@ class Worker:
         return True
 
 
-def test_every_process_sees_a_device_of_its_own_and_no_ctrl_c(command, launcher, monkeypatch) -> None:
-    given, seen, handlers = [], [], []
+@pytest.mark.parametrize("said", ["7", None])
+def test_every_process_sees_a_device_of_its_own_its_threads_and_no_ctrl_c(command, launcher, monkeypatch, said) -> None:
+    given, seen, handlers, threads = [], [], [], []
 
     class Executor:
         def submit(self, local, device, directory, jobs, state) -> Worker:
             given.append(device)
+            threads.append(os.environ["OMP_NUM_THREADS"])
             handlers.append(signal.getsignal(signal.SIGINT))  # what a child process starts with
             local(device, directory, [], state)  # as the process does, without a run
             seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
@@ -84,6 +88,10 @@ def test_every_process_sees_a_device_of_its_own_and_no_ctrl_c(command, launcher,
     monkeypatch.setattr(launcher("launcher.Local"), "_devices", lambda _: ["3", "5"])
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6))
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    if said:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
     try:
@@ -93,6 +101,8 @@ def test_every_process_sees_a_device_of_its_own_and_no_ctrl_c(command, launcher,
         for number, handler in before.items():
             signal.signal(number, handler)
     assert given == seen == ["3", "5", "3"]
+    assert threads == [said or "2"] * 3  # of six cores
+    assert os.environ.get("OMP_NUM_THREADS") == said
     assert handlers == [signal.SIG_IGN] * 3
 
 
@@ -301,11 +311,35 @@ def test_a_run_that_another_process_computes_is_looked_at_again_after_the_others
 
 def test_a_job_that_was_passed_over_is_given_out_again_though_its_run_has_ended_since(tmp_path: Path) -> None:
     sweep, given = Sweep(tmp_path / "sweep"), []
-    for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep):
+    for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep, join=False):
         given.append(job.number)
         if given != [0]:  # the first time another process was faster, and has finished by now
             sweep.record(job.number, {"overrides": [], "exit_code": 0})
     assert given == [0, 1, 0]
+
+
+@pytest.mark.parametrize(("join", "looks"), [(False, 4), (True, 1)])
+def test_it_says_once_that_it_waits_and_joins_a_run_of_others_only_if_told_to(
+    join: bool, looks: int, tmp_path: Path, monkeypatch, caplog
+) -> None:
+    caplog.set_level(logging.INFO)
+    looked = []  # the run is free at the fourth look
+    monkeypatch.setattr(jobs, "computed_elsewhere", lambda _: looked.append(0) or ("host" if len(looked) < 4 else ""))
+    monkeypatch.setattr(jobs, "_LOOK_AGAIN_S", 0.0)
+    sweep = Sweep(tmp_path / "sweep")
+    for job in in_turn([SweepJob(0, [], tmp_path / "a")], sweep, join=join):
+        sweep.record(job.number, {"overrides": [], "exit_code": 0})
+    assert len(looked) == looks
+    assert caplog.messages == ["waiting for 1 runs that other processes compute"]
+
+
+def test_the_size_of_arrays_is_the_clusters_own(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert _max_array_size() == 1001
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text("#!/bin/sh\necho 'MaxArraySize            = 77'\n")
+    scontrol.chmod(0o755)
+    assert _max_array_size() == 77
 
 
 def test_a_cluster_is_not_given_a_run_that_another_process_computes(command, launcher, monkeypatch) -> None:
