@@ -220,7 +220,7 @@ def stream_positions(batches: int, streams: int, seed: int) -> Tensor:
 
 def _save_bits(prepared: PreparedTraining, run: Run, orders: Tensor, codes: Sequence[ReplayCode]) -> None:
     """Keep what every label cost; `orders` is [S, N]."""
-    starts = torch.tensor([0, *codes[0].ends], dtype=torch.int32)
+    starts = torch.tensor([0, *codes[0].ends])
     trained_on = starts[:-1].repeat_interleave(starts.diff()).expand_as(orders)
     save_coded_bits(run, placed(prepared.job, orders, torch.cat([code.bits for code in codes]).cpu(), trained_on))
 

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from conf.compose import composed
 from harness.result import MdlResult, read_result
 from mdl.__main__ import COMMAND
 from mdl.chunks import MdlConfig
-from mdl.published_procedure import Examples, PublishedTraining, initialise, mean_bits, published_order
+from mdl.published_procedure import Examples, PublishedTraining, _Progress, initialise, mean_bits, published_order
 from models.convnextv2 import ConvNeXtV2
 from models.layers import Conv2d
 from models.lenet import PublishedLeNet
@@ -145,6 +147,22 @@ def test_branches_are_dropped_when_it_is_scored() -> None:
     test = examples(64, 3)
     assert run.score(test, 32)[0] != run.score(test, 32)[0]
     assert run.averaged_loss(test) == run.averaged_loss(test)
+    seen: list[tuple[float, Tensor]] = []
+    note = lambda *_: seen.extend((layer.rate, layer.factors) for layer in model.stochastic_depth())  # noqa: E731
+    model.register_forward_pre_hook(note)
+    run.score(test, 64)
+    for rate, factors in seen:  # what is kept makes up for what is dropped
+        expected = torch.tensor([0.0, 1 / (1 - rate)] if rate else [1.0])
+        torch.testing.assert_close(factors.unique(), expected)
+
+
+def test_the_optimizer_has_the_settings_of_the_run() -> None:
+    run = training(settings(lr=0.01, betas=[0.8, 0.99], weight_decay=0.1, warmup_steps=7))
+    factors = run.model.learning_rates()
+    assert len({*factors.values()}) > 1
+    for (name, _), group in zip(run.model.named_parameters(), run._optimizer.param_groups, strict=True):
+        found = (group["lr"], tuple(group["betas"]), group["weight_decay"], group["warmup_steps"])
+        assert found == (0.01 * factors[name], (0.8, 0.99), 0.1, 7)
 
 
 def test_layers_start_as_pytorchs_do_and_the_readout_at_zero() -> None:
@@ -172,6 +190,19 @@ def test_weights_optimizer_and_images_are_in_bfloat16() -> None:
     kept: list[Tensor] = [value for name, value in tensors.items() if name.startswith("now.")]
     assert len(kept) == 3 * 6
     assert {value.dtype for value in kept} == {torch.bfloat16}
+
+
+def test_trainings_are_expected_to_take_as_many_epochs_as_the_longest_so_far() -> None:
+    """12 of 10 images are done, and 4 of 20 images out of at least 12; a third training waits."""
+    shown: list[float] = []
+    display: Any = SimpleNamespace(update=lambda share, _: shown.append(share))
+    progress = _Progress([10, 20], [0, 1], settings(), display)
+    progress.finish(10, 12)
+    progress.finish(10, 5)
+    curve = SimpleNamespace(epochs=4, seed=0)
+    now: Any = SimpleNamespace(train=(None, [0] * 20), curve=curve, epochs_left=3)
+    progress.show(now)
+    assert shown == [pytest.approx((120 + 50 + 80) / (120 + 50 + 240 + 240))]
 
 
 @pytest.mark.parametrize(
