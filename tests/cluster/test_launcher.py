@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,22 +144,6 @@ def test_bad_input_anywhere_in_the_sweep_is_refused_before_anything_is_started(c
     assert not list(Path("runs").glob("mdl-*"))
 
 
-def test_what_was_edited_while_the_sweep_waited_is_not_computed(command, launcher, monkeypatch) -> None:
-    start = launcher("launcher.Local")._start
-
-    def edited(local, left):
-        monkeypatch.setenv("DIGITS", "other")
-        return start(local, left)
-
-    monkeypatch.setenv("DIGITS", "some")
-    monkeypatch.setattr(launcher("launcher.Local"), "_start", edited)
-    outcome = command(MDL, *LOCAL, *TINY, "dataset.name=${oc.env:DIGITS}")
-    assert outcome.code == 2
-    (run,) = planned_runs()
-    assert f"was planned as {run.id}: its configuration, data or code has changed" in outcome.err
-    assert not list(Path("runs").glob("mdl-*"))
-
-
 def started(tmp_path: Path, epochs: int) -> subprocess.Popen:
     """Launch a sweep of two runs in two processes, and wait until both are training."""
     where = [f"runs_dir={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
@@ -253,7 +236,7 @@ def test_another_process_goes_on_with_the_run_of_one_that_was_killed(tmp_path: P
     assert "2 of 2 runs finished" in log
 
 
-def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
+def test_what_was_edited_while_a_sweep_goes_on_is_not_computed(command, monkeypatch) -> None:
     own = harness.job.Execution.carry_out
 
     def carry_out(*arguments, **options):
@@ -283,32 +266,6 @@ def test_where_there_is_no_slurm_it_says_so_in_one_line(command, monkeypatch, tm
     assert 'slurm does not take the sweep: Could not detect "srun"' in outcome.err.strip().splitlines()[-1]
 
 
-def test_a_run_that_another_process_computes_is_looked_at_again_after_the_others(command) -> None:
-    overrides = ["eraser=control", "train.lr=0.005,0.006", *TINY]
-    assert command(MDL, "-m", *overrides).code == 0  # only to learn the runs' names
-    first, second = planned_runs()
-    for run in (first, second):
-        (run.directory / "result.json").unlink()
-    held, seen = threading.Event(), []
-
-    def other_process() -> None:
-        with first.claim():
-            held.set()
-            deadline = time.monotonic() + 60
-            while not (second.directory / "result.json").exists() and time.monotonic() < deadline:
-                time.sleep(0.02)
-            seen.append([run.result is not None for run in (first, second)])
-
-    other = threading.Thread(target=other_process)
-    other.start()
-    held.wait()
-    outcome = command(MDL, "-m", *overrides)
-    other.join()
-    assert outcome.code == 0, outcome.err
-    assert seen == [[False, True]]
-    assert "2 of 2 runs finished" in outcome.out
-
-
 def test_a_job_that_was_passed_over_is_given_out_again_though_its_run_has_ended_since(tmp_path: Path) -> None:
     sweep, given = Sweep(tmp_path / "sweep"), []
     for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep, join=False):
@@ -319,18 +276,25 @@ def test_a_job_that_was_passed_over_is_given_out_again_though_its_run_has_ended_
 
 
 @pytest.mark.parametrize(("join", "looks"), [(False, 4), (True, 1)])
-def test_it_says_once_that_it_waits_and_joins_a_run_of_others_only_if_told_to(
+def test_a_run_that_another_process_computes_comes_last_once_it_is_free_or_is_joined(
     join: bool, looks: int, tmp_path: Path, monkeypatch, caplog
 ) -> None:
     caplog.set_level(logging.INFO)
-    looked = []  # the run is free at the fourth look
-    monkeypatch.setattr(jobs, "computed_elsewhere", lambda _: looked.append(0) or ("host" if len(looked) < 4 else ""))
+    looked, given = [], []  # the first run is free at the fourth look
+
+    def computed_elsewhere(run: Path) -> str:
+        looked.extend([run] if run.name == "a" else [])
+        return "host" if run.name == "a" and len(looked) < 4 else ""
+
+    monkeypatch.setattr(jobs, "computed_elsewhere", computed_elsewhere)
     monkeypatch.setattr(jobs, "_LOOK_AGAIN_S", 0.0)
     sweep = Sweep(tmp_path / "sweep")
-    for job in in_turn([SweepJob(0, [], tmp_path / "a")], sweep, join=join):
+    for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep, join=join):
+        given.append(job.number)
         sweep.record(job.number, {"overrides": [], "exit_code": 0})
+    assert given == [1, 0]
     assert len(looked) == looks
-    assert caplog.messages == ["waiting for 1 runs that other processes compute"]
+    assert caplog.messages == ["waiting for 1 runs that other processes compute"] * (not join)
 
 
 def test_the_size_of_arrays_is_the_clusters_own(tmp_path: Path, monkeypatch) -> None:

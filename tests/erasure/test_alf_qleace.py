@@ -104,11 +104,6 @@ def test_classes_whose_norms_were_lower_than_the_worst_is_now_are_not_looked_at_
     assert [(0 in classes, len(classes)) for classes in looks[2:]] == [(True, 2)] * 2
 
 
-def test_without_directions_it_is_leace() -> None:
-    x, z = mixture(3, 10)
-    torch.testing.assert_close(AlfQleaceEraser.fit(x, z, num_directions=0)(x), LeaceEraser.fit(x, z)(x))
-
-
 @pytest.mark.parametrize("target", [None, 1.0])
 def test_all_directions_can_be_removed_and_none_is_left(target: float | None) -> None:
     x, z = mixture(3, 7)

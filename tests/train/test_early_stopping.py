@@ -83,11 +83,6 @@ def test_presets_wait_for_longer_than_plateaus_were_seen_to_last(
     assert stopping.curve.ended is None
 
 
-def test_patience_is_the_least_that_is_waited_for_on_the_plateau_too(settings: TrainSettings) -> None:
-    _, stopping = losses(settings, [3.3] * 9, [3.3] * 8, patience_steps=40, plateau_steps=0)
-    assert stopping.curve.epochs == 4
-
-
 def test_the_end_of_a_training_says_why(settings: TrainSettings) -> None:
     never = [CHANCE_BITS + 0.1 * i for i in range(9)]
     endings_of = {

@@ -59,13 +59,6 @@ def test_it_learns(data, settings: TrainSettings) -> None:
         assert abs(float(loss) - curve.best_validation_bits) < 0.5
 
 
-def test_a_run_repeats_to_the_bit(data, settings: TrainSettings) -> None:
-    first, again = (run(small(), [3, 7], 200, data, settings) for _ in range(2))
-    assert first.curves == again.curves
-    for name, weight in first.best.items():
-        assert torch.equal(weight, again.best[name])
-
-
 @pytest.mark.parametrize(
     ("model", "worth_bits"), [(small(), 0.01), (PolynomialClassifier((1, 8, 8), 10), 0.06)], ids=["mlp", "linear"]
 )

@@ -136,10 +136,6 @@ def test_what_it_predicts_for_an_example_left_out_is_what_ridge_regression_cross
 def test_an_example_that_the_network_already_fits_changes_nothing_and_a_copy_shares_its_information() -> None:
     kernel, held_out_kernel, residual = some_kernels(10, 1)
     fitted = residual.clone()
-    a = LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]).coefficients
-    weight = leave_one_out(LinearizedDynamics(kernel, fitted, DESCENTS["discrete"]), held_out_kernel).weight
-    assert bool((weight > 0).all())
-    assert bool((a != 0).all())
     apart = kernel.clone()  # example 0 shares nothing with the others, and its residual is zero
     apart[0, 1:] = apart[1:, 0] = 0
     fitted[0] = 0
