@@ -147,7 +147,7 @@ def test_branches_are_dropped_when_it_is_scored() -> None:
     test = examples(64, 3)
     assert run.score(test, 32)[0] != run.score(test, 32)[0]
     assert run.averaged_loss(test) == run.averaged_loss(test)
-    seen: list[tuple[float, Tensor]] = []
+    seen: list[tuple[float, Any]] = []
     note = lambda *_: seen.extend((layer.rate, layer.factors) for layer in model.stochastic_depth())  # noqa: E731
     model.register_forward_pre_hook(note)
     run.score(test, 64)
