@@ -100,24 +100,21 @@ def save_coded_bits(run: Run, coded: CodedBits) -> None:
     save_tensors(run.directory / CODED_BITS, tensors, {"seeds": list(coded.seeds)})
 
 
-def read_coded_bits(directories: Iterable[Path], note: Note | None = None) -> CodedBits | None:
+def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None:
     """Read what labels cost in runs that differ by their seeds alone; None where all are of versions that kept nothing.
 
     Args:
         directories: of the runs.
-        note: takes a line on each file that is damaged, which is left out then.
-
-    Raises:
-        DamagedFileError: names the file, without `note`.
+        note: takes a line on each file that is damaged, which is left out.
     """
     found: dict[int, list[Tensor]] = {}
     examples: list[Tensor] = []
     for path, kept in _kept(directories, CODED_BITS, ("index", "labels"), ("bits", "trained_on"), note):
         index, labels, bits, trained_on = (kept.tensors[name] for name in ("index", "labels", "bits", "trained_on"))
         if bool(((labels < 0) | (labels >= len(labels))).any()):
-            _refuse(f"{path} has labels that are no classes'", note)
+            note(f"{path} has labels that are no classes'")
         elif examples and not all(map(torch.equal, (index, labels), examples)):
-            _refuse(f"{path} is of other examples than the other runs'", note)
+            note(f"{path} is of other examples than the other runs'")
         else:
             examples = [index, labels]
             for seed, *own in zip(kept.seeds, bits, trained_on, strict=True):
@@ -127,14 +124,8 @@ def read_coded_bits(directories: Iterable[Path], note: Note | None = None) -> Co
     return CodedBits(list(found), examples[0], examples[1], *map(torch.stack, zip(*found.values(), strict=True)))
 
 
-def _refuse(line: str, note: Note | None) -> None:
-    if note is None:
-        raise DamagedFileError(line)
-    note(line)
-
-
 def _kept(
-    directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note | None
+    directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note
 ) -> Iterator[tuple[Path, "Stored"]]:
     """Yield the files of a name that runs have kept, and what they hold."""
     for path in (directory / name for directory in directories):
@@ -142,7 +133,7 @@ def _kept(
             if (kept := read_stored(path, whole, by_seed)) is not None:
                 yield path, kept
         except DamagedFileError as error:
-            _refuse(str(error), note)
+            note(str(error))
 
 
 @dataclass(frozen=True)
@@ -189,15 +180,12 @@ def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
     save_tensors(run.directory / TEST_BITS, {"test_bits": bits.float()}, {"seeds": list(seeds)})
 
 
-def read_test_bits(directories: Iterable[Path], note: Note | None = None) -> dict[int, Array]:
+def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
     """Read losses [n] by seed; nothing of runs of earlier versions, which kept none.
 
     Args:
         directories: of the runs.
-        note: takes a line on each file that is damaged, which is left out then.
-
-    Raises:
-        DamagedFileError: names the file, without `note`.
+        note: takes a line on each file that is damaged, which is left out.
     """
     found: dict[int, Array] = {}
     for _, kept in _kept(directories, TEST_BITS, (), ("test_bits",), note):
@@ -210,7 +198,7 @@ def error_over_examples(
 ) -> float | None:
     """Return the `bootstrap_error` of losses by seed; None where one is not known, or of another number of examples."""
     lengths = {len(known.get(seed, ())) for known in (erased, control) for seed in seeds}
-    if 0 in lengths or len(lengths) > 1:
+    if 0 in lengths or len(lengths) != 1:
         return None
     return bootstrap_error(*(np.stack([known[seed] for seed in seeds]) for known in (erased, control)))
 

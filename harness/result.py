@@ -4,8 +4,8 @@ Keys are stable. One that came later has the default None: older runs lack it, a
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -135,38 +135,6 @@ def per_seed(part: Any, prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
             yield f"{prefix}{name}", value
         elif is_dataclass(value) or isinstance(value, dict):
             yield from per_seed(value, f"{prefix}{name}.")
-
-
-def of_seeds(results: Sequence[T], seeds: Sequence[int]) -> T:
-    """Merge results into one for these seeds, each seed from the first of `results` that has it."""
-    every: Any = results
-    sources = [next((i, r.seeds.index(seed)) for i, r in enumerate(every) if seed in r.seeds) for seed in seeds]
-
-    def merged(parts: Sequence[Any]) -> Any:
-        first = parts[0]
-        if isinstance(first, Part):
-            kept = [f.name for f in fields(first) if f.name not in ("seeds", "config")]  # type: ignore[arg-type]
-            found = {name: merged([getattr(part, name) for part in parts]) for name in kept}
-            return replace(first, **found, **({"seeds": list(seeds)} if isinstance(first, Result) else {}))  # type: ignore[type-var]
-        if any(part is None for part in parts):
-            return None
-        if isinstance(first, dict) and first and all(isinstance(one, Part) for one in first.values()):
-            return {name: merged([part[name] for part in parts]) for name in first}
-        if isinstance(first, list) and isinstance(first[0], Part):
-            return [merged(points) for points in zip(*parts, strict=True)]
-        return [parts[i][s] for i, s in sources] if isinstance(first, list) else first
-
-    return merged(results)
-
-
-def of_common_seeds(erased: T, control: T) -> tuple[T, T] | None:
-    """Restrict two results to the seeds that both have; None if they share none."""
-    every: Any = (erased, control)
-    seeds = [seed for seed in every[0].seeds if seed in every[1].seeds]
-    if not seeds:
-        return None
-    first, second = (one if one.seeds == seeds else of_seeds([one], seeds) for one in every)
-    return first, second
 
 
 def as_json(part: Any) -> Any:

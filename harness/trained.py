@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import mean
 from typing import ClassVar, Literal
 
 from conf import Options
@@ -85,16 +84,6 @@ class SharpDrops(Part):
     bits: list[float]
     epoch: list[int | None]
 
-    @property
-    def mean_epoch(self) -> float | None:
-        known = [epoch for epoch in self.epoch if epoch is not None]
-        return mean(known) if known else None
-
-    def __str__(self) -> str:
-        """ "1.23 at epoch 4", means over seeds."""
-        when = "" if self.mean_epoch is None else f" at epoch {self.mean_epoch:.0f}"
-        return f"{mean(self.bits):.2f}{when}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Part):
@@ -168,18 +157,14 @@ class TrainedOnce(Trained, Endings):
         return [self]
 
 
-def stuck(trainings: Sequence[Endings]) -> str:
-    """ "3 of 5" where so many never left the plateau; empty where all did, and for results that do not say."""
-    return _share([not one for training in trainings for one in training.left_plateau or ()])
+def stuck(trainings: Sequence[tuple[Endings, int]]) -> str:
+    """Return "3 of 5" where that many trainings never left the plateau; empty where all did or do not say.
 
-
-def untrained(trainings: Sequence[Endings]) -> str:
-    """Return "3 of 5" where that many keep their initial weights, those of lowest validation loss; empty for none."""
-    return _share([one for training in trainings for one in training.untrained or ()])
-
-
-def _share(so: Sequence[bool]) -> str:
-    return f"{sum(so)} of {len(so)}" if any(so) else ""
+    Args:
+        trainings: each of a size, and the position of a seed in it.
+    """
+    left = [training.left_plateau[s] for training, s in trainings if training.left_plateau is not None]
+    return f"{left.count(False)} of {len(left)}" if False in left else ""
 
 
 def published_units(sizes: Sequence[int], ce_test_bits: Sequence[float]) -> float:

@@ -9,12 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from harness.results.arrange import Comparison, Row
+from harness.results.arrange import Comparison
+from harness.results.entries import Entry
 from harness.results.labels import Label
 from harness.results.panels import panel_size, panels
-from harness.results.statistics import seeds_text, signed
+from harness.results.statistics import Difference, seeds_text, signed
 from harness.style import chance_line, eraser_colours, figure_at, line_width, literal, shared_legend, wrapped
-from harness.trained import Coded, stuck
+
+Rows = Mapping[Label, Sequence[Entry]]
 
 
 def draw(comparison: Comparison, path: Path) -> Path:
@@ -24,64 +26,64 @@ def draw(comparison: Comparison, path: Path) -> Path:
     return path
 
 
-def _compares(rows: Sequence[Row]) -> bool:
-    return any(entry.code_difference is not None for row in rows for entry in row.run)
+def _compares(rows: Rows) -> bool:
+    return any(entry["code_difference"] is not None for entries in rows.values() for entry in entries)
 
 
-def draw_in(figure: Figure, rows: Sequence[Row], erasers: Sequence[Label]) -> None:
+def draw_in(figure: Figure, rows: Rows, erasers: Sequence[Label]) -> None:
     """Draw a panel of learning curves per row, and bars of the differences to control."""
     axes = panels(figure, len(rows) + _compares(rows))
     colours = eraser_colours(erasers)
-    for row, ax in zip(rows, axes, strict=False):
-        _learning_curves(ax, row, colours)
+    for (label, entries), ax in zip(rows.items(), axes, strict=False):
+        _learning_curves(ax, label, [entry for entry in entries if entry["runs"]], colours)
     if _compares(rows):
         _differences(axes[-1], rows, colours)
     shared_legend(figure, axes[: len(rows)])
 
 
-def _learning_curves(ax: Axes, row: Row, colours: Mapping[Label, str]) -> None:
+def _learning_curves(ax: Axes, label: Label, entries: Sequence[Entry], colours: Mapping[Label, str]) -> None:
     """Draw the loss on the next chunk over training size, mean and standard deviation over seeds."""
     ticks: list[int] = []
-    results = {entry.eraser: entry.result for entry in row.run if isinstance(entry.result, Coded)}
-    for eraser, result in results.items():
-        points = [point for point in result.curve if point.ce_next_bits is not None]
-        sizes = [point.n for point in points]
-        losses = np.array([point.ce_next_bits for point in points])
-        middle = losses.mean(1)
-        spread = losses.std(1, ddof=1) if losses.shape[1] > 1 else np.zeros_like(middle)
+    for entry in entries:
+        curves = [
+            {point.n: point.ce_next_bits[s] for point in result.curve if point.ce_next_bits is not None}
+            for result, s in entry["members"].values()
+        ]
+        sizes, losses = [*curves[0]], np.array([[*curve.values()] for curve in curves])
+        middle = losses.mean(0)
+        spread = losses.std(0, ddof=1) if len(losses) > 1 else np.zeros_like(middle)
+        eraser = entry["eraser"]
         line, width = colours[eraser], line_width(list(colours).index(eraser))
         ax.plot(sizes, middle, color=line, marker="o", markersize=2 + width, linewidth=width, label=eraser.display)
         ax.fill_between(sizes, np.maximum(middle - spread, 0), middle + spread, color=line, alpha=0.18, linewidth=0)
         ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / 5))][::-1]
-    chance = math.log2(next(entry.result.num_classes for entry in row.run if entry.result is not None))
-    chance_line(ax, chance, "uniform code")
+    chance_line(ax, math.log2(entries[0]["num_classes"]), "uniform code")
     ax.set_xscale("log")
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
-    counts = {eraser: count for eraser, result in results.items() if (count := stuck(result.curve))}
-    marks = [f"‡ {literal(eraser.display)}: {count} trainings on the plateau" for eraser, count in counts.items()]
+    counts = {entry["eraser"]: entry["published_on_plateau"] for entry in entries}
+    marks = [f"‡ {literal(eraser.display)}: {of} trainings on the plateau" for eraser, of in counts.items() if of]
     ax.set(
-        title="\n".join([wrapped(row.label.display, 4.0), *marks]),
+        title="\n".join([wrapped(label.display, 4.0), *marks]),
         xlabel="training examples",
         ylabel="loss on the next chunk (bits per label)",
     )
 
 
-def _differences(ax: Axes, rows: Sequence[Row], colours: Mapping[Label, str]) -> None:
+def _differences(ax: Axes, rows: Rows, colours: Mapping[Label, str]) -> None:
     """Draw bars of paired differences to the control with their standard errors, grouped by row."""
     height, counts = 0.8 / max(2, sum(eraser.name != "control" for eraser in colours)), set[int]()
-    for i, row in enumerate(rows):
-        compared = [entry for entry in row.run if entry.code_difference is not None]
+    for i, entries in enumerate(rows.values()):
+        compared = [entry for entry in entries if entry["code_difference"] is not None]
         for j, entry in enumerate(compared):
-            difference = entry.code_difference
-            assert difference is not None
+            difference: Difference = entry["code_difference"]
             counts.add(difference.seeds)
             error = difference.standard_error or 0.0
             spread = ", one seed" if difference.standard_error is None else f" ± {error:.3f}"
             y = i + (j - (len(compared) - 1) / 2) * height
             ax.barh(
-                y, difference.mean, height * 0.85, xerr=error or None, color=colours[entry.eraser],
+                y, difference.mean, height * 0.85, xerr=error or None, color=colours[entry["eraser"]],
                 capsize=3, ecolor="#333333",
             )  # fmt: skip
             above = difference.mean >= 0
@@ -91,7 +93,7 @@ def _differences(ax: Axes, rows: Sequence[Row], colours: Mapping[Label, str]) ->
                 va="center", fontsize=9, color="#333333",
             )  # fmt: skip
     ax.axvline(0, color="#333333", linewidth=1)
-    ax.set_yticks(range(len(rows)), [wrapped(row.label.display, 1.8) for row in rows])
+    ax.set_yticks(range(len(rows)), [wrapped(label.display, 1.8) for label in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.margins(x=0.45)
     ax.grid(axis="y", visible=False)

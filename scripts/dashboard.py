@@ -25,8 +25,7 @@ from harness.logger import ignore_local_settings
 from harness.results.arrange import by_setting
 from harness.results.columns import ERASER as BY_ERASER
 from harness.results.columns import ROW, SEEDS, columns
-from harness.results.entry import StoredRun
-from harness.results.read import read_runs
+from harness.results.read import StoredRun, read_runs
 from harness.results.table import Table
 from harness.run_files import one_line
 from scripts.options import argument_parser

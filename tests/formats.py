@@ -31,7 +31,7 @@ from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint, save_tensors, sealed
 from harness.result import MdlResult, read_result
-from harness.results.entry import StoredRun as Read
+from harness.results.read import StoredRun as Read
 from harness.results.read import read_run
 from harness.run import Run
 from harness.state import State, state_of

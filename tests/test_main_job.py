@@ -154,7 +154,7 @@ def test_the_last_training_of_mdl_is_that_of_train(command) -> None:
     assert by_command["train"]["final"]["loss_bits"] == by_command["mdl"]["final"]["loss_bits"]
     assert by_command["train"]["epochs"] == by_command["mdl"]["curve"][-1]["epochs"]
     for result in by_command.values():
-        kept = read_test_bits([Path("runs", result["run_id"])])  # what the error over test examples is taken from
+        kept = read_test_bits([Path("runs", result["run_id"])], pytest.fail)  # for the error over test examples
         assert [kept[seed].mean() for seed in (2, 5)] == pytest.approx(result["final"]["loss_bits"])
 
 

@@ -1,17 +1,17 @@
 """When networks learn what each counterpart shares with the images: table and figure (docs/learning_order.md)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.result import TrainResult
 from harness.results.arrange import Comparison
-from harness.results.entry import Entry
+from harness.results.entries import Entry
 from harness.results.statistics import deviation_over
-from harness.results.table import Column, Table, records_of, spread, word
+from harness.results.table import Column, Row, Table, spread, spread_record, word
 from harness.style import figure_at, literal, shared_legend, wrapped
 from harness.trained import CounterpartResult
 
@@ -32,6 +32,7 @@ _COLOURS = {
     "quantile": "#E69F00",
 }
 _LEAST_GAIN, _LEAD = 0.05, 0.1  # bits: what gains less is not learnt; what is ahead by as much is ahead
+Curve = tuple[Sequence[int], Sequence[float], Sequence[float]]  # a seed's steps, losses in bits, agreement
 _CAPTION = (
     "Loss in bits per label on test images and on samples that share some statistics with them, and optimiser steps. "
     "Learnt: the loss has fallen by half of what it falls at most. Beyond: the loss on the images stays "
@@ -82,54 +83,68 @@ def _crossing(steps: Sequence[int], values: np.ndarray, level: float) -> float |
     return float(np.expm1(low + share * (high - low)))
 
 
-Sample = tuple[Entry, str, CounterpartResult]  # of an entry's run, and its name
+def samples_of(entry: Entry) -> dict[str, list[Curve]]:
+    """Return what each seed's network did on a sample along its training, by the sample's name."""
+    names = next((result.counterparts or {} for result, _ in entry["members"].values()), {})
+    return {name: [_curve(result.counterparts[name], s) for result, s in entry["members"].values()] for name in names}
 
 
-def _column(heading: str, name: str, form: str, of: Callable[[Sample, int], float | None]) -> Column[Sample]:
+def _curve(of_seeds: CounterpartResult, s: int) -> Curve:
+    return of_seeds.step[s], of_seeds.loss_bits[s], of_seeds.agreement[s]
+
+
+def _rows(entry: Entry) -> Iterator[dict[str, Any]]:
+    """Yield a row for each sample of an entry."""
+    samples = samples_of(entry)
+    for name, curves in samples.items():
+        images = [losses for _, losses, _ in samples["data"]]
+        numbers = {
+            "learnt_step": [learnt_step(steps, losses) for steps, losses, _ in curves],
+            "beyond_step": [
+                beyond_step(steps, losses, of_images)
+                for (steps, losses, _), of_images in zip(curves, images, strict=True)
+            ],
+            "unlearnt_step": [unlearnt_step(steps, losses) for steps, losses, _ in curves],
+            "lowest_loss_bits": [min(losses) for _, losses, _ in curves],
+            "end_loss_bits": [losses[-1] for _, losses, _ in curves],
+            "agreement": [agreement[-1] for *_, agreement in curves],
+        }
+        row = {"row": entry["model"], "eraser": entry["eraser"], "sample": name, "of": len(curves)}
+        for column, values in numbers.items():
+            row |= spread_record(f"{column}_mean", values)
+            row[f"{column}_seeds"] = sum(value is not None for value in values)
+        yield row
+
+
+def _column(heading: str, name: str, form: str) -> Column:
     """Return a column of mean and standard deviation over the seeds that have a value, and of their number."""
+    shown = spread(heading, f"{name}_mean", form)
 
-    def values(sample: Sample) -> list[float]:
-        every = (of(sample, s) for s in range(len(sample[2].step)))
-        return [value for value in every if value is not None]
+    def text(row: Row) -> str:
+        known, seeds = row[f"{name}_seeds"], row["of"]
+        return f"{shown.text(row) or '–'}{f' ({known} of {seeds} seeds)' if 0 < known < seeds else ''}"
 
-    shown = spread(heading, f"{name}_mean", form, values)
-
-    def text(sample: Sample) -> str:
-        known, seeds = len(values(sample)), len(sample[2].step)
-        return f"{shown.text(sample) or '–'}{f' ({known} of {seeds} seeds)' if 0 < known < seeds else ''}"
-
-    return replace(
-        shown,
-        text=text,
-        record=lambda sample: {**records_of([shown], [sample])[0], f"{name}_seeds": len(values(sample))},
-    )
+    return replace(shown, text=text, names=(*shown.names, f"{name}_seeds"))
 
 
-def _curve(sample: Sample, s: int) -> tuple[Sequence[int], Sequence[float]]:
-    return sample[2].step[s], sample[2].loss_bits[s]
-
-
-_COLUMNS: Sequence[Column[Sample]] = (
-    word("dataset · model", "row", lambda sample: sample[0].row),
-    word("eraser", "eraser", lambda sample: sample[0].eraser),
-    Column("sample", lambda sample: NAMES[sample[1]], lambda sample: {"sample": sample[1]}),
-    _column("learnt", "learnt_step", ",.0f", lambda sample, s: learnt_step(*_curve(sample, s))),
-    _column(
-        "beyond", "beyond_step", ",.0f",
-        lambda sample, s: beyond_step(*_curve(sample, s), _of(sample[0])["data"].loss_bits[s]),
-    ),
-    _column("unlearnt", "unlearnt_step", ",.0f", lambda sample, s: unlearnt_step(*_curve(sample, s))),
-    _column("lowest", "lowest_loss_bits", ".3f", lambda sample, s: min(sample[2].loss_bits[s])),
-    _column("end", "end_loss_bits", ".3f", lambda sample, s: sample[2].loss_bits[s][-1]),
-    _column("agreement", "agreement", ".3f", lambda sample, s: sample[2].agreement[s][-1]),
-)  # fmt: skip
+_COLUMNS = (
+    word("dataset · model", "row"),
+    word("eraser", "eraser"),
+    Column("sample", lambda row: NAMES[row["sample"]], ("sample",)),
+    _column("learnt", "learnt_step", ",.0f"),
+    _column("beyond", "beyond_step", ",.0f"),
+    _column("unlearnt", "unlearnt_step", ",.0f"),
+    _column("lowest", "lowest_loss_bits", ".3f"),
+    _column("end", "end_loss_bits", ".3f"),
+    _column("agreement", "agreement", ".3f"),
+)
 
 
 def table_of(comparison: Comparison) -> Table:
     """Tabulate a row for each run and sample."""
-    samples = list(_samples(comparison))
-    over = deviation_over(len(sample.step) for _, _, sample in samples)
-    return Table.of("learning_order", _COLUMNS, samples, f"{_CAPTION} {over}." if over else _CAPTION)
+    rows = [row for entry in comparison.entries for row in _rows(entry)]
+    over = deviation_over(row["of"] for row in rows)
+    return Table.of("learning_order", _COLUMNS, rows, f"{_CAPTION} {over}." if over else _CAPTION)
 
 
 def draw(comparison: Comparison, path: Path) -> Path:
@@ -137,14 +152,15 @@ def draw(comparison: Comparison, path: Path) -> Path:
     rows, erasers = comparison.rows, comparison.erasers
     with figure_at(path, 3.3 * max(2, len(erasers)), 2.9 * len(rows) + 0.6) as figure:
         axes = figure.subplots(len(rows), len(erasers), sharex=True, sharey=True, squeeze=False)
-        for row, along in zip(rows, axes, strict=True):
-            for (eraser, entry), ax in zip(row.entries.items(), along, strict=True):
-                for name, sample in _of(entry).items():
-                    _draw_losses(ax, name, sample)
-                ax.set_title(wrapped(f"{row.label.display}, {literal(eraser.display)}", 3.0), fontsize=10)
+        for (label, entries), along in zip(rows.items(), axes, strict=True):
+            for entry, ax in zip(entries, along, strict=True):
+                for name, curves in samples_of(entry).items():
+                    _draw_losses(ax, name, curves)
+                ax.set_title(wrapped(f"{label.display}, {literal(entry['eraser'].display)}", 3.0), fontsize=10)
                 ax.tick_params(labelbottom=True)
             along[0].set_ylabel("loss (bits per label)")
-        chance = max(losses[0] for _, _, sample in _samples(comparison) for losses in sample.loss_bits)
+        every = (curve for entry in comparison.entries for curves in samples_of(entry).values() for curve in curves)
+        chance = max(losses[0] for _, losses, _ in every)
         axes[0, 0].set(xscale="symlog", ylim=(0, 2 * chance))
         axes[0, 0].set_xlim(left=0)
         for ax in axes[-1]:
@@ -153,8 +169,8 @@ def draw(comparison: Comparison, path: Path) -> Path:
     return path
 
 
-def _draw_losses(ax: Axes, name: str, sample: CounterpartResult) -> None:
-    steps, mean, deviation = mean_losses(sample)
+def _draw_losses(ax: Axes, name: str, curves: Sequence[Curve]) -> None:
+    steps, mean, deviation = mean_losses(curves)
     ax.plot(steps, mean, color=_COLOURS[name], linewidth=1.8, label=NAMES[name])
     ax.fill_between(steps, mean - deviation, mean + deviation, color=_COLOURS[name], alpha=0.2, linewidth=0)
     learnt = learnt_step(steps.tolist(), mean.tolist())
@@ -162,22 +178,11 @@ def _draw_losses(ax: Axes, name: str, sample: CounterpartResult) -> None:
         ax.plot(learnt, np.interp(np.log1p(learnt), np.log1p(steps), mean), "o", color=_COLOURS[name])
 
 
-def mean_losses(sample: CounterpartResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mean_losses(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return steps, mean loss and standard deviation over seeds, at the steps that all seeds have."""
-    common = sorted(set(sample.step[0]).intersection(*sample.step[1:]))
+    common = sorted(set.intersection(*(set(steps) for steps, *_ in curves)))
     losses = np.array(
-        [
-            [loss for step, loss in zip(steps, losses, strict=True) if step in set(common)]
-            for steps, losses in zip(sample.step, sample.loss_bits, strict=True)
-        ]
+        [[loss for step, loss in zip(steps, of_seed, strict=True) if step in common] for steps, of_seed, _ in curves]
     )
-    spread = losses.std(0, ddof=1) if len(losses) > 1 else np.zeros(losses.shape[1])
-    return np.array(common), losses.mean(0), spread
-
-
-def _of(entry: Entry) -> dict[str, CounterpartResult]:
-    return (entry.result.counterparts or {}) if isinstance(entry.result, TrainResult) else {}
-
-
-def _samples(comparison: Comparison) -> Iterator[tuple[Entry, str, CounterpartResult]]:
-    return ((entry, name, sample) for entry in comparison.run for name, sample in _of(entry).items())
+    deviation = losses.std(0, ddof=1) if len(losses) > 1 else np.zeros(losses.shape[1])
+    return np.array(common), losses.mean(0), deviation

@@ -1,10 +1,8 @@
 """The output of `python -m train`: the comparison of final losses, and loss curves."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from conf import Options
-from harness.result import TrainedResult
 from harness.results.arrange import Comparison
 from harness.results.columns import ERASER, FINALS, ROW, RUNS, SEEDS, columns, notes
 from harness.results.panels import loss_lines, panel_size, panels
@@ -19,7 +17,6 @@ from harness.style import (
     shared_legend,
     wrapped,
 )
-from harness.trained import TrainedOnce, stuck
 
 
 def table_of(comparison: Comparison) -> Table:
@@ -35,26 +32,23 @@ def draw(comparison: Comparison, path: Path) -> Path:
     colours = eraser_colours(comparison.erasers)
     with figure_at(path, *panel_size(len(comparison.rows))) as figure:
         axes = panels(figure, len(comparison.rows))
-        for row, ax in zip(comparison.rows, axes, strict=True):
-            results = {entry.eraser: entry.result for entry in row.run if entry.result is not None}
-            for entry in row.run:
-                curves, name = [*entry.curves.values()], entry.eraser.display
-                width = line_width(comparison.erasers.index(entry.eraser))
-                line = {"color": colours[entry.eraser], "linewidth": width}
+        for (label, row), ax in zip(comparison.rows.items(), axes, strict=True):
+            entries = [entry for entry in row if entry["runs"]]
+            marks = []
+            for entry in entries:
+                curves, name, eraser = [*entry["curves"].values()], entry["eraser"].display, entry["eraser"]
+                training = _training(entry["runs"][0].config)
+                line = {"color": colours[eraser], "linewidth": line_width(comparison.erasers.index(eraser))}
                 loss_lines(ax, curves, "validation_bits", label=f"{name}, validation", **line)
-                loss_lines(ax, curves, "train_bits", label=f"{name}, {_training(entry.config)}", linestyle=":", **line)
-            chance_line(ax, _label_entropy(results.values()), "label entropy")
-            counts = {eraser: count for eraser, result in results.items() if (count := stuck(result.trainings))}
-            marks = [f"‡ {literal(eraser.display)}: {count} seeds on the plateau" for eraser, count in counts.items()]
-            title = "\n".join([wrapped(row.label.display, 4.0), *marks])
+                loss_lines(ax, curves, "train_bits", label=f"{name}, {training}", linestyle=":", **line)
+                if count := entry["loss_bits_on_plateau"]:
+                    marks.append(f"‡ {literal(name)}: {count} seeds on the plateau")
+            chance_line(ax, entries[0]["label_entropy_bits"], "label entropy")
+            title = "\n".join([wrapped(label.display, 4.0), *marks])
             ax.set(title=title, xlabel="epoch", ylabel="loss (bits per label)")
-            epoch_axis(ax, max(max(result.trainings[-1].epochs) for result in results.values()))
+            epoch_axis(ax, max(max(run.result.epochs) for entry in entries for run in entry["runs"]))
         shared_legend(figure, axes)
     return path
-
-
-def _label_entropy(results: Iterable[TrainedResult]) -> float:
-    return next(result.label_entropy_bits for result in results if isinstance(result, TrainedOnce))
 
 
 def _training(config: Options) -> str:

@@ -1,243 +1,171 @@
 """The columns of tables of trained runs and their comparison with the control, each defined once.
 
-A column is a function of an entry's frame, which has a row per seed, or of its differences to the control.
+A column shows one or a few numbers of an entry (`harness.results.entries`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from statistics import mean
-from typing import Any
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
-from harness.result import MdlResult
-from harness.results.entry import Entry
-from harness.results.excess import area_bits, sample_complexity, surplus_bits
+from harness.results.entries import Entry
 from harness.results.labels import setting
-from harness.results.statistics import LEVEL, PLATEAU, Difference, deviation_over, difference_record
-from harness.results.table import Column, Record, number, spread, word
-from harness.trained import Coded, stuck, untrained
+from harness.results.statistics import LEVEL, PLATEAU, deviation_over
+from harness.results.table import Column, Row, number, spread, word
 
 
-def _stuck(which: slice) -> Callable[[Entry], str]:
-    """Return the function that counts the trainings, by size, that never left the plateau."""
-    return lambda entry: "" if entry.result is None else stuck(entry.result.trainings[which])
+def _marked(column: Column, plateaus: str) -> Column:
+    """Return the column with marks of missing seeds and of trainings on the plateau, an entry's `plateaus`."""
+
+    def text(entry: Row) -> str:
+        marks = (f"{mark}{count}" for mark, count in (("‡", entry[plateaus]), ("†", entry["incomplete"])) if count)
+        return " ".join(filter(None, [column.text(entry), *marks]))
+
+    return replace(column, text=text)
 
 
-_everywhere, _final = _stuck(slice(None)), _stuck(slice(-1, None))
+def difference_column(
+    heading: str, difference: str, name: str, unit: str, more: Sequence[str] = (), meaning: str = ""
+) -> Column:
+    """Return the column of an entry's `difference` to the control; CSV has its numbers (`difference_record`)."""
+    names = [f"{name}_{of}" for of in (unit, "standard_error", "p_holm", "test_error")]
+    return Column(heading, lambda entry: f"{entry[difference] or ''}", [*names, *more], meaning)
 
 
-def _coding(entry: Entry) -> str:
-    """Count the trainings on the plateau that the codelength rests on."""
-    return "" if entry.result is None else stuck(entry.result.coding)
+def _order(p: int, meaning: str = "") -> Column:
+    names = [f"test_order_{name}_{p}" for name in ("shares", "errors", "z_scores")]
 
-
-def _seeds(
-    heading: str,
-    form: str,
-    column: str,
-    meaning: str = "",
-    plateaus: Callable[[Entry], str] | None = None,
-    values: Callable[[Entry], Sequence[float]] | None = None,
-) -> Column[Entry]:
-    """Return the column of mean and standard deviation over the seeds of a column of the frame.
-
-    `plateaus` counts the trainings that it rests on and that never left the plateau: they and missing seeds are marked.
-    `values` are by seed, where the frame has no such column.
-    """
-    scale = 100 if heading.endswith("(%)") else 1
-    own = spread(heading, f"{column}_mean", form, values or (lambda entry: entry.values(column)), meaning, scale)
-    if plateaus is None:
-        return own
-
-    def text(entry: Entry) -> str:
-        marks = (f"{mark}{count}" for mark, count in (("‡", plateaus(entry)), ("†", entry.missing)) if count)
-        return " ".join(filter(None, [own.text(entry), *marks]))
-
-    return replace(own, text=text)
-
-
-def _delta(heading: str, of: Callable[[Entry], Difference | None], unit: str, meaning: str = "") -> Column[Entry]:
-    """Return the column of a difference of codelengths to the control."""
-
-    def record(entry: Entry) -> Record:
-        found = of(entry)
-        return {**difference_record("difference", found, unit), "significant": found and found.significant}
-
-    return Column(heading, lambda entry: f"{of(entry) or ''}", record, meaning)
-
-
-def _surplus(entry: Entry) -> Sequence[float]:
-    if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
-        return ()
-    return surplus_bits(entry.result, entry.control_bits)
-
-
-def _complexity(entry: Entry) -> int | str | None:
-    """Return the largest size that a seed needs; "> N" where one needs more."""
-    if not isinstance(entry.result, MdlResult) or entry.control_bits is None:
-        return None
-    needed = sample_complexity(entry.result, entry.control_bits)
-    reached = [n for n in needed if n is not None]
-    return f"> {entry.result.train_size}" if len(reached) < len(needed) else max(reached)
-
-
-def _area(entry: Entry) -> Sequence[float]:
-    return area_bits(entry.result) if isinstance(entry.result, MdlResult) else ()
-
-
-def _first(entry: Entry, column: str) -> Any:
-    """Return what all seeds of an entry have in a column; None where it is not known."""
-    return next(iter(entry.values(column)), None)
-
-
-def _gap(heading: str, split: str, moments: str, meaning: str = "") -> Column[Entry]:
-    name = f"{'' if split == 'train' else 'test_'}{moments}_gap"
-    return number(heading, name, ".1g", lambda entry: _first(entry, f"certificate.{split}.{moments}_gap"), meaning)
-
-
-def _order(p: int, meaning: str = "") -> Column[Entry]:
-    names = [f"{name}_{p}" for name in ("order_shares", "order_errors", "order_z_scores")]
-
-    def record(entry: Entry) -> Record:
-        return {f"test_{name}": _first(entry, f"certificate.test.{name}") for name in names}
-
-    def text(entry: Entry) -> str:
-        share, error, z_score = record(entry).values()
+    def text(entry: Row) -> str:
+        share, error, z_score = (entry[name] for name in names)
         if share is None or error is None:
             return ""
         # older results lack the z-score: where classes do not differ, errors are √2 times the spread
         seen = share > 2**0.5 * error if z_score is None else z_score > 2
         return f"{100 * share:.2g}" if seen else f"< {100 * max(share, 0) + 200 * error:.1g}"
 
-    return Column(f"order {p} left (%)", text, record, meaning)
+    return Column(f"order {p} left (%)", text, names, meaning)
 
 
-def _below(entry: Entry) -> str:
-    if entry.loss_difference is None or entry.loss_difference.standard_error is None:  # one seed says nothing of others
+def _below(entry: Row) -> str:
+    difference, size, epoch = (entry[name] for name in ("loss_difference", "crossing_size", "crossing_epoch"))
+    if difference is None or difference.standard_error is None:  # one seed says nothing of others
         return ""
-    size, epoch = entry.crossing_size, entry.crossing_epoch
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
-    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * entry.loss_difference.below])
+    return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * difference.below])
 
 
-def _drop(entry: Entry) -> Record:
-    drop = entry.result.sharp_drop if entry.result else None
-    return {"sharp_drop_bits": drop and mean(drop.bits), "sharp_drop_epoch": drop and drop.mean_epoch}
+def _fall(entry: Row) -> str:
+    bits, epoch = entry["sharp_drop_bits"], entry["sharp_drop_epoch"]
+    return "" if bits is None else f"{bits:.2f}" + ("" if epoch is None else f" at epoch {epoch:.0f}")
 
 
-def _plateaus(entry: Entry) -> str:
-    both = (_coding(entry), "coding"), (_final(entry), "final")
+def _plateaus(entry: Row) -> str:
+    both = (entry["bits_per_sample_on_plateau"], "coding"), (entry["loss_bits_on_plateau"], "final")
     return ", ".join(f"{count} {which}" for count, which in both if count)
 
 
-ROW: Column[Entry] = word("dataset · model", "model", lambda entry: entry.row)
-ERASER: Column[Entry] = word("eraser", "eraser", lambda entry: entry.eraser)
-RUNS = Column[Entry](
+ROW, ERASER = word("dataset · model", "model"), word("eraser", "eraser")
+RUNS = Column(
     "runs",
-    lambda entry: " ".join(entry.run_ids),
-    lambda entry: {
-        "run_ids": " ".join(entry.run_ids),
-        "seeds": len(entry.result.seeds) if entry.result else 0,
-        "incomplete": entry.missing,
-        "bits_per_sample_on_plateau": _coding(entry),
-        "published_on_plateau": _everywhere(entry) if isinstance(entry.result, Coded) else "",
-        "loss_bits_on_plateau": _final(entry),
-    },
+    lambda entry: entry["run_ids"],
+    (
+        "run_ids", "seeds", "incomplete", "bits_per_sample_on_plateau", "published_on_plateau", "loss_bits_on_plateau",
+    ),
+)  # fmt: skip
+SEEDS = Column("seeds", lambda entry: f"{entry['seeds'] or ''}")
+PUBLISHED = _marked(spread("Table 16's unit", "published_units_mean", ".3f"), "published_on_plateau")
+
+PUBLISHED_DIFFERENCE = difference_column(
+    "Δ to control", "published_difference", "difference", "published_units", ["significant"]
 )
-SEEDS = Column[Entry]("seeds", lambda entry: f"{len(entry.result.seeds)}" if entry.result else "")
-PUBLISHED = _seeds("Table 16's unit", ".3f", "published_units", plateaus=_everywhere)
-PUBLISHED_DELTA = _delta("Δ to control", lambda entry: entry.published_difference, "published_units")
 
 # by the names by which a report's are chosen: of the codelength
-CODES: dict[str, Column[Entry]] = {
-    "bits": _seeds(
-        "bits per label", ".3f", "bits_per_label", "prequential codelength; a model at chance needs log2 k", _coding
+CODES = {
+    "bits": _marked(
+        spread(
+            "bits per label", "bits_per_label_mean", ".3f",
+            "prequential codelength; a model at chance needs log2 k",
+        ),
+        "bits_per_sample_on_plateau",
     ),
-    "difference": _delta(
-        "Δ to control", lambda entry: entry.code_difference, "bits_per_label", "of the codelength"
+    "difference": difference_column(
+        "Δ to control", "code_difference", "difference", "bits_per_label", ["significant"], "of the codelength"
     ),
-    "calibrated": _seeds(
-        "calibrated", ".3f", "calibrated_bits_per_label",
-        "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
-        _coding,
+    "calibrated": _marked(
+        spread(
+            "calibrated", "calibrated_bits_per_label_mean", ".3f",
+            "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
+        ),
+        "bits_per_sample_on_plateau",
     ),
-    "excess_bits": _seeds(
-        "excess (bits)", ",.0f", "excess_bits", "codelength of all labels less N times the test loss (docs/bits.md)"
+    "excess_bits": spread(
+        "excess (bits)", "excess_bits_mean", ",.0f",
+        "codelength of all labels less N times the test loss (docs/bits.md)",
     ),
     "surplus_bits": spread(
-        "surplus (bits)", "surplus_bits_mean", ",.0f", _surplus, "above the control's test loss, of all labels"
+        "surplus (bits)", "surplus_bits_mean", ",.0f", "above the control's test loss, of all labels"
     ),
     "sample_complexity": Column(
         "sample complexity",
-        lambda entry: f"{_complexity(entry) or ''}",
-        lambda entry: {"sample_complexity": _complexity(entry)},
+        lambda entry: f"{entry['sample_complexity'] or ''}",
+        ["sample_complexity"],
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
     ),
-    "area_bits": spread("area (bits)", "area_bits_mean", ",.0f", _area, "of labels, above the last block's"),
+    "area_bits": spread("area (bits)", "area_bits_mean", ",.0f", "of labels, above the last block's"),
 }  # fmt: skip
 # and of what is trained on everything
-FINALS: dict[str, Column[Entry]] = {
-    "loss": _seeds(
-        "test loss (bits)", ".4f", "final_loss_bits", "per label, of networks trained on everything", _final,
-        values=lambda entry: entry.values("test_loss_bits"),
+FINALS = {
+    "loss": _marked(
+        spread("test loss (bits)", "final_loss_bits_mean", ".4f", "per label, of networks trained on everything"),
+        "loss_bits_on_plateau",
     ),
     "loss_error": number(
-        "error of the test loss", "final_loss_test_error", ".4f", lambda entry: entry.loss_error,
-        "standard error over test examples",
+        "error of the test loss", "final_loss_test_error", ".4f", "standard error over test examples"
     ),
-    "accuracy": _seeds("accuracy (%)", ".1f", "accuracy"),
-    "gap": Column(
-        "Δ of test loss",
-        lambda entry: f"{entry.loss_difference or ''}",
-        lambda entry: difference_record("final_gap", entry.loss_difference),
-        "to the control's",
+    "accuracy": spread("accuracy (%)", "accuracy_mean", ".1f", scale=100),
+    "gap": difference_column(
+        "Δ of test loss", "loss_difference", "final_gap", "bits", meaning="to the control's"
     ),
     "below": Column(
-        "below control",
-        _below,
-        lambda entry: {
-            "backfires": entry.loss_difference and entry.loss_difference.below,
-            "crossing_size": entry.crossing_size,
-            "crossing_epoch": entry.crossing_epoch,
-        },
+        "below control", _below, ("backfires", "crossing_size", "crossing_epoch"),
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
         "control's; a run backfires that ends significantly below it",
     ),
     "fall": Column(
-        "sharpest fall (bits)",
-        lambda entry: f"{entry.result.sharp_drop or ''}" if entry.result else "",
-        _drop,
+        "sharpest fall (bits)", _fall, ("sharp_drop_bits", "sharp_drop_epoch"),
         f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
         "began",
     ),
-    "training_loss": _seeds(
-        "training loss", ".4f", "train_loss_bits",
+    "training_loss": spread(
+        "training loss", "train_loss_bits_mean", ".4f",
         "on the images without augmentation, at the lowest validation loss, and at the end of training",
     ),
-    "end_loss": _seeds("at the end", ".4f", "end_train_loss_bits"),
-    "entropy": Column(
-        "entropy",
-        lambda entry: "" if (bits := _first(entry, "label_entropy_bits")) is None else f"{bits:.4f}",
-        meaning="of the training labels, the best that a constant predictor can do",
+    "end_loss": spread("at the end", "end_train_loss_bits_mean", ".4f"),
+    "entropy": replace(
+        number(
+            "entropy", "label_entropy_bits", ".4f",
+            "of the training labels, the best that a constant predictor can do",
+        ),
+        names=(),
     ),
     "plateau": Column(PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones"),
     "untrained": Column(
-        "untrained",
-        lambda entry: untrained(entry.result.trainings) if entry.result else "",
-        meaning="trainings of all whose lowest validation loss is that of the initial weights, which are kept",
+        "untrained", lambda entry: f"{entry['untrained'] or ''}",
+        meaning="trainings whose lowest validation loss is that of the initial weights, which are kept",
     ),
-    "mean_gap": _gap(
-        "gap of means", "train", "mean",
+    "mean_gap": number(
+        "gap of means", "mean_gap", ".1g",
         "between classes, relative, as that of covariances on the training split: no promise goes further",
     ),
-    "covariance_gap": _gap("gap of covariances", "train", "covariance"),
-    "test_mean_gap": _gap("gap of means, test", "test", "mean", "the same on the test split, under the same map"),
-    "test_covariance_gap": _gap("gap of covariances, test", "test", "covariance"),
-    "edit": Column(
-        "edit (%)",
-        lambda entry: "" if (size := _first(entry, "certificate.train.edit_size")) is None else f"{100 * size:.3g}",
-        lambda entry: {name: _first(entry, f"certificate.train.{name}") for name in ("edit_size", "out_of_range")},
-        "share of the variance of the training images that erasing them takes",
+    "covariance_gap": number("gap of covariances", "covariance_gap", ".1g"),
+    "test_mean_gap": number(
+        "gap of means, test", "test_mean_gap", ".1g", "the same on the test split, under the same map"
+    ),
+    "test_covariance_gap": number("gap of covariances, test", "test_covariance_gap", ".1g"),
+    "edit": replace(
+        number(
+            "edit (%)", "edit_size", ".3g", "share of the variance of the training images that erasing them takes", 100
+        ),
+        names=("edit_size", "out_of_range"),
     ),
     "order_1": _order(
         1,
@@ -245,21 +173,12 @@ FINALS: dict[str, Column[Entry]] = {
         "is within two standard deviations of what shuffled labels give (docs/orders.md)",
     ),
     **{f"order_{p}": _order(p) for p in (2, 3, 4)},
-    "parameters": Column(
-        "parameters",
-        lambda entry: f"{entry.result.parameters:,}" if entry.result else "",
-        lambda entry: {name: _first(entry, name) for name in ("parameters", "seconds")},
-    ),
+    "parameters": replace(number("parameters", "parameters", ","), names=("parameters", "seconds")),
 }  # fmt: skip
 BY_NAME = {**CODES, "published": PUBLISHED, **FINALS}
-_DIFFERENCES: list[tuple[Column[Entry], Callable[[Entry], Difference | None]]] = [
-    (CODES["difference"], lambda entry: entry.code_difference),
-    (PUBLISHED_DELTA, lambda entry: entry.published_difference),
-    (FINALS["gap"], lambda entry: entry.loss_difference),
-]
 
 
-def columns(names: str) -> list[Column[Entry]]:
+def columns(names: str) -> list[Column]:
     """Look up columns by space-separated names."""
     return [BY_NAME[name] for name in names.split()]
 
@@ -271,28 +190,30 @@ _ROUGH = {  # measured on the digits with five seeds: docs/guide/results.md
 }
 
 
-def notes(shown: Sequence[Column[Entry]], entries: Sequence[Entry]) -> str:
+def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
     """Explain the errors and marks that occur in these columns of a table, and how far off quick runs can be."""
-    results = [entry.result for entry in entries if entry.result is not None]
-    found = [
-        difference for column, of in _DIFFERENCES if column in shown for entry in entries if (difference := of(entry))
-    ]
+    run = [entry for entry in entries if entry["runs"]]
+    compared = [
+        (CODES["difference"], "code_difference"), (PUBLISHED_DIFFERENCE, "published_difference"),
+        (FINALS["gap"], "loss_difference"),
+    ]  # fmt: skip
+    differences = [entry[name] for column, name in compared if column in shown for entry in run if entry[name]]
     said = []
-    if over := deviation_over(len(result.seeds) for result in results):
+    if over := deviation_over(entry["seeds"] for entry in run):
         said.append(over)
-        if any(difference.standard_error is not None for difference in found):
+        if any(difference.standard_error is not None for difference in differences):
             said[-1] += "; of Δ, paired by seed, the standard error"
-    if FINALS["gap"] in shown and any(difference.test_error is not None for difference in found):
+    if FINALS["gap"] in shown and any(difference.test_error is not None for difference in differences):
         said.append("A second error of Δ, or one beside one seed, is over test examples (bootstrap)")
-    if any(difference.significant for difference in found):
+    if any(difference.significant for difference in differences):
         test = "Student's t, Holm's correction for all Δ of the table"
         said.append(f"*: p ≤ {LEVEL} over seeds, not over test examples ({test})")
-    if any(map(_everywhere, entries)):
+    if any(_plateaus(entry) for entry in run):
         marks = f"‡ and {PLATEAU}" if FINALS["plateau"] in shown else "‡"
         said.append(
             f"{marks}: trainings that never left the plateau: their training loss stayed at the label entropy until "
             "they were stopped, and they do not say what the network can learn"
         )
-    settings = [setting(result.config) for result in results]
+    settings = [setting(entry["runs"][0].config) for entry in run]
     said += [rough for group, rough in _ROUGH.items() if any(each.get(group) == "quick" for each in settings)]
     return " ".join(f"{sentence}." for sentence in said)

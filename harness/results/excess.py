@@ -1,7 +1,7 @@
-"""Quantities of a learning curve other than its codelength, per seed, in bits: docs/bits.md.
+"""Quantities of a seed's learning curve other than its codelength, in bits: docs/bits.md.
 
 Excess description length (Donoway et al. 2026), surplus description length and ε-sample complexity (Whitney et al.
-2020), and the area above the last loss coded (Finzi et al. 2026).
+2020), and the area above the last loss coded (Finzi et al. 2026). A seed is given by its position in the result.
 """
 
 import itertools
@@ -19,7 +19,7 @@ def sizes_of(result: MdlResult) -> list[int]:
 
 
 def blocks_of(result: MdlResult, s: int) -> Blocks:
-    """Return labels and bits per label of each block of seed number `s`; the first pays what the others leave."""
+    """Return labels and bits per label of each block; the first pays what the others leave."""
     sizes = sizes_of(result)
     losses = [point.ce_next_bits[s] for point in result.curve if point.ce_next_bits]
     later = [(after - before, loss) for (before, after), loss in zip(itertools.pairwise(sizes), losses, strict=True)]
@@ -27,32 +27,26 @@ def blocks_of(result: MdlResult, s: int) -> Blocks:
     return [(sizes[0], first / sizes[0]), *later]
 
 
-def excess_bits(result: MdlResult) -> list[float]:
+def excess_bits(result: MdlResult, s: int) -> float:
     """Return the EDL: the codelength less N times the test loss of the network that has seen all labels."""
-    pairs = zip(result.mdl.total_bits, result.final.loss_bits, strict=True)
-    return [code - result.train_size * loss for code, loss in pairs]
+    return result.mdl.total_bits[s] - result.train_size * result.final.loss_bits[s]
 
 
-def area_bits(result: MdlResult) -> list[float]:
+def area_bits(result: MdlResult, s: int) -> float:
     """Return the area between the curve of bits per label and its last value, over all N labels."""
-    curves = [blocks_of(result, s) for s in range(len(result.seeds))]
-    return [sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks) for blocks in curves]
+    blocks = blocks_of(result, s)
+    return sum(labels * (loss - blocks[-1][1]) for labels, loss in blocks)
 
 
-def surplus_bits(result: MdlResult, epsilon: Sequence[float]) -> list[float]:
-    """Return the SDL(ε), Σ_i max(loss_i - ε, 0) over the labels, ε by seed."""
-    curves = [blocks_of(result, s) for s in range(len(result.seeds))]
-    pairs = zip(curves, epsilon, strict=True)
-    return [sum(labels * max(0.0, loss - target) for labels, loss in blocks) for blocks, target in pairs]
+def surplus_bits(result: MdlResult, s: int, epsilon: float) -> float:
+    """Return the SDL(ε), Σ_i max(loss_i - ε, 0) over the labels."""
+    return sum(labels * max(0.0, loss - epsilon) for labels, loss in blocks_of(result, s))
 
 
-def sample_complexity(result: MdlResult, epsilon: Sequence[float]) -> list[int | None]:
-    """Return the εSC, the least training size whose network costs ε or less per new label, by seed; None: above N.
+def sample_complexity(result: MdlResult, s: int, epsilon: float) -> int | None:
+    """Return the εSC, the least training size whose network costs ε or less per new label; None: above N.
 
     New are the labels of the next block; after the last size, those of the test split.
     """
-    found: list[int | None] = []
-    for s, target in enumerate(epsilon):
-        losses = ((point.n, (point.ce_next_bits or point.ce_test_bits)[s]) for point in result.curve)
-        found.append(next((n for n, loss in losses if loss <= target), None))
-    return found
+    losses = ((point.n, (point.ce_next_bits or point.ce_test_bits)[s]) for point in result.curve)
+    return next((n for n, loss in losses if loss <= epsilon), None)

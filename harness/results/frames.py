@@ -19,10 +19,9 @@ from conf.schema import identifying
 from erasure.store.storage import fingerprint
 from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
-from harness.results.entry import StoredRun
 from harness.results.excess import excess_bits
 from harness.results.labels import comparable, flatten, setting_text
-from harness.results.read import read_runs
+from harness.results.read import StoredRun, read_runs
 from harness.run import whole_curves
 
 RUNS: Mapping[str, str] = {
@@ -52,6 +51,8 @@ RUNS: Mapping[str, str] = {
     "validation_loss_bits": "lowest (mdl, train)",
     "end_train_loss_bits": "training loss when training ended (mdl, train)",
     "sharp_drop_bits": "largest fall of the validation loss within a few epochs (mdl, train)",
+    "sharp_drop_epoch": "when it began; missing where the loss never falls (mdl, train)",
+    "label_entropy_bits": "least loss of a constant predictor (train)",
     "epochs": "of the training on everything (mdl, train)",
     "best_epoch": "of the lowest validation loss (mdl, train)",
     "ended": "patience or max_epochs (mdl, train)",
@@ -252,6 +253,7 @@ _VALUES = {  # column of `RUNS` -> where a result has its values, one per seed
     "validation_loss_bits": "final.validation_loss_bits",
     "end_train_loss_bits": "final.end_train_loss_bits",
     "sharp_drop_bits": "sharp_drop.bits",
+    "sharp_drop_epoch": "sharp_drop.epoch",
 }
 
 
@@ -270,7 +272,7 @@ def _counts(result: TrainedResult) -> dict[str, list[Any]]:
     if every := [training.untrained for training in result.trainings if training.untrained is not None]:
         found["untrained"] = [sum(of_seed) for of_seed in zip(*every, strict=True)]
     if isinstance(result, MdlResult):
-        found["excess_bits"] = excess_bits(result)
+        found["excess_bits"] = [excess_bits(result, s) for s in range(len(result.seeds))]
         if left := [training.left_plateau for training in result.coding if training.left_plateau is not None]:
             found["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
     if isinstance(result, TrainResult):

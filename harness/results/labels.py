@@ -85,7 +85,7 @@ def labels(descriptions: Sequence[Options], named: Sequence[str], unsaid: Sequen
         Label(
             name,
             tuple(
-                (said(key), _number_or_text(_whole(options[key])))
+                (said(key), _number_or_text(whole(options[key])))
                 for key, usual in telling[name].items()
                 if options.get(key) is not None and repr(options[key]) != usual
             ),
@@ -137,7 +137,7 @@ def setting(config: Options) -> Options:
 def setting_text(config: Options, without: Sequence[str] = ()) -> str:
     """Return `setting`, but for some keys, as on a command line: "train=paper, train.lr=0.003"."""
     shown = {key: value for key, value in setting(config).items() if key not in without}
-    return ", ".join(f"{key}={_whole(value)}" for key, value in shown.items())
+    return ", ".join(f"{key}={whole(value)}" for key, value in shown.items())
 
 
 def _unlike(options: Options, preset: Options) -> Options:
@@ -145,7 +145,7 @@ def _unlike(options: Options, preset: Options) -> Options:
     return {key: value for key, value in plain.items() if key not in preset or preset[key] != value}
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
     """Return 10 for 10.0, where an option may be a fraction."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

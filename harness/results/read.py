@@ -2,15 +2,15 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conf.groups import choices, keys
+from conf import Options
 from erasure.store.regular import DamagedFileError, IrregularFileError
 from erasure.store.storage import read_json
-from harness.result import MdlResult, unknown_keys
-from harness.results.entry import StoredRun
+from harness.result import MdlResult, Result, unknown_keys
+from harness.results.excess import sizes_of
 from harness.run import RESULT
 from harness.run_files import believed_result, command_of, read_config, require_run_id, run_directories
 from harness.state import read_state
@@ -19,6 +19,42 @@ from harness.trained import published_units
 INFORMATION = "sample_info"  # the command that scores examples, and whose runs have tables of their own
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run's directory and what it holds: a result, or the configuration of a run that has none.
+
+    Attributes:
+        id: name of the run.
+        directory: where it is.
+        config: its configuration.
+        command: its command.
+        seeds: its seeds.
+        result: None while it has not finished.
+        state: "finished", "running", "failed", "interrupted"; "unfinished" where it does not say.
+        remarks: a line on each oddity.
+    """
+
+    id: str
+    directory: Path
+    config: Options
+    command: str
+    seeds: Sequence[int]
+    result: Result | None
+    state: str = "finished"
+    remarks: Sequence[str] = ()
+
+    @property
+    def started(self) -> float:
+        """When its last process started; 0 while it has not finished."""
+        return 0.0 if self.result is None else self.result.timing.started
+
+    @classmethod
+    def finished(cls, result: Result, directory: Path | None = None, remarks: Sequence[str] = ()) -> "StoredRun":
+        """Return a finished run; `directory` is where its result was written unless it has moved."""
+        directory = directory or result.directory
+        return cls(result.run_id, directory, result.config, result.command, result.seeds, result, remarks=remarks)
 
 
 class UnusableError(ValueError):
@@ -60,7 +96,7 @@ def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lamb
         by_id[found.id] = found
     reading.runs = list(by_id.values())
     for run in reading.runs:
-        reading.problems += [f"{run.directory}: {line}" for line in [*run.remarks, *_unknown_parts(run)]]
+        reading.problems += [f"{run.directory}: {line}" for line in run.remarks]
     reading.problems += _version_problems(reading.finished)
     return reading
 
@@ -90,12 +126,6 @@ def read_run(directory: Path) -> StoredRun:
     unknown = unknown_keys(result)
     remarks = [f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}"] if unknown else []
     return StoredRun.finished(found, directory, remarks)
-
-
-def sizes_of(result: MdlResult) -> list[int]:
-    """Return the ends of the blocks of labels: all training sizes, and N where nothing was trained on everything."""
-    sizes = [point.n for point in result.curve]
-    return sizes if sizes[-1] == result.train_size else [*sizes, result.train_size]
 
 
 def _check(result: MdlResult) -> None:
@@ -151,24 +181,11 @@ def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredR
         return first if first.result is not None else second
     if first.result == second.result:
         return first
-    kept, left = sorted((first, second), key=lambda run: -run.result.timing.started if run.result else 0.0)
+    newer, older = sorted((first, second), key=lambda run: -run.started)
     problems.append(
-        f"{left.directory}: differs from {kept.directory}, which has the same run id and is newer: left out"
+        f"{older.directory}: differs from {newer.directory}, which has the same run id and is newer: left out"
     )
-    return kept
-
-
-def _unknown_parts(run: StoredRun) -> Iterator[str]:
-    for part, known in KNOWN.items():
-        section = run.config[part]
-        if (name := section["name"]) not in known and section.get("_target_") not in _NAMED_BY_AN_OPTION:
-            yield f"unknown {part} {name!r}, shown as it is"
-
-
-KNOWN = {part: choices(part) for part in ("dataset", "eraser", "model")}
-_NAMED_BY_AN_OPTION = {  # timm's by their architecture, empirical kernels by their network
-    keys(part, choice)["_target_"] for part in KNOWN for choice in KNOWN[part] if "$" in keys(part, choice)["name"]
-}
+    return newer
 
 
 def _version_problems(runs: Sequence[StoredRun]) -> list[str]:

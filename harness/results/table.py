@@ -2,9 +2,9 @@
 
 import html
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from rich import box
 from rich.table import Table as RichTable
@@ -13,8 +13,7 @@ from erasure.progress import console
 from harness.results.labels import Label, display_name
 from harness.results.statistics import Spread
 
-T = TypeVar("T")
-Record = Mapping[str, Any]  # columns of a CSV file: numbers unrounded, units in the names
+Row = Mapping[str, Any]  # of a frame: numbers unrounded, units in the names; None where there is none
 
 _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
@@ -24,83 +23,76 @@ _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_
 
 
 @dataclass(frozen=True)
-class Column(Generic[T]):
-    """A column of a table: heading, text of a row, and numbers for CSV.
+class Column:
+    """A column of a table: a heading, and the text of a frame's row.
 
     Attributes:
         heading: above it.
         text: of a row.
-        record: the same in full, for CSV; nothing where that has none.
+        names: the frame's columns that CSV has for it, the first of which orders the rows.
         meaning: for the caption; empty where the heading says it.
-        menu: whether the page filters by it.
     """
 
     heading: str
-    text: Callable[[T], str]
-    record: Callable[[T], Record] = lambda _: {}
+    text: Callable[[Row], str]
+    names: Sequence[str] = ()
     meaning: str = ""
-    menu: bool = False
+
+    def key(self, row: Row) -> float | None:
+        """Return the number that orders a row in this column; None where it is ordered by its text."""
+        numbers = (row[name] for name in self.names)
+        known = (one for one in numbers if isinstance(one, int | float) and not isinstance(one, bool))
+        return next(filter(math.isfinite, known), None)
 
 
-def word(heading: str, name: str, text: Callable[[T], str | Label]) -> Column[T]:
-    """Return a column to filter by; CSV has labels and names as the command line has them, under `name`."""
+def word(heading: str, name: str) -> Column:
+    """Return a column of labels or names, which CSV has as the command line has them."""
 
-    def display(row: T) -> str:
-        found = text(row)
-        return found.display if isinstance(found, Label) else display_name(found)
+    def text(row: Row) -> str:
+        return row[name].display if isinstance(row[name], Label) else display_name(row[name])
 
-    return Column(heading, display, lambda row: {name: str(text(row))}, menu=True)
-
-
-def number(heading: str, name: str, form: str, value: Callable[[T], float | None], meaning: str = "") -> Column[T]:
-    """Nothing where it is not known, as in runs that are older than the number."""
-
-    def text(row: T) -> str:
-        return "" if (found := value(row)) is None else format(found, form)
-
-    return Column(heading, text, lambda row: {name: value(row)}, meaning)
+    return Column(heading, text, (name,))
 
 
-def spread(
-    heading: str,
-    name: str,
-    form: str,
-    values: Callable[[T], Iterable[float | None]],
-    meaning: str = "",
-    scale: float = 1,
-) -> Column[T]:
-    """Return a column of mean ± standard deviation over the seeds that have a value, `scale` times what CSV has."""
+def number(heading: str, name: str, form: str, meaning: str = "", scale: float = 1) -> Column:
+    """Return a column of numbers, `scale` times what CSV has."""
 
-    def spread_of(row: T, scale: float = 1) -> Spread | None:
-        known = [scale * value for value in values(row) if value is not None]
-        return Spread.of(known) if known else None
+    def text(row: Row) -> str:
+        return "" if row[name] is None else format(row[name] if scale == 1 else scale * row[name], form)
 
-    def text(row: T) -> str:
-        return format(found, form) if (found := spread_of(row, scale)) else ""
-
-    def record(row: T) -> Record:
-        found = spread_of(row)
-        return {name: found and found.mean, f"{name.removesuffix('_mean')}_std": found and found.std}
-
-    return Column(heading, text, record, meaning)
+    return Column(heading, text, (name,), meaning)
 
 
-def sort_key(column: Column[T], row: T) -> float | None:
-    """Return the number that orders a row in a column: the first of its record, None where that has none."""
-    known = (v for v in column.record(row).values() if isinstance(v, int | float) and not isinstance(v, bool))
-    return next(filter(math.isfinite, known), None)
+def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1) -> Column:
+    """Return a column of mean ± standard deviation (`spread_record`), `scale` times what CSV has."""
+    names = [*spread_record(name, ())]
+
+    def text(row: Row) -> str:  # rounded: 100 times 0.5445 is 54.45, and no less
+        mean, std = (row[each] if row[each] is None or scale == 1 else round(scale * row[each], 10) for each in names)
+        return "" if mean is None else format(Spread(mean, std), form)
+
+    return Column(heading, text, names, meaning)
+
+
+def spread_record(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
+    """Return mean and standard deviation of the values that are known, as the columns `name` and "…_std"."""
+    known = [value for value in values if value is not None]
+    of_known = Spread.of(known) if known else None
+    return {name: of_known and of_known.mean, f"{name.removesuffix('_mean')}_std": of_known and of_known.std}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Headings and rows of text, and the same as records.
+    """Headings and rows of text.
 
     Attributes:
         name: of its files and in LaTeX.
-        keys: the numbers that order the rows, a line per row, in it one per column; a column without any is ordered by
-            its text.
-        menus: headings of columns to filter by.
-        runs: the run of each row; none where rows are not one run's.
+        caption: below it.
+        headings: of the columns.
+        rows: of text.
+        columns: what the text was made with, where it was made of a frame.
+        frame: the rows in numbers.
+        records: the rows of CSV.
         title: above it.
     """
 
@@ -108,50 +100,26 @@ class Table:
     caption: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
-    records: Sequence[Record] = ()
-    keys: Sequence[Sequence[float | None]] = ()
-    menus: Sequence[str] = ()
-    runs: Sequence[str] = ()
+    columns: Sequence[Column] = ()
+    frame: Sequence[Row] = ()
+    records: Sequence[Row] = ()
     title: str = ""
 
     @classmethod
     def of(
         cls,
         name: str,
-        columns: Sequence[Column[T]],
-        entries: Sequence[T],
+        columns: Sequence[Column],
+        frame: Sequence[Row],
         caption: str = "",
-        also: Sequence[Column[T]] = (),
+        also: Sequence[Column] = (),
+        title: str = "",
     ) -> "Table":
-        """Make a table with a row per entry; records also have the columns `also`."""
-        menus = [column.heading for column in columns if column.menu]
-        rows = [[column.text(entry) for column in columns] for entry in entries]
-        keys = [[sort_key(column, entry) for column in columns] for entry in entries]
-        headings, records = [column.heading for column in columns], records_of([*also, *columns], entries)
-        runs = [str(record["run_id"]) for record in records if "run_id" in record]
-        return cls(name, caption_of(columns, caption), headings, rows, records, keys, menus, runs)
-
-    @classmethod
-    def pivoted(
-        cls,
-        name: str,
-        what: str,
-        columns: Sequence[Column[T]],
-        entries: Mapping[tuple[Label, Label], T],
-        caption: str = "",
-        also: Sequence[Column[T]] = (),
-    ) -> "Table":
-        """For entries by row and place: a column per place, and for each row a line per column that says anything."""
-        rows, places = (list(dict.fromkeys(key[i] for key in entries)) for i in (0, 1))
-        lines = []
-        for row in rows:
-            for i, column in enumerate(columns):
-                texts = [column.text(entries[row, place]) if (row, place) in entries else "" for place in places]
-                if i == 0 or any(texts):
-                    lines.append([f"  {column.heading}" if i else row.display, *texts])
-        heading = f"{what}, {columns[0].heading}"
-        records = records_of([*also, *columns], [*entries.values()])
-        return cls(name, caption_of(columns, caption), [heading, *(place.display for place in places)], lines, records)
+        """Make a table with a row per row of a frame; CSV also has the columns `also`, before the others."""
+        rows = [[column.text(row) for column in columns] for row in frame]
+        records = [{key: row[key] for column in (*also, *columns) for key in column.names} for row in frame]
+        headings = [column.heading for column in columns]
+        return cls(name, caption_of(columns, caption), headings, rows, columns, frame, records, title)
 
     def show(self, title: str = "") -> None:
         """Print it on stdout."""
@@ -183,18 +151,13 @@ class Table:
         return csv_of(self.records)
 
 
-def caption_of(columns: Sequence[Column[T]], more: str = "") -> str:
+def caption_of(columns: Sequence[Column], more: str = "") -> str:
     """Return the meanings of columns, and `more`."""
     meanings = [f"{column.heading}: {column.meaning}." for column in columns if column.meaning]
     return " ".join([*meanings, *([more] if more else [])])
 
 
-def records_of(columns: Sequence[Column[T]], entries: Sequence[T]) -> list[Record]:
-    """Return a record per entry, of all columns that have any."""
-    return [{k: v for c in columns for k, v in c.record(entry).items()} for entry in entries]
-
-
-def csv_of(records: Sequence[Record]) -> str:
+def csv_of(records: Sequence[Row]) -> str:
     """Return records as CSV, with the columns of all of them; a cell is empty where a record lacks the column."""
     import pandas as pd
 

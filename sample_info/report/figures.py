@@ -19,9 +19,10 @@ from harness.information import SummaryCurves
 from harness.results.arrange import Comparison
 from harness.results.labels import Label, display_name
 from harness.results.panels import panel_size, panels
+from harness.results.table import Row
 from harness.style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend, wrapped
 from sample_info.examples import Examples
-from sample_info.report.tables import SCORES, Agreement, Movement, eraser_note, spreads, whose
+from sample_info.report.tables import SCORES, Agreement, eraser_note, information, spreads, whose
 from sample_info.settings import ORDERS
 
 MAX_PANELS = 12  # of one figure
@@ -119,7 +120,7 @@ class Panel:
 
 
 def comparison_figures(
-    comparison: Comparison, moved: Sequence[Movement], alike: Sequence[Agreement], colours: Mapping[Label, str]
+    comparison: Comparison, moved: Sequence[Row], alike: Sequence[Agreement], colours: Mapping[Label, str]
 ) -> dict[str, list[Callable[[], Figure]]]:
     """Return what draws agreement between runs, changes of scores between erasers, and summaries.
 
@@ -127,7 +128,7 @@ def comparison_figures(
     """
     summaries = [
         Panel(f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)
-        for row, eraser, result in comparison.information
+        for row, eraser, result in information(comparison)
         if result.summaries is not None
     ]
 
@@ -165,20 +166,21 @@ def _draw_summaries(ax: Axes, panel: Panel) -> None:
     ax.set_ylabel(f"test accuracy (%)\n{literal(whose(panel.summaries, panel.config))}", fontsize=10)
 
 
-def movement_figure(shown: Sequence[Movement], colours: Mapping[Label, str]) -> Figure:
+def movement_figure(shown: Sequence[Row], colours: Mapping[Label, str]) -> Figure:
     """Draw a panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
     figure = Figure(figsize=panel_size(len(shown)), layout="constrained")
     for ax, movement in zip(panels(figure, len(shown)), shown, strict=True):
-        a, b = movement.first, movement.second
+        a, b = movement["first"], movement["second"]
         smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
         a, b = a.clamp(min=smallest), b.clamp(min=smallest)
-        line = colours[movement.after]
+        line = colours[movement["to"]]
         ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # in the PDF: thousands of points
         ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
         ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-        rank = "" if movement.spearman is None else f"\nrank correlation {movement.spearman:.2f}"
-        before, after = literal(movement.before.display), literal(movement.after.display)
-        ax.set(title=literal(movement.row.display) + rank, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
+        rank = "" if movement["spearman"] is None else f"\nrank correlation {movement['spearman']:.2f}"
+        before, after = (literal(movement[end].display) for end in ("from", "to"))
+        title = literal(movement["dataset_model"].display) + rank
+        ax.set(title=title, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
         ax.set(xscale="log", yscale="log")
     return figure
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from erasure.store.storage import save_tensors, write_text
 from harness.information import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from harness.logger import Logger
-from harness.results.table import Record, csv_of
+from harness.results.table import Row, csv_of
 from sample_info.agreement import agreements_of, auroc, pearson
 from sample_info.dataset_summaries import Curve
 from sample_info.effects import Changes
@@ -98,7 +98,7 @@ def save_scores(
     logger.summarise(logged | {"network.test_accuracy": mean(one.test_accuracy for one in scored)})
 
 
-def _rows(examples: Examples, one: Scored) -> Iterator[Record]:
+def _rows(examples: Examples, one: Scored) -> Iterator[Row]:
     groups, names = examples.groups, examples.job.source.row_names(examples.index)
     columns_by_name = {
         "seed": [one.seed] * len(groups.of),

@@ -3,14 +3,14 @@
 How scores agree between networks: Harutyunyan et al. 2021, appendix A.4, figure 5.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations, combinations_with_replacement
-from operator import attrgetter
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,12 +19,12 @@ from conf import Options
 from erasure.store.regular import DamagedFileError
 from erasure.store.storage import digest, fingerprint
 from harness.example_bits import read_stored
-from harness.information import ErrorEstimate, ScoreSummary, SummaryCurves
+from harness.information import Attribution, ErrorEstimate, Group, ReferenceAgreement, SummaryCurves
 from harness.result import InformationResult
 from harness.results.arrange import Comparison, comparable
 from harness.results.labels import Label
 from harness.results.statistics import Spread, deviation_over, seeds_text
-from harness.results.table import Column, Record, Table, number, spread, word
+from harness.results.table import Column, Row, Table, number, spread, spread_record, word
 from sample_info.agreement import pearson, spearman
 
 MAX_RUNS = 30  # of which the agreement is shown
@@ -61,44 +61,34 @@ def read_scores(directory: Path, problems: list[str], seeds: Sequence[int] | Non
     return stored and RunScores(*(stored.tensors[name] for name in names))
 
 
-@dataclass(frozen=True)
-class Movement:
-    """F-SI of the same examples under two erasers of a row, nats, mean over seeds, [n] each."""
+def movements(comparison: Comparison, scores: Stored) -> list[dict[str, Any]]:
+    """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
 
-    row: Label
-    before: Label
-    after: Label
-    first: Tensor
-    second: Tensor
-
-    @cached_property
-    def spearman(self) -> float | None:
-        """Rank correlation."""
-        return spearman(self.first, self.second)
-
-    @property
-    def median_ratio(self) -> float:
-        """Median ratio of the second score to the first, over examples with a first score above zero."""
-        some = self.first > 0
-        return float((self.second[some] / self.first[some]).median()) if bool(some.any()) else float("nan")
-
-    @property
-    def overlap(self) -> float:
-        """Share of the first's most informative tenth that is in the second's."""
-        tenth = max(1, len(self.first) // 10)
-        tops = [set(scores.argsort(descending=True)[:tenth].tolist()) for scores in (self.first, self.second)]
-        return len(tops[0] & tops[1]) / tenth
-
-
-def movements(comparison: Comparison, scores: Stored) -> list[Movement]:
-    """For each row, every pair of erasers, the control first; runs without scores (None) are left out."""
+    Returns:
+        Rows of a frame: labels, how the scores agree, and the scores `first` and `second`, [n] nats, mean over seeds.
+    """
     moved = []
-    for row in comparison.rows:
-        scored = [(entry.eraser, scores[entry.runs[0].id]) for entry in row.run]
+    for model, entries in comparison.rows.items():
+        scored = [(entry["eraser"], scores[entry["runs"][0].id]) for entry in entries if entry["runs"]]
         for (before, a), (after, b) in combinations(scored, 2):
             if a and b and torch.equal(a.index, b.index):
-                moved.append(Movement(row.label, before, after, a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
+                labels = {"dataset_model": model, "from": before, "to": after}
+                moved.append(labels | movement(a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
     return moved
+
+
+def movement(first: Tensor, second: Tensor) -> dict[str, Any]:
+    """Compare two scores [n] of the same examples."""
+    positive = first > 0
+    tenth = max(1, len(first) // 10)
+    tops = [{*scores.argsort(descending=True)[:tenth].tolist()} for scores in (first, second)]
+    return {
+        "first": first,
+        "second": second,
+        "spearman": spearman(first, second),
+        "median_ratio": float((second[positive] / first[positive]).median()) if bool(positive.any()) else math.nan,
+        "top_tenth_overlap": len(tops[0] & tops[1]) / tenth,
+    }
 
 
 @dataclass(frozen=True)
@@ -124,6 +114,12 @@ class Agreement:
         return [[between(min(i, j), max(i, j)) for j in runs] for i in runs]
 
 
+def information(comparison: Comparison) -> list[tuple[Label, Label, InformationResult]]:
+    """Return dataset and model, eraser and result of every run."""
+    runs = [(entry, run.result) for entry in comparison.entries for run in entry["runs"]]
+    return [(entry["model"], entry["eraser"], one) for entry, one in runs if isinstance(one, InformationResult)]
+
+
 def agreements(comparison: Comparison, scores: Stored, note: Callable[[str], object]) -> list[Agreement]:
     """Collect the runs of each eraser that scored the same examples, by several models or ways of training.
 
@@ -133,7 +129,7 @@ def agreements(comparison: Comparison, scores: Stored, note: Callable[[str], obj
         note: called with a line on what is left out: there may be thousands of runs.
     """
     alike: dict[tuple[Label, str, str, str], tuple[list[Label], list[dict[int, Tensor]]]] = {}
-    for row, column, result in comparison.information:
+    for row, column, result in information(comparison):
         if (stored := scores[result.run_id]) is not None:
             dataset = fingerprint(comparable(result.config)["dataset"])
             examples = dataset, digest(stored.index), digest(stored.given_label)
@@ -177,24 +173,6 @@ _FITS = {
 }
 
 
-Parts = Callable[[InformationResult], Mapping[str, Any] | None]  # of a run's result, by name
-
-
-class ResultPart(NamedTuple):
-    """A row of a table: a run, labelled by dataset and model (`row`) and eraser, and a named part of its result."""
-
-    row: Label
-    eraser: Label
-    result: InformationResult
-    name: str
-    part: Any
-
-
-def _scores(name: str) -> Callable[[ResultPart], list[float]]:
-    """Mean over examples of one kind of score, for every seed; of no seed where it was not asked for."""
-    return lambda entry: [one.mean_nats for one in entry.result.information.get(name, ())]
-
-
 def headline(result: InformationResult) -> str:
     """Return a run's mean score, and what a single score is to be compared with: the total and the median."""
     scores = result.information["f_si_nats"]
@@ -213,69 +191,105 @@ def _largest_over_median(result: InformationResult) -> float | None:
     return mean(one.largest_nats / one.median_nats for one in scores) if all(s.median_nats for s in scores) else None
 
 
-def _f_si(value: Callable[[ScoreSummary], float | None]) -> Callable[[ResultPart], float]:
-    return lambda entry: mean(value(one) or 0.0 for one in entry.result.information["f_si_nats"])
+def _runs_row(result: InformationResult) -> dict[str, Any]:
+    scores = result.information
+    f_si = scores["f_si_nats"]
+    network = result.network
+    return {
+        "classes": _classes(result),
+        "examples": result.train_size,
+        **spread_record("f_si_nats_mean", [one.mean_nats for one in f_si]),
+        "f_si_nats_median": mean(one.median_nats for one in f_si),
+        "share_of_top_tenth": mean(one.share_of_top_tenth or 0.0 for one in f_si),
+        "largest_over_median": _largest_over_median(result),
+        **spread_record("si_nats_mean", [one.mean_nats for one in scores.get("si_nats", ())]),
+        "test_accuracy": mean(network.test_accuracy),
+        "left_out_accuracy": mean(network.left_out_accuracy) if network.left_out_accuracy else None,
+        **spread_record("si_sgd_nats_mean", [one.mean_nats for one in scores.get("si_sgd_nats", ())]),
+        "between_seeds": (result.between_seeds or {}).get("pearson"),
+        "eraser_fit": result.eraser_fit,
+    }
 
 
-def _mean(values: Sequence[float] | None) -> float | None:
-    return mean(values) if values else None
-
-
-def _classes(entry: ResultPart) -> str:
-    classes = entry.result.config["sample_info"].get("classes", "all")
+def _classes(result: InformationResult) -> str:
+    classes = result.config["sample_info"].get("classes", "all")
     if not isinstance(classes, list):
-        return f"{classes} {entry.result.num_classes}"
+        return f"{classes} {result.num_classes}"
     return ", ".join("+".join(map(str, c)) if isinstance(c, list) else str(c) for c in classes)
 
 
-def _notes(entry: ResultPart) -> str:
+def _notes(row: Row) -> str:
     """Return notes: what the eraser was fitted on, correlation between seeds, the score with SGD's noise."""
-    notes = [*eraser_note(entry.result.eraser_fit)]
-    if (between := (entry.result.between_seeds or {}).get("pearson")) is not None:
-        notes.append(f"between seeds: r = {between:.2f}")
-    if sgd := _scores("si_sgd_nats")(entry):
-        notes.append(f"SI with SGD's noise {mean(sgd):.2e}")
+    notes = eraser_note(row["eraser_fit"])
+    if row["between_seeds"] is not None:
+        notes.append(f"between seeds: r = {row['between_seeds']:.2f}")
+    if row["si_sgd_nats_mean"]:
+        notes.append(f"SI with SGD's noise {row['si_sgd_nats_mean']:.2e}")
     return "; ".join(notes)
 
 
-def _each(heading: str, name: str, value: str) -> Column[ResultPart]:
-    """Return a column of the attribute `value` of every seed's part."""
-    return spread(heading, name, ".3f", lambda entry: map(attrgetter(value), entry.part))
+def _group_row(group: Group) -> dict[str, Any]:
+    return {
+        "examples": group.examples,
+        **spread_record("f_si_nats_mean", group.mean_nats),
+        **spread_record("auroc", group.auroc),
+        **spread_record("auroc_si", group.auroc_si),
+    }
 
 
-def _several(
-    heading: str, names: Sequence[str], form: str, values: Callable[[ResultPart], list[Any]]
-) -> Column[ResultPart]:
-    """Numbers that are read together; nothing where there are none."""
+_ENDS = {"median": mean, "least": min, "largest": max}  # of ratios: the median over examples, its mean over seeds
+
+
+def _reference_row(seeds: Sequence[ReferenceAgreement]) -> dict[str, Any]:
+    row: dict[str, Any] = {"examples": seeds[0].examples}
+    for name in ("weight", "prediction"):
+        of_seeds = [getattr(one, name) for one in seeds]
+        row |= spread_record(f"{name}_pearson", [one.pearson for one in of_seeds])
+        row |= spread_record(f"{name}_spearman", [one.spearman for one in of_seeds])
+        ratios = [one.ratio for one in of_seeds if one.ratio is not None]  # of some runs
+        for end, over in _ENDS.items():
+            row[f"{name}_ratio_{end}"] = over(getattr(ratio, end) for ratio in ratios) if ratios else None
+    return row
+
+
+def _attribution_row(seeds: Sequence[Attribution]) -> dict[str, Any]:
+    ends = ("mean", "low", "high")
+    return {
+        **{f"datamodeling_{end}": mean(getattr(one.datamodeling, end) for one in seeds) for end in ends},
+        **spread_record("leave_one_out", [one.leave_one_out for one in seeds]),
+        **spread_record("auroc", [one.auroc for one in seeds]),
+    }
+
+
+def _estimate_row(seeds: Sequence[ErrorEstimate], train_size: int) -> dict[str, Any]:
+    """Add counts up over seeds; None where retraining left no example out."""
+
+    def total(counts: Iterable[int | None]) -> int | None:
+        known = [count for count in counts if count is not None]
+        return sum(known) if known else None
+
+    return {
+        "believable": total(one.believable for one in seeds),
+        "believable_of": train_size * len(seeds),
+        **spread_record("spearman", [one.spearman for one in seeds]),
+        "rightly_believed": total(one.rightly_believed for one in seeds),
+        "rightly_believed_of": total(one.believed for one in seeds),
+        "rightly_doubted": total(one.rightly_doubted for one in seeds),
+        "rightly_doubted_of": total(one.retrained and one.retrained - (one.believed or 0) for one in seeds),
+    }
+
+
+def _several(heading: str, names: Sequence[str], form: str) -> Column:
+    """Return a column of numbers that are read together; empty where the first is not known."""
     return Column(
-        heading,
-        lambda entry: form.format(*numbers) if (numbers := values(entry)) else "",
-        lambda entry: dict(zip(names, values(entry) or [None] * len(names), strict=True)),
+        heading, lambda row: "" if row[names[0]] is None else form.format(*(row[name] for name in names)), names
     )
 
 
-def _range(
-    heading: str, name: str, form: str, ends: Mapping[str, Callable[[Iterable[float]], float]], value: str
-) -> Column[ResultPart]:
-    """Return a column of a middle, the least and the most over seeds of the attribute `value`; some runs have none."""
-
-    def values(entry: ResultPart) -> list[float]:
-        known = [ratio for one in entry.part if (ratio := attrgetter(value)(one)) is not None]
-        return [over(getattr(ratio, end) for ratio in known) for end, over in ends.items()] if known else []
-
-    return _several(heading, [f"{name}_{end}" for end in ends], f"{{:{form}}} ({{:{form}}} to {{:{form}}})", values)
-
-
-def _share(
-    heading: str, name: str, counts: Callable[[ErrorEstimate, int], tuple[int | None, int | None]]
-) -> Column[ResultPart]:
-    """Return a column of counts and totals, added up over seeds; empty where retraining left none out."""
-
-    def values(entry: ResultPart) -> list[int]:
-        every = zip(*(counts(one, entry.result.train_size) for one in entry.part), strict=True)
-        return [sum(known) for column in every if (known := [count for count in column if count is not None])]
-
-    return _several(heading, (name, f"{name}_of"), "{:,} of {:,}", values)
+def _range(heading: str, name: str, form: str, ends: Iterable[str] = _ENDS) -> Column:
+    """Return a column of a middle, the least and the most."""
+    names = [f"{name}_{end}" for end in ends]
+    return _several(heading, names, f"{{:{form}}} ({{:{form}}} to {{:{form}}})")
 
 
 _EXAMPLE = (
@@ -283,151 +297,160 @@ _EXAMPLE = (
 )
 _ACCURACY, _LEFT_OUT = "of the linearised network, on test examples", "on each example, trained without it"
 _TOP = "the share of all F-SI that the most informative tenth has"
-WHO: Sequence[Column[ResultPart]] = (
-    word("dataset · model", "dataset_model", lambda entry: entry.row),
-    word("eraser", "eraser", lambda entry: entry.eraser),
-)
-SEEDS = Column[ResultPart]("seeds", lambda entry: f"{len(entry.result.seeds)}")
-RUN = Column[ResultPart]("run", str, lambda entry: {"run_id": entry.result.run_id, "seeds": len(entry.result.seeds)})
-RUNS: Sequence[Column[ResultPart]] = (
-    word("classes", "classes", _classes),
+WHO = word("dataset · model", "dataset_model"), word("eraser", "eraser")
+SEEDS = Column("seeds", lambda row: f"{row['seeds']}")
+RUN = Column("run", lambda row: row["run_id"], ("run_id", "seeds"))
+RUNS = (
+    word("classes", "classes"),
     SEEDS,
-    number("n", "examples", ",", lambda entry: entry.part.train_size),
-    spread("F-SI, mean", "f_si_nats_mean", ".2e", _scores("f_si_nats"), _EXAMPLE),
-    number("median", "f_si_nats_median", ".2e", _f_si(lambda one: one.median_nats)),
-    number("top tenth", "share_of_top_tenth", ".0%", _f_si(lambda one: one.share_of_top_tenth), _TOP),
-    number("largest / median", "largest_over_median", ",.0f", lambda entry: _largest_over_median(entry.result)),
-    spread("SI, mean", "si_nats_mean", ".2e", _scores("si_nats"), "what it tells the weights"),
-    number("accuracy", "test_accuracy", ".1%", lambda e: _mean(e.result.network.test_accuracy), _ACCURACY),
-    number("left out", "left_out_accuracy", ".1%", lambda e: _mean(e.result.network.left_out_accuracy), _LEFT_OUT),
-    Column("notes", _notes, spread("", "si_sgd_nats_mean", "", _scores("si_sgd_nats")).record),
+    number("n", "examples", ","),
+    spread("F-SI, mean", "f_si_nats_mean", ".2e", _EXAMPLE),
+    number("median", "f_si_nats_median", ".2e"),
+    number("top tenth", "share_of_top_tenth", ".0%", _TOP),
+    number("largest / median", "largest_over_median", ",.0f"),
+    spread("SI, mean", "si_nats_mean", ".2e", "what it tells the weights"),
+    number("accuracy", "test_accuracy", ".1%", _ACCURACY),
+    number("left out", "left_out_accuracy", ".1%", _LEFT_OUT),
+    Column("notes", _notes, ("si_sgd_nats_mean", "si_sgd_nats_std")),
 )
-GROUPS: Sequence[Column[ResultPart]] = (
-    word("group", "group", lambda entry: entry.name),
-    number("examples", "examples", ",", lambda entry: entry.part.examples),
-    spread("F-SI, mean", "f_si_nats_mean", ".2e", lambda entry: entry.part.mean_nats),
-    spread("AUROC, F-SI", "auroc", ".3f", lambda entry: entry.part.auroc),
-    spread("AUROC, SI", "auroc_si", ".3f", lambda entry: entry.part.auroc_si),
+GROUPS = (
+    word("group", "group"),
+    number("examples", "examples", ","),
+    spread("F-SI, mean", "f_si_nats_mean", ".2e"),
+    spread("AUROC, F-SI", "auroc", ".3f"),
+    spread("AUROC, SI", "auroc_si", ".3f"),
 )
-_ENDS = {"median": mean, "least": min, "largest": max}  # of ratios: the median over examples, its mean over seeds
-REFERENCES: Sequence[Column[ResultPart]] = (
-    word("compared", "compared", lambda entry: entry.name),
-    number("examples", "examples", ",", lambda entry: entry.part[0].examples),
-    _each("weights", "weight_pearson", "weight.pearson"),
-    _each("predictions", "prediction_pearson", "prediction.pearson"),
-    _each("rank, weights", "weight_spearman", "weight.spearman"),
-    _each("rank, predictions", "prediction_spearman", "prediction.spearman"),
-    _range("ratio, weights", "weight_ratio", ".3g", _ENDS, "weight.ratio"),
-    _range("ratio, predictions", "prediction_ratio", ".3g", _ENDS, "prediction.ratio"),
+REFERENCES = (
+    word("compared", "compared"),
+    number("examples", "examples", ","),
+    spread("weights", "weight_pearson", ".3f"),
+    spread("predictions", "prediction_pearson", ".3f"),
+    spread("rank, weights", "weight_spearman", ".3f"),
+    spread("rank, predictions", "prediction_spearman", ".3f"),
+    _range("ratio, weights", "weight_ratio", ".3g"),
+    _range("ratio, predictions", "prediction_ratio", ".3g"),
 )
-ATTRIBUTION: Sequence[Column[ResultPart]] = (
-    word("method", "method", lambda entry: entry.name),
-    _range("datamodeling score", "datamodeling", ".3f", dict.fromkeys(("mean", "low", "high"), mean), "datamodeling"),
-    _each("leave-one-out r", "leave_one_out", "leave_one_out"),
-    _each("AUROC, wrong labels", "auroc", "auroc"),
+ATTRIBUTION = (
+    word("method", "method"),
+    _range("datamodeling score", "datamodeling", ".3f", ("mean", "low", "high")),
+    spread("leave-one-out r", "leave_one_out", ".3f"),
+    spread("AUROC, wrong labels", "auroc", ".3f"),
 )
-ESTIMATES: Sequence[Column[ResultPart]] = (
-    word("score", "score", lambda entry: SCORES.get(entry.name, entry.name)),
-    _share("within a factor of 2, by the estimate", "believable", lambda one, n: (one.believable, n)),
-    _each("rank correlation", "spearman", "spearman"),
-    _share("believed, and truly within", "rightly_believed", lambda one, _: (one.rightly_believed, one.believed)),
-    _share(
-        "doubted, and truly not",
-        "rightly_doubted",
-        lambda one, _: (one.rightly_doubted, one.retrained and one.retrained - (one.believed or 0)),
-    ),
+ESTIMATES = (
+    Column("score", lambda row: SCORES.get(row["score"]) or row["score"], ("score",)),
+    _several("within a factor of 2, by the estimate", ("believable", "believable_of"), "{:,} of {:,}"),
+    spread("rank correlation", "spearman", ".3f"),
+    _several("believed, and truly within", ("rightly_believed", "rightly_believed_of"), "{:,} of {:,}"),
+    _several("doubted, and truly not", ("rightly_doubted", "rightly_doubted_of"), "{:,} of {:,}"),
 )
-
 _STILL = "the share of the first's most informative tenth that is in the second's"
-MOVEMENTS: Sequence[Column[Movement]] = (
-    word("dataset · model", "dataset_model", lambda moved: moved.row),
-    word("from", "from", lambda moved: moved.before),
-    word("to", "to", lambda moved: moved.after),
-    number("rank correlation", "spearman", ".3f", lambda moved: moved.spearman, "Spearman's"),
-    number("median ratio", "median_ratio", ".3g", lambda moved: moved.median_ratio, "of the second to the first"),
-    number("still in the top tenth", "top_tenth_overlap", ".0%", lambda moved: moved.overlap, _STILL),
+MOVEMENTS = (
+    WHO[0],
+    word("from", "from"),
+    word("to", "to"),
+    number("rank correlation", "spearman", ".3f", "Spearman's"),
+    number("median ratio", "median_ratio", ".3g", "of the second to the first"),
+    number("still in the top tenth", "top_tenth_overlap", ".0%", _STILL),
+)
+AGREEMENT = (
+    word("eraser", "eraser"),
+    word("run", "run"),
+    word("another run", "another_run"),
+    number("correlation", "pearson", ".2f"),
 )
 
 
 def tables_of(
-    comparison: Comparison, movements: Sequence[Movement] = (), agreements: Sequence[Agreement] = ()
+    comparison: Comparison, movements: Sequence[Row] = (), agreements: Sequence[Agreement] = ()
 ) -> list[Table]:
     """Return the tables that have rows: a row per run, score, pair of erasers or runs, subgroup, or summary."""
+    runs = [
+        ({"dataset_model": model, "eraser": eraser, "run_id": result.run_id, "seeds": len(result.seeds)}, result)
+        for model, eraser, result in information(comparison)
+    ]
 
     def table(
-        title: str, kind: str, columns: Sequence[Column[ResultPart]], caption: str, parts: Callable[[Any], Any]
+        title: str, kind: str, columns: Sequence[Column], caption: str, rows: Callable[[Any], list[dict[str, Any]]]
     ) -> Table:
-        runs = comparison.information
-        entries = [ResultPart(*run, name, part) for run in runs for name, part in (parts(run[-1]) or {}).items()]
-        over = deviation_over(len(entry.result.seeds) for entry in entries)
+        frame = [who | row for who, result in runs for row in rows(result)]
+        over = deviation_over(row["seeds"] for row in frame)
         whole = " ".join([caption, *([f"{over}."] if over else [])])
-        return replace(Table.of(f"sample-info-{kind}", [*WHO, *columns], entries, whole, [RUN]), title=title)
+        return Table.of(f"sample-info-{kind}", [*WHO, *columns], frame, whole, [RUN], title)
+
+    def named(name: str, of: Mapping[str, Any] | None, row: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{name: key, **row(part)} for key, part in (of or {}).items()]
 
     tables = [
-        table("Runs", "runs", RUNS, "docs/sample_info.md.", lambda result: {"": result}),
-        table("Scores and references", "references", REFERENCES, _REFERENCES, attrgetter("references")),
-        table("Estimated errors of scores", "errors", ESTIMATES, _ESTIMATES, attrgetter("error_estimates")),
+        table("Runs", "runs", RUNS, "docs/sample_info.md.", lambda one: [_runs_row(one)]),
+        table(
+            "Scores and references", "references", REFERENCES, _REFERENCES,
+            lambda one: named("compared", one.references, _reference_row),
+        ),
+        table(
+            "Estimated errors of scores", "errors", ESTIMATES, _ESTIMATES,
+            lambda one: named("score", one.error_estimates, lambda part: _estimate_row(part, one.train_size)),
+        ),
         table(
             "Attribution methods judged by retraining", "attribution", ATTRIBUTION, _ATTRIBUTION,
-            attrgetter("attribution"),
+            lambda one: named("method", one.attribution, _attribution_row),
         ),
-        replace(
-            Table.of("sample-info-movement", MOVEMENTS, movements, "F-SI example by example, mean over seeds."),
-            title="How scores move between erasers",
+        Table.of(
+            "sample-info-movement", MOVEMENTS, movements,
+            "F-SI example by example, mean over seeds.", title="How scores move between erasers",
         ),
-        table("Subgroups of examples", "groups", GROUPS, _AUROC, attrgetter("groups")),
-        _agreement_table(agreements),
-        _summaries_table(comparison),
+        table(
+            "Subgroups of examples", "groups", GROUPS, _AUROC, lambda one: named("group", one.groups, _group_row)
+        ),
+        Table.of(
+            "sample-info-agreement", AGREEMENT, [row for one in agreements for row in _agreement_rows(one)], _AGREEMENT,
+            title="Agreement between networks",
+        ),
+        _summaries_table(runs),
     ]  # fmt: skip
     return [table for table in tables if table.rows]
 
 
-def _agreement_table(agreements: Sequence[Agreement]) -> Table:
-    pairs = [
-        (one.eraser, one.names[i], one.names[j], value)
-        for one in agreements
+def _agreement_rows(one: Agreement) -> list[dict[str, Any]]:
+    return [
+        {"eraser": one.eraser, "run": one.names[i], "another_run": one.names[j], "pearson": value}
         for i, j in combinations_with_replacement(range(len(one.names)), 2)
         if (value := one.correlation[i][j]) is not None
     ]
-    names, words = ("eraser", "run", "another_run", "pearson"), ("eraser", "run", "another run")
-    records: list[Record] = [dict(zip(names, (*map(str, labels), value), strict=True)) for *labels, value in pairs]
-    rows = [[*(label.display for label in labels), f"{value:.2f}"] for *labels, value in pairs]
-    keys = [[None, None, None, value] for *_, value in pairs]
-    headings, title = (*words, "correlation"), "Agreement between networks"
-    return Table("sample-info-agreement", _AGREEMENT, headings, rows, records, keys, words, title=title)
 
 
-def _summaries_table(comparison: Comparison) -> Table:
+def _summaries_table(runs: Sequence[tuple[dict[str, Any], InformationResult]]) -> Table:
     """Tabulate summaries: a row per run and fraction removed, a column per order; CSV has a row per order."""
-    rows, keys, records = list[list[str]](), list[list[float | None]](), list[Record]()
-    runs = [(*labels, result, result.summaries) for *labels, result in comparison.information if result.summaries]
-    orders = list(dict.fromkeys(order for *_, summaries in runs for order in summaries.accuracy))
-    for row, eraser, result, summaries in runs:
-        curves = spreads(summaries)
-        for i, fraction in enumerate(summaries.removed):
-            cells = {
-                order: _percent(curve[i])
-                + " *" * (min(s[i] for s in summaries.classes_left[order]) < result.num_classes)
-                for order, curve in curves.items()
-            }
-            about = [row.display, eraser.display, accuracy_of(result), f"{fraction:.0%}"]
-            rows.append([*about, *(cells.get(order, "") for order in orders)])
-            means = (curves[order][i].mean if order in curves else None for order in orders)
-            keys.append([None, None, None, fraction, *means])
-        records += [
-            {"dataset_model": str(row), "eraser": str(eraser), "run_id": result.run_id, "seeds": len(result.seeds),
-             "network": summaries.network, "order": order, "removed": fraction,
-             "accuracy_mean": one.mean, "accuracy_std": one.std}
-            for order, curve in curves.items()
-            for fraction, one in zip(summaries.removed, curve, strict=True)
-        ]  # fmt: skip
-    menus = ("dataset · model", "eraser", "accuracy")
-    headings = [*menus, "removed", *(order.replace("_", " ") for order in orders)]
-    return Table("sample-info-summaries", _SUMMARIES, headings, rows, records, keys, menus, title="Summaries")
+    frame, records = [], []
+    summarised = [(who, result, result.summaries) for who, result in runs if result.summaries]
+    orders = [*dict.fromkeys(order for *_, summaries in summarised for order in summaries.accuracy)]
+    for who, result, summaries in summarised:
+        curves, fractions, about = spreads(summaries), summaries.removed, {**who, "network": summaries.network}
+        frame += [
+            {**who, "accuracy": accuracy_of(result), "removed": removed, **dict.fromkeys(orders)}
+            for removed in fractions
+        ]
+        for order, curve in curves.items():
+            for i, one in enumerate(curve):
+                lacks_classes = min(left[i] for left in summaries.classes_left[order]) < result.num_classes
+                frame[i - len(fractions)][order] = one, lacks_classes
+                accuracy = {"accuracy_mean": one.mean, "accuracy_std": one.std}
+                records.append({**about, "order": order, "removed": fractions[i], **accuracy})
+    columns = (*WHO, word("accuracy", "accuracy"), number("removed", "removed", ".0%"), *map(_summary_column, orders))
+    table = Table.of("sample-info-summaries", columns, frame, _SUMMARIES, title="Summaries")
+    return replace(table, records=records)
 
 
-def _percent(accuracy: Spread) -> str:
-    return f"{Spread(100 * accuracy.mean, None if accuracy.std is None else 100 * accuracy.std):.1f}"
+def _summary_column(order: str) -> Column:
+    """Return a column of accuracies, which are marked where a class has no example left."""
+    column = spread(order, "accuracy_mean", ".1f", scale=100)
+
+    def text(row: Row) -> str:
+        if row[order] is None:
+            return ""
+        one, lacks_classes = row[order]
+        return column.text({"accuracy_mean": one.mean, "accuracy_std": one.std}) + " *" * lacks_classes
+
+    return Column(order.replace("_", " "), text)
 
 
 def spreads(summaries: SummaryCurves) -> dict[str, list[Spread]]:

@@ -19,7 +19,7 @@ from conf.schema import validate
 from erasure.store.storage import load_tensors, write_text
 from harness.information import Attribution, Interval
 from harness.result import read_result
-from harness.results.table import Column, Table
+from harness.results.table import Table
 from sample_info.__main__ import job_of
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.effects import Effects
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         parser.error(str(error))
     rows = study.evaluate_methods(asked.dampings, asked.projections)
-    table = Table.of("baselines", COLUMNS, rows)
+    table = Table("baselines", "", HEADINGS, [_text(row) for row in rows])
     table.show(study.title)
     if asked.out:
         write_text(asked.out, f"{study.title}\n\n{table.markdown()}\n")
@@ -70,14 +70,13 @@ def _interval(interval: Interval) -> str:
     return f"{_three(interval.mean)} ({_three(interval.low)} to {_three(interval.high)})"
 
 
-COLUMNS = [
-    Column[Row]("method", lambda row: row.name),
-    Column[Row]("datamodeling score", lambda row: _interval(row.attribution.datamodeling)),
-    Column[Row]("leave-one-out r", lambda row: _three(row.attribution.leave_one_out)),
-    Column[Row]("AUROC, wrong labels", lambda row: _three(row.attribution.auroc)),
-    Column[Row]("seconds", lambda row: shown(row.cost.seconds)),
-    Column[Row]("peak MiB", lambda row: shown(row.cost.peak_mib)),
-]
+HEADINGS = ("method", "datamodeling score", "leave-one-out r", "AUROC, wrong labels", "seconds", "peak MiB")
+
+
+def _text(row: Row) -> list[str]:
+    judged, cost = row.attribution, row.cost
+    scores = _interval(judged.datamodeling), _three(judged.leave_one_out), _three(judged.auroc)
+    return [row.name, *scores, shown(cost.seconds), shown(cost.peak_mib)]
 
 
 class Study:

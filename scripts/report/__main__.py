@@ -21,7 +21,7 @@ from harness.results.read import INFORMATION, Reading, read_runs
 from harness.run_files import one_line
 from harness.style import eraser_colours
 from sample_info.report.figures import comparison_figures
-from sample_info.report.tables import agreements, movements, read_scores
+from sample_info.report.tables import agreements, information, movements, read_scores
 from sample_info.report.tables import tables_of as information_tables
 from scripts.options import argument_parser
 from scripts.report.figures import Colours, drawings_of
@@ -84,25 +84,25 @@ def build(
         comparisons = sorted(by_dataset(reading), key=lambda one: (one.command != "mdl", -len(one.run)))
         scored = [run for run in reading.finished if run.command == INFORMATION]
         scored = [replace(run, config=comparable(run.config)) for run in scored]
-        information = arrange(scored, reading.problems.append)
-        erasers = {eraser for one in [*comparisons, information] for eraser in one.erasers}
+        scores = arrange(scored, reading.problems.append)
+        erasers = {eraser for one in [*comparisons, scores] for eraser in one.erasers}
         colours = eraser_colours(sorted(erasers, key=eraser_order))
         display.update(0.5, "tables")
         sections: list[Section] = []
         for one in comparisons:
             sections.append(_section(one, chosen, colours))
-            if costs := label_costs(one):
+            if costs := label_costs(one, lambda line: reading.problems.append(f"{line}: nothing on single labels")):
                 drawn = draw_label_costs(one.name, costs, cache_dir, out, left_out.append) if cache_dir else {}
                 heading, table = f"What single labels cost: {one.dataset}", cost_table(one.name, costs)
                 sections.append(Section(heading, one.setting, table, figures=drawn))
-        sections += _information_sections(information, reading, colours)
+        sections += _information_sections(scores, reading, colours)
         if cache_dir:
             grids = draw_grids([run.config for run in reading.finished], cache_dir, out, left_out.append)
             sections.append(Section("Images under each eraser", figures=grids))
         tables = write_tables(sections, out)
         sections = draw_figures(sections, out, left_out.append, _shown(display, "figure", 0.6, 0.35))
         problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
-        page = write_page(sections, out, roots, [*problems, *left_out], {e.display: c for e, c in colours.items()})
+        page = write_page(sections, out, roots, [*problems, *left_out], colours)
     print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
     print(*left_out, sep="\n", end="\n" * bool(left_out))
     print(_summary(reading))
@@ -119,7 +119,7 @@ def _section(comparison: Comparison, chosen: Sequence[str] | None, colours: Colo
         f"{comparison.command}: {comparison.dataset}",
         comparison.setting,
         page_table(comparison, chosen),
-        [entry.all_runs for entry in comparison.entries],
+        [[*entry["runs"], *entry["unfinished"]] for entry in comparison.entries],
         [*tables_of(comparison, chosen)],
         drawings_of(comparison, colours),
     )
@@ -128,7 +128,7 @@ def _section(comparison: Comparison, chosen: Sequence[str] | None, colours: Colo
 def _information_sections(comparison: Comparison, reading: Reading, colours: Colours) -> list[Section]:
     """Return the sections of runs that score examples; adds to the reading's problems what cannot be shown."""
     runs = {run.id: run for run in reading.finished}
-    ids = [result.run_id for *_, result in comparison.information]
+    ids = [result.run_id for *_, result in information(comparison)]
     stored = {one: read_scores(runs[one].directory, reading.problems, runs[one].seeds) for one in ids}
     moved, alike = movements(comparison, stored), agreements(comparison, stored, reading.problems.append)
     figures = comparison_figures(comparison, moved, alike, colours)

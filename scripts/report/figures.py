@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,30 +10,28 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from harness.results.arrange import Comparison, Row
+from harness.results.arrange import Comparison, model_of
+from harness.results.entries import Entry
 from harness.results.labels import Label, labels
 from harness.results.panels import loss_lines, panel_size, panels
-from harness.results.statistics import Spread
 from harness.style import chance_line, epoch_axis, line_width, shared_legend, wrapped
-from harness.trained import Coded
 from mdl.figure import draw_in
 from scripts.report.write import Drawing
 
 Colours = Mapping[Label, str]
-Point = tuple[int, float, float, bool]  # size of the model, mean, half a band, whether it is sound
-Measure = Callable[[Sequence[Row], Label, str], Iterator[Point]]
+Row = tuple[Label, Sequence[Entry]]
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
-_BITS, _MORE_BITS = "codelength ± std\n(bits per label)", "increase over control ± s.e.\n(bits per label)"
 
 
 def drawings_of(comparison: Comparison, colours: Colours) -> list[Drawing]:
     """Return the figures that the runs of a comparison allow."""
-    coded = [row for row in comparison.rows if row.run and comparison.command == "mdl"]
-    with_curves = [row for row in comparison.rows if any(entry.curves for entry in row.run)]
+    rows = [(label, [entry for entry in entries if entry["runs"]]) for label, entries in comparison.rows.items()]
+    coded = [row for row in rows if row[1] and comparison.command == "mdl"]
+    with_curves = [row for row in rows if any(entry["curves"] for entry in row[1])]
     drawings = _in_parts(comparison, "learning curves", coded, MAX_PANELS - 1, partial(_learning_curves, colours))
-    for option in ("width", "depth") if coded else ():
-        sizes = scaling_panels(comparison, option)
+    for option in ("width", "depth"):
+        sizes = scaling_panels([entry for _, entries in coded for entry in entries], option)
         drawings += _in_parts(comparison, f"over {option}", sizes, MAX_PANELS, partial(_scaling, colours, option))
     return drawings + _in_parts(comparison, "loss curves", with_curves, MAX_PANELS, partial(_loss_curves, colours))
 
@@ -50,7 +48,7 @@ def _in_parts(
 def _learning_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
     """Draw what has finished as a sweep draws it."""
     figure = Figure(figsize=panel_size(len(rows) + 1), layout="constrained")
-    draw_in(figure, rows, list(colours))
+    draw_in(figure, dict(rows), list(colours))
     return figure
 
 
@@ -58,81 +56,83 @@ def _loss_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
     """Draw validation loss over epochs on the whole dataset, a panel per model and size."""
     figure = Figure(figsize=panel_size(len(rows)), layout="constrained")
     axes = panels(figure, len(rows))
-    for ax, row in zip(axes, rows, strict=True):
-        for entry in row.run:
+    for ax, (label, entries) in zip(axes, rows, strict=True):
+        for entry in entries:
+            name, missing = entry["eraser"].display, entry["incomplete"]
             loss_lines(
                 ax,
-                [*entry.curves.values()],
+                [*entry["curves"].values()],
                 "validation_bits",
-                color=colours[entry.eraser],
-                linewidth=line_width(list(colours).index(entry.eraser)),
-                linestyle="--" if entry.missing else "-",
-                label=f"{entry.eraser.display} ({entry.missing})" if entry.missing else entry.eraser.display,
+                color=colours[entry["eraser"]],
+                linewidth=line_width(list(colours).index(entry["eraser"])),
+                linestyle="--" if missing else "-",
+                label=f"{name} ({missing})" if missing else name,
             )
-        chance_line(ax, math.log2(next(e.result.num_classes for e in row.run if e.result)), "uniform code")
-        ax.set_title(wrapped(row.label.display, 4.0), fontsize=10)
+        chance_line(ax, math.log2(entries[0]["num_classes"]), "uniform code")
+        ax.set_title(wrapped(label.display, 4.0), fontsize=10)
         ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
-        epoch_axis(ax, max(curve.epochs[-1] for entry in row.run for curve in entry.curves.values()))
+        epoch_axis(ax, max(curve.epochs[-1] for entry in entries for curve in entry["curves"].values()))
     shared_legend(figure, axes)
     return figure
 
 
-def scaling_panels(comparison: Comparison, option: str) -> list[tuple[str, list[Row]]]:
-    """Return rows whose models differ in one number only, by size, at least two of them, under what they share."""
-    by_shared: dict[str, list[Row]] = {}
-    for row in comparison.rows:
-        if isinstance(row.model.get(option), int) and row.model[option] > 0:
-            shared = {key: value for key, value in row.model.items() if key != option}
-            by_shared.setdefault(json.dumps(shared, sort_keys=True), []).append(row)
-    several = {shared: rows for shared, rows in by_shared.items() if len(rows) > 1 and any(row.run for row in rows)}
+def scaling_panels(entries: Sequence[Entry], option: str) -> list[tuple[str, list[Entry]]]:
+    """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
+    by_shared: dict[str, list[Entry]] = {}
+    for entry in entries:
+        model = model_of(entry["runs"][0].config)
+        if isinstance(model.get(option), int) and model[option] > 0:
+            shared = {key: value for key, value in model.items() if key != option}
+            by_shared.setdefault(json.dumps(shared, sort_keys=True), []).append(entry)
+    several = {shared: of for shared, of in by_shared.items() if len({entry["model"] for entry in of}) > 1}
     titles = labels([{"model": json.loads(shared)} for shared in several], ("model",))
-    by_size = (sorted(rows, key=lambda row: row.model[option]) for rows in several.values())
-    return [(title.display, rows) for title, rows in zip(titles, by_size, strict=True)]
+    return [(title.display, of) for title, of in zip(titles, several.values(), strict=True)]
 
 
-def _scaling(colours: Colours, option: str, shown: Sequence[tuple[str, list[Row]]]) -> Figure:
+def _scaling(colours: Colours, option: str, shown: Sequence[tuple[str, list[Entry]]]) -> Figure:
     """Draw codelengths, and below them their differences to the control; a column per panel; hollow where unsound."""
-    compared = any(entry.code_difference is not None for _, rows in shown for row in rows for entry in row.run)
-    measures: dict[str, Measure] = {_BITS: _codelengths, **({_MORE_BITS: _increases} if compared else {})}
+    compared = any(entry["code_difference"] for _, entries in shown for entry in entries)
+    measures = {"codelength ± std\n(bits per label)": _codelength}
+    measures |= {"increase over control ± s.e.\n(bits per label)": _increase} if compared else {}
     figure = Figure(figsize=(max(5.0, 3.4 * len(shown)), 1.0 + 2.8 * len(measures)), layout="constrained")
     axes = figure.subplots(len(measures), len(shown), squeeze=False, sharex="col", sharey="row")
-    for column, (title, rows) in zip(axes.T, shown, strict=True):
-        erasers = sorted({entry.eraser for row in rows for entry in row.run}, key=list(colours).index)
-        for ax, points in zip(column, measures.values(), strict=True):
-            for eraser in erasers:
-                _band(ax, list(points(rows, eraser, option)), colours[eraser], eraser.display)
+    for column, (title, entries) in zip(axes.T, shown, strict=True):
+        sizes = [entry["runs"][0].config["model"][option] for entry in entries]
+        unsound = {entry["model"] for entry in entries if entry["is_control"] and not is_sound(entry)}
+        for ax, measure in zip(column, measures.values(), strict=True):
+            for eraser in sorted({entry["eraser"] for entry in entries}, key=list(colours).index):
+                points = sorted(
+                    (size, *numbers, is_sound(entry) and (measure is _codelength or entry["model"] not in unsound))
+                    for size, entry in zip(sizes, entries, strict=True)
+                    if entry["eraser"] == eraser and (numbers := measure(entry)) is not None
+                )
+                _band(ax, points, colours[eraser], eraser.display)
         if compared:
             column[-1].axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
         column[0].set_title(wrapped(title, 3.0))
         column[-1].set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or comparisons)"}[option])
-        _log2_axis(column[-1], [row.model[option] for row in rows])
+        _log2_axis(column[-1], sizes)
     for ax, label in zip(axes[:, 0], measures, strict=True):
         ax.set_ylabel(label)
     shared_legend(figure, list(axes.flat))
     return figure
 
 
-def _codelengths(rows: Sequence[Row], eraser: Label, option: str) -> Iterator[Point]:
-    for row in rows:
-        entry = row.entries[eraser]
-        if isinstance(entry.result, Coded):
-            spread = Spread.of(entry.result.mdl.bits_per_sample)
-            yield row.model[option], spread.mean, spread.std or 0.0, entry.sound
+def is_sound(entry: Entry) -> bool:
+    """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
+    return not entry["incomplete"] and not entry["bits_per_sample_on_plateau"]
 
 
-def _increases(rows: Sequence[Row], eraser: Label, option: str) -> Iterator[Point]:
-    for row in rows:
-        if (difference := row.entries[eraser].code_difference) is not None:
-            control = next(entry for entry in row.run if entry.is_control)
-            yield (
-                row.model[option],
-                difference.mean,
-                difference.standard_error or 0.0,
-                row.entries[eraser].sound and control.sound,
-            )
+def _codelength(entry: Entry) -> tuple[float, float] | None:
+    return entry["bits_per_label_mean"], entry["bits_per_label_std"] or 0.0
 
 
-def _band(ax: Axes, points: Sequence[Point], line: str, label: str) -> None:
+def _increase(entry: Entry) -> tuple[float, float] | None:
+    difference = entry["code_difference"]
+    return None if difference is None else (difference.mean, difference.standard_error or 0.0)
+
+
+def _band(ax: Axes, points: Sequence[tuple[int, float, float, bool]], line: str, label: str) -> None:
     if not points:
         return
     x, middle, half, whole = (np.array(column) for column in zip(*points, strict=True))

@@ -12,9 +12,9 @@ from erasure.pipeline import ErasedDataset
 from harness.example_bits import CodedBits
 from harness.job import Job, erased
 from harness.results.arrange import eraser_order
+from harness.results.entries import Entry
 from harness.results.labels import Label
 from harness.results.output import file_name
-from scripts.report.tables import LabelCosts
 from scripts.report.write import Note, file_in
 from scripts.show_erasers import Shown, draw, draw_rows, require_images
 
@@ -56,13 +56,13 @@ def draw_grids(configs: Sequence[Options], cache_dir: str, out: Path, note: Note
     return figures
 
 
-def draw_label_costs(name: str, costs: Sequence[LabelCosts], cache_dir: str, out: Path, note: Note) -> dict[str, Path]:
+def draw_label_costs(name: str, costs: Sequence[Entry], cache_dir: str, out: Path, note: Note) -> dict[str, Path]:
     """Draw the images whose labels cost most and least, of every row and eraser, to `figures/<name>-examples.png`."""
     try:
-        dataset = images_of(costs[0].entry.config, cache_dir)
+        dataset = images_of(costs[0]["runs"][0].config, cache_dir)
         rows = {
-            f"{c.entry.row.display}, {c.entry.eraser.display}\n{end} (bits)": _extremes(dataset, c.coded, sign)
-            for c in costs
+            f"{one['model'].display}, {one['eraser'].display}\n{end} (bits)": _extremes(dataset, one["coded"], sign)
+            for one in costs
             for end, sign in (("dearest", 1), ("cheapest", -1))
         }
     except (ValueError, OSError, IndexError) as error:  # bits of other examples than the dataset's

@@ -1,17 +1,29 @@
 """The report's tables: codelengths, final losses, and what single labels cost."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torch import Tensor
 
-from harness.example_bits import CodedBits
+from harness.example_bits import CodedBits, read_coded_bits
 from harness.results.arrange import Comparison
-from harness.results.columns import BY_NAME, CODES, ERASER, FINALS, PUBLISHED, PUBLISHED_DELTA, ROW, RUNS, SEEDS, notes
-from harness.results.entry import Entry
-from harness.results.table import Column, Table, number, word
-from scripts.report.paper import TABLE_16, UNIT
+from harness.results.columns import (
+    BY_NAME,
+    CODES,
+    ERASER,
+    FINALS,
+    PUBLISHED,
+    PUBLISHED_DIFFERENCE,
+    ROW,
+    RUNS,
+    SEEDS,
+    notes,
+)
+from harness.results.entries import Entry, Note
+from harness.results.statistics import difference_record
+from harness.results.table import Column, Row, Table, number
 
+UNIT = "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)"
 _INCOMPLETE = (
     "† marks incomplete entries: seeds that are missing beside the rest of the row, runs that have not finished, "
     "erasers that were not run."
@@ -29,98 +41,105 @@ def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> It
         chosen: names of the columns that are shown, each in the table that it belongs to; None for the usual ones. A
             table of which none is chosen is left out; CSV has the numbers of all.
     """
+    name, entries = comparison.name, comparison.entries
 
-    def caption(about: str, columns: Sequence[Column[Entry]]) -> str:
-        return f"{about} ({comparison.setting}). {notes(columns, comparison.entries)} {_INCOMPLETE}"
+    def table(kind: str, about: str, shown: Sequence[Column], rows: Sequence[Entry], also: Sequence[Column]) -> Table:
+        caption = f"{about} ({comparison.setting}). {notes(shown, entries)} {_INCOMPLETE}"
+        return Table.of(f"{name}-{kind}", (_MODEL, ERASER, *shown), rows, caption, also)
 
-    also, name = (_MODEL, ERASER, RUNS), comparison.name
     codes, finals = ([kind[name] for name in chosen or _USUAL if name in kind] for kind in (CODES, FINALS))
-    places = {(entry.row, entry.eraser): entry for entry in comparison.entries}
     if comparison.command == "mdl" and codes:
-        said = caption(f"Prequential codelength on {comparison.dataset}", codes)
-        yield Table.pivoted(f"{name}-bits", "model", codes, places, said, (*also, *CODES.values()))
+        about, also = f"Prequential codelength on {comparison.dataset}", (_MODEL, ERASER, RUNS, *CODES.values())
+        yield table("bits", about, codes, entries, also)
     if comparison.command == "mdl" and (chosen is None or "published" in chosen):
-        columns = (PUBLISHED, PUBLISHED_DELTA, TABLE_16)
-        said = caption(f"{comparison.dataset}, {UNIT}", columns)
-        yield Table.pivoted(f"{name}-paper-unit", "model", columns, places, said, also)
+        about, also = f"{comparison.dataset}, {UNIT}", (_MODEL, ERASER, RUNS)
+        yield table("paper-unit", about, (PUBLISHED, PUBLISHED_DIFFERENCE), [*map(_published, entries)], also)
     if finals:
-        said, shown = caption(f"Trained on all of {comparison.dataset}", finals), (_MODEL, ERASER, *finals)
-        yield Table.of(f"{name}-final", shown, comparison.entries, said, (RUNS, *FINALS.values()))
+        about, also = f"Trained on all of {comparison.dataset}", (RUNS, *FINALS.values())
+        yield table("final", about, finals, entries, also)
+
+
+def _published(entry: Entry) -> Entry:
+    """Return an entry whose difference to the control is in Table 16's unit."""
+    found = entry["published_difference"]
+    return {
+        **entry,
+        **difference_record("difference", found, "published_units"),
+        "significant": found and found.significant,
+    }
 
 
 def page_table(comparison: Comparison, chosen: Sequence[str] | None = None) -> Table:
     """Return the table of the page: a row per model and eraser, and the chosen columns that the command has."""
     names = chosen or _SHOWN[comparison.command]
     columns = [BY_NAME[name] for name in names if comparison.command == "mdl" or name in FINALS]
-    if PUBLISHED in columns:
-        columns.append(replace(TABLE_16, meaning=f"{UNIT}; {TABLE_16.meaning}"))
+    columns = [replace(one, meaning=UNIT) if one is PUBLISHED else one for one in columns]
     entries = comparison.entries
-    said = [notes(columns, entries), *([_INCOMPLETE] if any(entry.missing for entry in entries) else [])]
+    said = [notes(columns, entries), *([_INCOMPLETE] if any(entry["incomplete"] for entry in entries) else [])]
     return Table.of(comparison.name, (_MODEL, ERASER, *columns, SEEDS), entries, " ".join(said))
 
 
-@dataclass(frozen=True)
-class LabelCosts:
-    """Codelengths of an entry's labels and of its control's."""
+def label_costs(comparison: Comparison, note: Note) -> list[Entry]:
+    """Return rows of a frame: entries of runs that kept the codelengths of single labels, with these as `coded`.
 
-    entry: Entry
-    coded: CodedBits
-    control: CodedBits | None
-
-    @property
-    def known(self) -> Tensor:
-        """Information [m] of the examples that a network coded."""
-        return self.coded.information[self.coded.information.isfinite()]
-
-    @property
-    def above_control(self) -> Tensor:
-        """Bits above the control's code, [m], of the examples for which both are known."""
-        above = self.coded.above(self.control) if self.control else self.coded.information[:0]
-        return above[above.isfinite()]
-
-
-def label_costs(comparison: Comparison) -> list[LabelCosts]:
-    """Return the codelengths of single labels of runs that kept them."""
-    costs = []
-    for row in comparison.rows if comparison.command == "mdl" else ():
-        known = [(entry, coded) for entry in row.run if (coded := entry.coded_bits()) is not None]
-        control = next((coded for entry, coded in known if entry.is_control), None)
+    Damaged files are noted and left out.
+    """
+    rows = []
+    for entries in comparison.rows.values() if comparison.command == "mdl" else ():
+        read = [(entry, read_coded_bits([run.directory for run in entry["runs"]], note)) for entry in entries]
+        known = [(entry, coded) for entry, coded in read if coded is not None]
+        control = next((coded for entry, coded in known if entry["is_control"]), None)
         for entry, coded in known:
-            same = control is not None and not entry.is_control and coded.same_examples(control)
-            costs.append(LabelCosts(entry, coded, control if same else None))
-    return costs
+            same = control is not None and not entry["is_control"] and coded.same_examples(control)
+            rows.append({**entry, "coded": coded, **_numbers(coded, control if same else None)})
+    return rows
 
 
-def _above(costs: LabelCosts) -> str:
-    if not len(more := costs.above_control):
-        return ""
-    return f"{float(more.mean()):+.3f} ± {float(more.std() / len(more) ** 0.5):.3f}"
+def _numbers(coded: CodedBits, control: CodedBits | None) -> Entry:
+    """Summarise the codelengths of the labels that a network coded, and how much they exceed the control's."""
+    information = _finite(coded.information)
+    above = _finite(coded.above(control)) if control else information[:0]
+    return {
+        "examples": len(information),
+        "information_bits_mean": float(information.mean()),
+        "below_zero_percent": float((information < 0).double().mean()) * 100,
+        "correlation_between_seeds": coded.reliability,
+        "above_control_bits_mean": float(above.mean()) if len(above) else None,
+        "above_control_error": float(above.std() / len(above) ** 0.5) if len(above) else None,
+    }
 
 
-_COST_COLUMNS: Sequence[Column[LabelCosts]] = (
-    word("model", "model", lambda c: c.entry.row),
-    word("eraser", "eraser", lambda c: c.entry.eraser),
-    number("examples", "examples", ",d", lambda c: len(c.known), "of those that a network coded for some seed"),
+def _finite(bits: Tensor) -> Tensor:
+    return bits[bits.isfinite()]
+
+
+def _above(row: Row) -> str:
+    mean, error = row["above_control_bits_mean"], row["above_control_error"]
+    return "" if mean is None else f"{mean:+.3f} ± {error:.3f}"
+
+
+_COST_COLUMNS: Sequence[Column] = (
+    _MODEL,
+    ERASER,
+    number("examples", "examples", ",d", "of those that a network coded for some seed"),
     number(
-        "information (bits)", "information_bits_mean", ".3f", lambda c: float(c.known.mean()),
+        "information (bits)", "information_bits_mean", ".3f",
         "pointwise V-information (Ethayarajh et al. 2022): what the label would cost by its share of all labels, less "
         "what it cost",
     ),
-    number("below zero (%)", "below_zero_percent", ".1f", lambda c: float((c.known < 0).double().mean()) * 100),
+    number("below zero (%)", "below_zero_percent", ".1f"),
     number(
-        "between seeds", "correlation_between_seeds", ".2f", lambda c: c.coded.reliability,
+        "between seeds", "correlation_between_seeds", ".2f",
         "correlation of single labels' bits, mean over pairs",
     ),
     Column(
-        "more than control (bits)",
-        _above,
-        lambda c: {"above_control_bits_mean": float(c.above_control.mean()) if len(c.above_control) else None},
+        "more than control (bits)", _above, ("above_control_bits_mean",),
         "how much more a label costs than in the control's code, paired by seed, ± standard error over examples",
     ),
 )  # fmt: skip
 
 
-def cost_table(name: str, costs: Sequence[LabelCosts]) -> Table:
+def cost_table(name: str, costs: Sequence[Entry]) -> Table:
     """Tabulate what single labels cost, a row per model and eraser of the comparison of this name."""
     caption = "Labels of the uniform code are left out: those of the first training size, where networks code blocks."
     return Table.of(f"{name}-examples", _COST_COLUMNS, costs, caption)

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from erasure.progress import duration
 from erasure.store.storage import write_text
-from harness.results.entry import StoredRun
+from harness.results.labels import Label
 from harness.results.output import file_name
+from harness.results.read import StoredRun
 from harness.results.table import Table, markdown
 from harness.run_files import printable
 from harness.style import STYLE, css_colour, save
@@ -114,7 +115,7 @@ def draw_figures(
 
 
 def write_page(
-    sections: Sequence[Section], out: Path, roots: Sequence[Path], remarks: Sequence[str], colours: Mapping[str, str]
+    sections: Sequence[Section], out: Path, roots: Sequence[Path], remarks: Sequence[str], colours: Mapping[Label, str]
 ) -> Path:
     """Write index.html: page.html with the sections, from which text is escaped.
 
@@ -123,7 +124,7 @@ def write_page(
         out: the report's folder.
         roots: folders in which runs were searched.
         remarks: on these runs, a line each.
-        colours: of erasers, by display name.
+        colours: of erasers.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -139,7 +140,7 @@ def write_page(
         roots=[printable(str(root)) for root in roots],
         remarks=remarks,
         sections=sections,
-        colours={name: css_colour(colour) for name, colour in colours.items()},
+        colours={eraser: css_colour(colour) for eraser, colour in colours.items()},
     )
     write_text(out / "index.html", page)
     return out / "index.html"

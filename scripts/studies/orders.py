@@ -76,7 +76,7 @@ def _shares(runs: Runs, eraser: Label) -> Sequence[float]:
 
 def _cell(result: MdlResult) -> str:
     training, test = (Spread.of(bits or []) for bits in (result.final.train_loss_bits, result.final.loss_bits))
-    plateau = stuck(result.trainings[-1:])
+    plateau = stuck([(result.trainings[-1], s) for s in range(len(result.seeds))])
     return f"{training:.2f} | {test:.2f}" + (f" ‡{plateau}" if plateau else "")
 
 

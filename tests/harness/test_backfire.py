@@ -18,7 +18,7 @@ from harness.loss_curves import (
 )
 from harness.result import MdlResult
 from harness.results.arrange import arrange
-from harness.results.entry import Entry
+from harness.results.entries import Entry
 from harness.results.statistics import Difference
 from harness.run import Run
 from harness.trained import SharpDrops
@@ -32,14 +32,16 @@ def curve(*bits: float, every: int = 1) -> LossCurve:
 
 def result(finals, test_bits=None, seeds=(0, 1, 2)) -> MdlResult:
     bits = list(finals)
+    test_bits = test_bits or {100: finals}
     points = [
-        {"n": n, "ce_next_bits": None, "ce_test_bits": at, "epochs": [5 for _ in at]}
-        for n, at in (test_bits or {100: finals}).items()
+        {"n": n, "ce_next_bits": at if n < max(test_bits) else None, "ce_test_bits": at, "epochs": [5 for _ in at]}
+        for n, at in test_bits.items()
     ]
     code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), bits)
     config = {**made_up().config, "runs_dir": "nowhere"}
     found = made_up(command="mdl", config=config, seeds=list(seeds), mdl=code, curve=points,
-                    power_law=[None for _ in seeds], final={"loss_bits": bits, "accuracy": bits})  # fmt: skip
+                    train_size=max(test_bits), power_law=[None for _ in seeds],
+                    final={"loss_bits": bits, "accuracy": bits})  # fmt: skip
     assert isinstance(found, MdlResult)
     return found
 
@@ -98,24 +100,23 @@ def test_a_control_that_overfits_is_not_crossed() -> None:
 
 def against(erased: MdlResult, control: MdlResult) -> tuple[Difference, Entry]:
     _, entry = arrange([control, replace(erased, config={**erased.config, "eraser": {"name": "leace"}})]).entries
-    assert entry.loss_difference is not None
-    return entry.loss_difference, entry
+    return entry["loss_difference"], entry
 
 
 def test_backfire_is_significant_and_paired() -> None:
     control = result([1.0, 2.0, 3.0], {10: [3.0] * 3, 100: [2.0] * 3})
     below_gap, below = against(result([0.8, 1.7, 2.8], {10: [3.1] * 3, 100: [1.8] * 3}), control)
     assert below_gap.below
-    assert below.crossing_size == 100
+    assert below["crossing_size"] == 100
     assert below_gap.mean == pytest.approx(-0.7 / 3)
     assert below_gap.standard_error == pytest.approx(np.std([-0.2, -0.3, -0.2], ddof=1) / 3**0.5)
     above_gap, above = against(result([1.2, 2.3, 3.2], {10: [3.1] * 3, 100: [2.2] * 3}), control)
     assert not above_gap.below
-    assert above.crossing_size is None
+    assert above["crossing_size"] is None
     unclear_gap, unclear = against(result([0.0, 2.5, 3.0], {10: [3.1] * 3, 100: [1.9] * 3}), control)
     assert not unclear_gap.below  # below on average, but not significantly
-    assert unclear.crossing_size == 100
-    assert unclear.crossing_epoch is None
+    assert unclear["crossing_size"] == 100
+    assert unclear["crossing_epoch"] is None
 
 
 def test_only_what_belongs_together_is_compared() -> None:
@@ -124,7 +125,7 @@ def test_only_what_belongs_together_is_compared() -> None:
     with pytest.raises(ValueError, match=r"trained on \[10\] examples, the control on \[20\]"):
         against(result([1.0] * 3, {10: [1.0] * 3}), result([1.0] * 3, {20: [1.0] * 3}))
     _, alike = against(result([1.0] * 3), result([1.0] * 3))
-    assert alike.crossing_size is None  # one training on everything has no sizes
+    assert alike["crossing_size"] is None  # one training on everything has no sizes
 
 
 def test_loss_curves_are_read_back(tmp_path) -> None:

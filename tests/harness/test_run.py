@@ -11,8 +11,8 @@ from erasure.store.storage import DamagedFileError, sealed
 from harness.job import logged, run_id
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
-from harness.results.entry import Entry, StoredRun
-from harness.results.labels import Label
+from harness.results.arrange import arrange
+from harness.results.entries import Entry
 from harness.run import Run, whole_curves
 from harness.state import state_of
 from tests.results import made_up
@@ -24,7 +24,6 @@ DESCRIBED = {
     "seeds": [0, 1],
 }
 CODE = {"train": 1, "mine.Mine": "a"}
-LABEL = Label(("any",))
 
 
 def test_identity_is_readable_and_covers_every_value() -> None:
@@ -100,15 +99,20 @@ def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> Non
     run.finish(made_up(config={**made_up().config, "runs_dir": str(tmp_path)}))
     result = run.result
     assert result is not None
-    assert Entry(LABEL, LABEL, [StoredRun.finished(result)]).curves[0].validation_bits.tolist() == [3.3, 2.0]
+
+    def entry() -> Entry:
+        (only,) = arrange([result]).entries
+        return only
+
+    assert entry()["curves"][0].validation_bits.tolist() == [3.3, 2.0]
     path = run.directory / "curves.csv"
     path.write_text(path.read_text().replace(",2\n", ",1\n"))
-    assert Entry(LABEL, LABEL, [StoredRun.finished(result)]).curves == {}
+    assert entry()["curves"] == {}
     assert "curves.csv was edited or damaged" in caplog.text
     with pytest.raises(DamagedFileError, match="left out"):
         whole_curves(run.directory, result)
     path.unlink()
-    assert Entry(LABEL, LABEL, [StoredRun.finished(result)]).curves == {}
+    assert entry()["curves"] == {}
 
 
 def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:

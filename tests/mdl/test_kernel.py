@@ -43,7 +43,7 @@ def test_kernel_and_network_end_in_one_table(command) -> None:
 def test_a_run_says_what_its_labels_cost(command) -> None:
     assert command(MDL, *OWN).code == 0
     directory, result = only_result("runs")
-    coded, sizes = read_coded_bits([directory]), [point["n"] for point in result["curve"]]
+    coded, sizes = read_coded_bits([directory], pytest.fail), [point["n"] for point in result["curve"]]
     assert coded is not None
     assert (result["train_size"], result["parameters"]) == (sizes[-1], 10 * sizes[-1])
     for s in range(2):
@@ -52,7 +52,8 @@ def test_a_run_says_what_its_labels_cost(command) -> None:
         for point, following in zip(result["curve"][:-1], sizes[1:], strict=True):
             assert point["ce_next_bits"][s] == pytest.approx(float(ordered[point["n"] : following].mean()), rel=1e-5)
         assert torch.equal(coded.trained_on[s][permutation(s, sizes[-1])], torch.arange(sizes[-1], dtype=torch.int32))
-        assert mean(read_test_bits([directory])[s].tolist()) == pytest.approx(result["final"]["loss_bits"][s], rel=1e-5)
+        test_bits = read_test_bits([directory], pytest.fail)[s].tolist()
+        assert mean(test_bits) == pytest.approx(result["final"]["loss_bits"][s], rel=1e-5)
     assert max(result["mdl"]["bits_per_sample"]) < 0.3
     assert min(result["final"]["accuracy"]) > 0.98
     assert {epochs for point in result["curve"] for epochs in point["epochs"]} == {0}

@@ -58,7 +58,7 @@ def test_the_order_of_the_sizes_changes_nothing_but_itself(command, monkeypatch:
 def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
     assert command(MDL, *SMALL, "runs_dir=runs").code == 0
     (path,) = Path("runs").glob("mdl-*/result.json")
-    result, coded = json.loads(path.read_text()), read_coded_bits([path.parent])
+    result, coded = json.loads(path.read_text()), read_coded_bits([path.parent], pytest.fail)
     assert coded is not None
     assert coded.seeds == [0, 1]
     assert coded.bits.sum(1).tolist() == pytest.approx(result["mdl"]["total_bits"], rel=1e-5)
@@ -74,7 +74,7 @@ def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
     assert len(labels) == 10
     assert command(MDL, *SMALL, "runs_dir=largest", "mdl.order=largest_first").code == 0
     (other,) = Path("largest").glob("mdl-*")
-    again = read_coded_bits([other])
+    again = read_coded_bits([other], pytest.fail)
     assert again is not None
     assert torch.equal(again.bits, coded.bits)
 

@@ -250,7 +250,7 @@ def test_the_command_says_what_was_paid(command, stack: str) -> None:
     assert [point["epochs"] for point in curve] == [[8, 8]] * len(curve)
     (directory,) = Path("runs").glob("mdl-*")
     assert not list(directory.glob("checkpoint-*"))
-    kept = read_coded_bits([directory])
+    kept = read_coded_bits([directory], pytest.fail)
     assert kept is not None
     assert kept.bits.double().mean(1).tolist() == pytest.approx(code["bits_per_sample"])
     assert int(kept.trained_on.max()) >= sizes[-1] - 64

@@ -13,6 +13,7 @@ from harness.results.arrange import Comparison, arrange, by_dataset
 from harness.results.columns import columns
 from harness.results.read import read_runs
 from harness.results.table import caption_of
+from harness.trained import SharpDrops
 from mdl.figure import draw
 from mdl.table import table_of
 from tests.runs import write_run
@@ -114,6 +115,19 @@ def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp
     expected = mean(erased[seed] - control[seed] for seed in common)
     assert bar.get_text().startswith(f"{expected:+.3f}")
     assert ("one seed" in bar.get_text()) == (len(common) == 1)
+
+
+def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known(tmp_path: Path) -> None:
+    (fall,) = columns("fall")
+    control = results(tmp_path)[0]
+    for bits, epoch, text in (
+        ([1.0, 1.5], [3, 6], "1.25 at epoch 4"),
+        ([0.0, 1.5], [None, 6], "0.75 at epoch 6"),
+        ([0.0, 0.0], [None, None], "0.00"),
+    ):
+        drops = SharpDrops(window_epochs=5, bits=bits, epoch=[*epoch])
+        (entry,) = arrange([replace(control, sharp_drop=drops)]).entries
+        assert fall.text(entry) == text
 
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:

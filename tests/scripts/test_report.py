@@ -7,7 +7,6 @@ import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,16 +16,14 @@ from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
 from harness.result import MdlResult, read_result
 from harness.results.arrange import by_dataset
-from harness.results.entry import Entry, StoredRun
 from harness.results.labels import Label
 from harness.results.output import file_name
-from harness.results.read import read_runs
-from harness.results.table import Table, tex
+from harness.results.read import StoredRun, read_runs
+from harness.results.table import Column, Table, tex
 from harness.run import Run
 from harness.trained import published_units
 from scripts.report.__main__ import main
-from scripts.report.figures import drawings_of
-from scripts.report.paper import paper_number
+from scripts.report.figures import drawings_of, is_sound
 from scripts.report.tables import tables_of
 from scripts.report.write import Section, file_in, write_page
 from tests.runs import write_run
@@ -97,7 +94,7 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
     result = read_json(lacking.directory / "result.json")
     del result["certificate"]
     write_json(lacking.directory / "result.json", result)
-    unknown = small(runs, "invented")
+    small(runs, "invented")
     nats = small(runs, "alf_qleace")
     edit(nats, mdl={key: [0.693 * bits for bits in values] for key, values in _result(nats)["mdl"].items()})
     odd = small(runs, "control", lr=2e-3, flavour="vanilla")
@@ -108,7 +105,6 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> Non
         (torn, "result.json cannot be used (edited or damaged): delete it, and run it again"),
         (empty, "no result.json, and no configuration"),
         (lacking, "result.json lacks certificate"),
-        (unknown, "unknown eraser 'invented', shown as it is"),
         (nats, "mixed units?"),
         (odd, "unknown keys in result.json, not shown: flavour"),
     ):
@@ -139,17 +135,6 @@ def test_a_setting_of_which_every_run_failed_has_tables_and_no_figure(runs, tmp_
     assert "cannot be drawn" not in shown.out
     assert not [*(out / "figures").glob("*quick*")]
     assert [*(out / "figures").glob("mdl-digits-train-paper-learning-curves.svg")]
-
-
-def test_csv_beside_the_paper_has_the_same_columns_whichever_run_comes_first(runs, tmp_path) -> None:
-    """The first row had no entry in Table 16: ValueError."""
-    for model in ("linear", "mlp"):
-        write_run(runs, model=model)
-    out = tmp_path / "out"
-    assert main([str(runs), "--out", str(out)]) == 0
-    linear, mlp = table(out, "paper-unit")
-    assert mlp["table_16"] == "8.49"
-    assert linear["table_16"] == ""
 
 
 def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> None:
@@ -238,7 +223,7 @@ def test_folders_of_one_name_but_of_other_sizes_stand_in_tables_of_their_own(run
     shutil.rmtree(smaller.directory)
     edit(more, train_size=48976, config=config)
     (block,) = by_dataset(read_runs([runs]))
-    assert [sorted(entry.result.seeds) for entry in block.entries if entry.result] == [[0, 1, 2, 3], [0, 1]]
+    assert [sorted(entry["members"]) for entry in block.run] == [[0, 1, 2, 3], [0, 1]]
 
 
 def test_nothing_to_report(tmp_path, capsys) -> None:
@@ -277,7 +262,7 @@ def test_results_of_different_versions_are_named(runs) -> None:
     edit(Run(runs, twin.name), run_id=twin.name, timing={"seconds": 1, "started": 1.9e9})
     reading = read_runs([runs])
     (block,) = by_dataset(reading)
-    assert [entry.run_ids for entry in block.entries][1:] == [[twin.name]]
+    assert [entry["run_ids"] for entry in block.entries][1:] == [twin.name]
     assert f"{other.directory}: left out: {twin.name} has the same configuration and seeds" in reading.problems[-1]
 
 
@@ -286,21 +271,17 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     small(runs, "leace", seeds=(0, 2))
     small(runs, "control", options={"width": 64}, seeds=(0, 1, 2))
     (block,) = by_dataset(read_runs([runs]))
-    narrow, base = (row.entries for row in block.rows)
-    assert narrow[LEACE].missing == "not run"
-    assert base[LEACE].missing == "2 of 3 seeds"
-    assert base[CONTROL].missing == ""
+    narrow, base = (dict(zip((CONTROL, LEACE), entries, strict=True)) for entries in block.rows.values())
+    assert narrow[LEACE]["incomplete"] == "not run"
+    assert base[LEACE]["incomplete"] == "2 of 3 seeds"
+    assert base[CONTROL]["incomplete"] == ""
     bits = next(iter(tables_of(block)))
     assert "†not run" in bits.markdown()
     assert "†2 of 3 seeds" in bits.markdown()
     # paired with the same seeds of the control, whatever else that has
-    control, leace = base[CONTROL].result, base[LEACE].result
-    assert isinstance(control, MdlResult)
-    assert isinstance(leace, MdlResult)
+    control, leace = (base[eraser]["runs"][0].result for eraser in (CONTROL, LEACE))
     expected = [leace.mdl.bits_per_sample[i] - control.mdl.bits_per_sample[j] for i, j in ((0, 0), (1, 2))]
-    found = base[LEACE].code_difference
-    assert found is not None
-    assert found.mean == pytest.approx(sum(expected) / 2)
+    assert base[LEACE]["code_difference"].mean == pytest.approx(sum(expected) / 2)
 
 
 def test_numbers_of_different_settings_share_no_column(runs, tmp_path) -> None:
@@ -320,9 +301,9 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path) -> None:
         "mdl-digits-train-quick-train.lr-0.1": "train=quick, train.lr=0.1, mdl=quick",
     }
     for block in blocks:
-        runs_of = [run for entry in block.entries for run in entry.runs]
+        runs_of = [run for entry in block.entries for run in entry["runs"]]
         assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
-        assert {str(row.label) for row in block.rows} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
+        assert {*map(str, block.rows)} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
         assert f"({block.setting})" in (out / "tables" / f"{block.name}-bits.tex").read_text()
 
 
@@ -352,30 +333,10 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     small(runs, "leace", seeds=(3,))
     small(runs, "control", seeds=(0, 1, 3))
     (block,) = by_dataset(read_runs([runs]))
-    (row,) = block.rows
-    leace = row.entries[LEACE]
-    assert leace.result is not None
-    assert leace.result.seeds == [0, 1, 3]
-    assert leace.missing == ""
-    assert leace.loss_difference is not None
-
-
-def test_the_papers_number_stands_beside_its_own_data_and_sizes_alone(runs) -> None:
-    config = _coded(write_run(runs)).config
-
-    def number(**sections: dict[str, Any]) -> str:
-        changed = {part: config[part] | sections.get(part, {}) for part in ("dataset", "eraser", "model", "mdl")}
-        entry = Entry(CONTROL, LEACE, unfinished=[StoredRun("x", runs, changed, "mdl", [0], None)])
-        return f"{paper_number(entry) or ''}"
-
-    assert number() == number(dataset={"name": "image_folder", "root": "data/cifar10"}) == "8.490 ± 0.100"
-    unlike = {
-        "dataset": ({"name": "digits"}, {"normalize": "none"}),
-        "eraser": ({"name": "random"},),
-        "model": ({"name": "linear"}, {"width": 256}, {"activation": "gelu"}),
-    }
-    for section, options in unlike.items():
-        assert [number(**{section: option}) for option in options] == [""] * len(options)
+    _, leace = block.entries
+    assert sorted(leace["members"]) == [0, 1, 3]
+    assert leace["incomplete"] == ""
+    assert leace["loss_difference"] is not None
 
 
 def test_the_papers_unit_has_a_table_of_its_own(runs) -> None:
@@ -383,7 +344,7 @@ def test_the_papers_unit_has_a_table_of_its_own(runs) -> None:
     (block,) = by_dataset(read_runs([runs]))
     bits, paper, _ = tables_of(block)
     assert block.dataset == "CIFAR-10 (normalize=zscore)"
-    assert "8.49 ± 0.10" in paper.markdown()
+    assert "Table 16's unit" in paper.markdown()
     assert "Table 16" not in bits.markdown()
     assert "Σ n·CE / N" not in bits.markdown()
 
@@ -407,9 +368,8 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
     assert "‡4 of 8" in text  # in the paper's unit
     assert text.count("‡1 of 2") == 2  # final losses of both commands
     assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits-bits.tex").read_text()
-    hollow = next(block for block in by_dataset(read_runs([runs])) if block.command == "mdl").rows[0]
-    assert hollow.entries[CONTROL].sound
-    assert not hollow.entries[QLEACE].sound
+    block = next(block for block in by_dataset(read_runs([runs])) if block.command == "mdl")
+    assert [is_sound(entry) for entry in block.entries] == [True, False]
 
 
 def test_points_that_rest_on_plateaus_are_hollow(runs) -> None:
@@ -444,9 +404,10 @@ def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys) -> 
 def test_the_page_shows_hostile_text_as_it_is(runs, tmp_path) -> None:
     hostile = """</script><script>alert(1)</script><img src=x onerror='alert(2)'> " {{ 7 * 191 }} &amp;"""
     run = StoredRun(hostile, runs, {"model": {"name": hostile}}, "mdl", [0], None, state=hostile)
-    table = Table("t", hostile, [hostile], [[hostile]], keys=[[None]], menus=[hostile])
+    column = Column(hostile, lambda row: row[hostile], [hostile])
+    table = Table.of("t", [column], [{hostile: hostile}], hostile)
     section = Section(hostile, hostile, table, [[run]], figures={hostile: tmp_path / "a b.svg"})
-    text = write_page([section, section], tmp_path, [Path(hostile)], [hostile], {hostile: "#000000"}).read_text()
+    text = write_page([section, section], tmp_path, [Path(hostile)], [hostile], {}).read_text()
     assert text.count("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;") >= 2 * 9
     assert text.count("&amp;amp;") == text.count("{{ 7 * 191 }}") == text.count("&lt;script&gt;alert(1)")
     assert "1337" not in text

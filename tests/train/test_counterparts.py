@@ -9,8 +9,9 @@ import torch
 from erasure.counterparts import counterpart
 from erasure.source import LabelledImages
 from erasure.store.storage import load_tensors, read_json
-from harness.result import TrainResult, of_seeds, read_result
+from harness.result import TrainResult, read_result
 from harness.results import load
+from harness.results.arrange import arrange
 from harness.results.statistics import Spread
 from mdl.__main__ import COMMAND as MDL
 from models.classifier import Classifier
@@ -19,7 +20,7 @@ from train.__main__ import COMMAND as TRAIN
 from train.counterparts import DATA, CounterpartCurves
 from train.data import DeviceImages
 from train.ensemble import Ensemble
-from train.learning_order import beyond_step, learnt_step, unlearnt_step
+from train.learning_order import beyond_step, learnt_step, samples_of, unlearnt_step
 from train.settings import TrainSettings
 from train.training import Training, TrainingSets
 from train.whole import WEIGHTS
@@ -53,9 +54,8 @@ def test_training_is_the_same_with_and_without(command) -> None:
     assert (frame.loc[frame["sample"] == DATA, "agreement"] == 1).all()
     result = read_result(paths[1])
     assert isinstance(result, TrainResult)
-    alone = of_seeds([result], [1])
-    assert alone.counterparts
-    assert alone.counterparts["swap"].loss_bits == [followed["counterparts"]["swap"]["loss_bits"][1]]
+    (entry,) = arrange([result]).entries
+    assert [losses for _, losses, _ in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
 
 
 def test_only_python_m_train_has_counterparts(command) -> None:

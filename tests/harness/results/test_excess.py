@@ -30,14 +30,15 @@ def test_sums_over_labels_are_those_of_the_formulas(result: MdlResult) -> None:
         assert len(losses) == sum(labels for labels, _ in blocks_of(result, s)) == result.curve[-1].n
         for target in (0.0, 0.7, losses[-1], 9.0):
             exact = math.fsum(max(0.0, loss - target) for loss in losses)
-            assert surplus_bits(result, [target] * 2)[s] == pytest.approx(exact, rel=1e-12, abs=1e-9)
-        assert area_bits(result)[s] == pytest.approx(math.fsum(losses) - len(losses) * losses[-1], rel=1e-11)
+            assert surplus_bits(result, s, target) == pytest.approx(exact, rel=1e-12, abs=1e-9)
+        assert area_bits(result, s) == pytest.approx(math.fsum(losses) - len(losses) * losses[-1], rel=1e-11)
         spent = result.mdl.total_bits[s] - result.train_size * result.final.loss_bits[s]
-        assert excess_bits(result)[s] == pytest.approx(spent, rel=1e-12)
+        assert excess_bits(result, s) == pytest.approx(spent, rel=1e-12)
 
 
 def test_the_sample_complexity_is_the_first_size_that_is_good_enough(result: MdlResult) -> None:
     losses = [(point.n, (point.ce_next_bits or point.ce_test_bits)[0]) for point in result.curve]
     for n, loss in losses:
         first = next(size for size, other in losses if other <= loss)
-        assert sample_complexity(result, [loss, -1.0]) == [first if first <= n else n, None]
+        assert sample_complexity(result, 0, loss) == (first if first <= n else n)
+        assert sample_complexity(result, 0, -1.0) is None

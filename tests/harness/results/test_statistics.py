@@ -38,7 +38,7 @@ def result(eraser: dict | None = None, model: dict | None = None, **config) -> R
 
 
 def rows_of(comparison: Comparison) -> list[str]:
-    return [str(row.label) for row in comparison.rows]
+    return [*map(str, comparison.rows)]
 
 
 def columns_of(comparison: Comparison) -> list[str]:
@@ -126,10 +126,9 @@ def test_rows_and_columns_with_the_control_first() -> None:
     grid = arrange([result({"name": "leace"}), result(), result(model={"name": "linear"})])
     assert rows_of(grid) == ["digits · mlp", "digits · linear"]
     assert columns_of(grid) == ["control", "leace"]
-    assert [[entry.is_control for entry in row.entries.values()] for row in grid.rows] == [[True, False]] * 2
-    assert [(str(entry.row), str(entry.eraser)) for entry in grid.entries if entry.missing] == [
-        ("digits · linear", "leace")
-    ]
+    assert [[entry["is_control"] for entry in entries] for entries in grid.rows.values()] == [[True, False]] * 2
+    missing = [(str(entry["model"]), str(entry["eraser"])) for entry in grid.entries if entry["incomplete"]]
+    assert missing == [("digits · linear", "leace")]
 
 
 def test_what_varies_among_namesakes_is_in_their_label() -> None:
@@ -172,7 +171,7 @@ def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) ->
     )
     for both in ([older, newer], [newer, older]):
         (entry,) = arrange(both).run
-        assert entry.run_ids == ["run-2"]
+        assert entry["run_ids"] == "run-2"
         assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
 
 

@@ -1,4 +1,4 @@
-"""Runs of one place in a table as one: their seeds, curves and losses, and what is damaged."""
+"""Runs of one entry of a table as one: their seeds, curves and losses, and what is damaged."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import torch
 
 from harness.example_bits import save_test_bits
 from harness.loss_curves import CurveRow
-from harness.result import TrainResult
 from harness.results.arrange import arrange
-from harness.results.entry import Entry, StoredRun
+from harness.results.entries import Entry
+from harness.results.read import StoredRun
 from harness.run import Run
 from tests.results import made_up
 
@@ -30,26 +30,26 @@ def found(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
 
 
 def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path) -> None:
-    cell = entry(found(tmp_path, [2, 3], [2.0, 3.0]), found(tmp_path, [0, 2], [0.5, 9.0]))
-    assert isinstance(cell.result, TrainResult)
-    assert (cell.result.seeds, cell.result.final.loss_bits) == ([0, 2, 3], [0.5, 2.0, 3.0])
-    assert cell.values("test_loss_bits") == [2.0, 3.0, 0.5]
-    assert cell.curves[2].validation_bits.tolist() == [5.0, 4.0, 3.0, 2.0]
-    assert cell.loss_error == 0.0
-    assert [cell.missing_of(seeds) for seeds in ([0, 2, 3], [0, 1, 2, 3])] == ["", "3 of 4 seeds"]
+    one = entry(found(tmp_path, [2, 3], [2.0, 3.0]), found(tmp_path, [0, 2], [0.5, 9.0]))
+    assert (one["seeds"], one["run_ids"]) == (3, "seeds-[2, 3] seeds-[0, 2]")
+    assert one["final_loss_bits_mean"] == (2.0 + 3.0 + 0.5) / 3
+    assert {seed: result.final.loss_bits[s] for seed, (result, s) in one["members"].items()} == {0: 0.5, 2: 2.0, 3: 3.0}
+    assert one["curves"][2].validation_bits.tolist() == [5.0, 4.0, 3.0, 2.0]
+    assert one["final_loss_test_error"] == 0.0
+    assert one["incomplete"] == ""
 
 
 def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
     started = StoredRun("x", tmp_path, found(tmp_path, [0], [1.0]).config, "train", [0], None, "interrupted")
-    assert (entry(started).missing, entry(started).result) == ("interrupted", None)
+    assert (entry(started)["incomplete"], entry(started)["seeds"]) == ("interrupted", 0)
 
 
 def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> None:
     run = found(tmp_path, [0], [1.0])
     for name in ("curves.csv", "test_bits.safetensors"):
         (run.directory / name).write_text("damaged")
-    cell = entry(run)
-    assert (cell.curves, cell.curves, cell.loss_error) == ({}, {}, None)
-    first, second = caplog.messages
-    assert first.endswith("no error over test examples")
-    assert "no loss curves" in second
+    one = entry(run)
+    assert (one["curves"], one["final_loss_test_error"]) == ({}, None)
+    curves, test_bits = caplog.messages
+    assert "no loss curves" in curves
+    assert test_bits.endswith("no error over test examples")
