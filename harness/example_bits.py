@@ -46,7 +46,7 @@ class CodedBits:
     def in_order(
         cls, seeds: Sequence[int], index: Tensor, labels: Tensor, orders: Tensor, bits: Tensor, trained_on: Tensor
     ) -> "CodedBits":
-        """From numbers [S, N] in each seed's order of coding, `orders` [S, N]."""
+        """Create it from numbers [S, N] in each seed's order of coding, `orders` [S, N]."""
         placed = [torch.empty_like(values).scatter_(1, orders, values) for values in (bits, trained_on.contiguous())]
         return cls(seeds, index, labels, *placed)
 
@@ -83,9 +83,9 @@ class CodedBits:
     def reliability(self) -> float | None:
         """Correlation of single labels' bits between seeds, mean over pairs; None for one seed."""
         pairs = [row[:, row.isfinite().all(0)] for row in map(torch.stack, combinations(self.by_network, 2))]
-        found = [float(torch.corrcoef(pair)[0, 1]) for pair in pairs if pair.shape[1] > 2]
-        known = [value for value in found if not math.isnan(value)]  # where labels do not all cost the same
-        return sum(known) / len(known) if known else None
+        correlations = [float(torch.corrcoef(pair)[0, 1]) for pair in pairs if pair.shape[1] > 2]
+        finite = [value for value in correlations if not math.isnan(value)]  # where labels do not all cost the same
+        return sum(finite) / len(finite) if finite else None
 
 
 def save_coded_bits(run: Run, coded: CodedBits) -> None:
@@ -101,37 +101,37 @@ def save_coded_bits(run: Run, coded: CodedBits) -> None:
 
 
 def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None:
-    """Read what labels cost in runs that differ by their seeds alone; None where all are of versions that kept nothing.
+    """Read what labels cost in runs that differ by their seeds alone; None where their versions stored nothing.
 
     Args:
         directories: of the runs.
         note: takes a line on each file that is damaged, which is left out.
     """
-    found: dict[int, list[Tensor]] = {}
+    by_seed: dict[int, list[Tensor]] = {}
     examples: list[Tensor] = []
-    for path, kept in _kept(directories, CODED_BITS, ("index", "labels"), ("bits", "trained_on"), note):
-        index, labels, bits, trained_on = (kept.tensors[name] for name in ("index", "labels", "bits", "trained_on"))
+    for path, stored in _kept(directories, CODED_BITS, ("index", "labels"), ("bits", "trained_on"), note):
+        index, labels, bits, trained_on = (stored.tensors[name] for name in ("index", "labels", "bits", "trained_on"))
         if bool(((labels < 0) | (labels >= len(labels))).any()):
             note(f"{path} has labels that are no classes'")
         elif examples and not all(map(torch.equal, (index, labels), examples)):
             note(f"{path} is of other examples than the other runs'")
         else:
             examples = [index, labels]
-            for seed, *own in zip(kept.seeds, bits, trained_on, strict=True):
-                found.setdefault(seed, own)
-    if not found:
+            for seed, *tensors in zip(stored.seeds, bits, trained_on, strict=True):
+                by_seed.setdefault(seed, tensors)
+    if not by_seed:
         return None
-    return CodedBits(list(found), examples[0], examples[1], *map(torch.stack, zip(*found.values(), strict=True)))
+    return CodedBits(list(by_seed), examples[0], examples[1], *map(torch.stack, zip(*by_seed.values(), strict=True)))
 
 
 def _kept(
     directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note
 ) -> Iterator[tuple[Path, "Stored"]]:
-    """Yield the files of a name that runs have kept, and what they hold."""
+    """Yield the files of a name that runs have stored, and what they hold."""
     for path in (directory / name for directory in directories):
         try:
-            if (kept := read_stored(path, whole, by_seed)) is not None:
-                yield path, kept
+            if (stored := read_stored(path, whole, by_seed)) is not None:
+                yield path, stored
         except DamagedFileError as error:
             note(str(error))
 
@@ -181,16 +181,16 @@ def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
 
 
 def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
-    """Read losses [n] by seed; nothing of runs of earlier versions, which kept none.
+    """Read losses [n] by seed; nothing of runs of earlier versions, which stored none.
 
     Args:
         directories: of the runs.
         note: takes a line on each file that is damaged, which is left out.
     """
-    found: dict[int, Array] = {}
-    for _, kept in _kept(directories, TEST_BITS, (), ("test_bits",), note):
-        found |= dict(zip(kept.seeds, kept.tensors["test_bits"].numpy(), strict=True))
-    return found
+    by_seed: dict[int, Array] = {}
+    for _, stored in _kept(directories, TEST_BITS, (), ("test_bits",), note):
+        by_seed |= dict(zip(stored.seeds, stored.tensors["test_bits"].numpy(), strict=True))
+    return by_seed
 
 
 def error_over_examples(
@@ -203,6 +203,6 @@ def error_over_examples(
     return bootstrap_error(*(np.stack([known[seed] for seed in seeds]) for known in (erased, control)))
 
 
-def loss_error(known: Mapping[int, Array], seeds: Sequence[int]) -> float | None:
+def loss_error(losses: Mapping[int, Array], seeds: Sequence[int]) -> float | None:
     """Return the standard error over test examples of the mean loss over seeds, bits; None where one is unknown."""
-    return error_over_examples(known, {seed: np.zeros_like(bits) for seed, bits in known.items()}, seeds)
+    return error_over_examples(losses, {seed: np.zeros_like(bits) for seed, bits in losses.items()}, seeds)

@@ -87,12 +87,12 @@ def crossing_epoch(erased: Sequence[LossCurve], control: Sequence[LossCurve]) ->
 
 
 def _mean_best(curves: Sequence[LossCurve], grid: Array) -> Array:
-    """Mean over seeds of the best validation loss up to each epoch of `grid`."""
-    held = []
+    """Return the mean over seeds of the best validation loss up to each epoch of `grid`."""
+    best = []
     for curve in curves:
         last = np.searchsorted(curve.epochs, grid, side="right") - 1
-        held.append(np.minimum.accumulate(curve.validation_bits)[np.maximum(last, 0)])
-    return np.mean(held, axis=0)
+        best.append(np.minimum.accumulate(curve.validation_bits)[np.maximum(last, 0)])
+    return np.mean(best, axis=0)
 
 
 def write_curves(path: Path, rows: Iterable[CurveRow]) -> None:

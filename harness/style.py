@@ -118,7 +118,7 @@ def css_colour(light: str) -> str:
 
 
 def hide_axes(ax: "Axes") -> None:
-    """For an image: no ticks and no frame, nor the time that it takes to measure them."""
+    """Hide ticks and frame, as for an image, and save the time that it takes to measure them."""
     for part in (ax.xaxis, ax.yaxis, ax.spines[:]):
         part.set_visible(False)
 
@@ -142,9 +142,9 @@ def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
     return colours
 
 
-def line_width(place: int) -> float:
+def line_width(position: int) -> float:
     """Return points: the first columns' lines are the widest, and seen beneath those that coincide with them."""
-    return max(1.2, 3.2 - 0.5 * place)
+    return max(1.2, 3.2 - 0.5 * position)
 
 
 def chance_line(ax: "Axes", bits: float, label: str) -> None:

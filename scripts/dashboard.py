@@ -65,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build(runs: Sequence[StoredRun], entity: str, project: str, group: str | None) -> ws.Workspace:
     """Return a workspace about finished runs of `python -m mdl`."""
     sections = _panels()
-    for setting, found in by_setting(runs).items():
-        table = Table.of("", (ROW, BY_ERASER, *columns("bits difference loss gap below"), SEEDS), found.run)
+    for setting, comparison in by_setting(runs).items():
+        table = Table.of("", (ROW, BY_ERASER, *columns("bits difference loss gap below"), SEEDS), comparison.run)
         sections[f"Differences to control, {setting}"] = [wr.MarkdownPanel(table.markdown())]
     return ws.Workspace(
         entity=entity,
         project=project,
         name=f"{_TITLE}: {group}" if group else _TITLE,
-        sections=[ws.Section(name=name, is_open=True, panels=parser) for name, parser in sections.items()],
+        sections=[ws.Section(name=name, is_open=True, panels=panels) for name, panels in sections.items()],
         settings=ws.WorkspaceSettings(max_runs=100),
         runset_settings=ws.RunsetSettings(
             filters=expr.And(expr.Metric("Group") == _literal(group)) if group else "",

@@ -9,10 +9,10 @@ from typing import Any
 from conf import Options
 from conf.schema import identifying
 from harness.result import Result
-from harness.results.entries import Entry, Note, entries_of
+from harness.results.entries import Entry, entries_of
 from harness.results.labels import Label, comparable, labels, setting, setting_text, without
 from harness.results.output import file_name
-from harness.results.read import INFORMATION, Reading, StoredRun
+from harness.results.read import INFORMATION, Note, Reading, StoredRun
 from harness.style import ERASER_COLOURS
 from harness.trained import Coded
 
@@ -146,22 +146,22 @@ def _of_one_curve(runs: Sequence[StoredRun], problems: list[str]) -> list[Stored
     sizes = [tuple(p.n for p in run.result.curve) if isinstance(run.result, Coded) else () for run in runs]
     models = labels([{"model": model_of(run.config)} for run in runs], ("model",))
     counts = Counter((model, of_run) for model, of_run in zip(models, sizes, strict=True) if of_run)
-    usual = {model: of_most for (model, of_most), _ in reversed(counts.most_common())}
-    kept = []
+    usual = {model: most for (model, most), _ in reversed(counts.most_common())}
+    alike = []
     for run, model, of_run in zip(runs, models, sizes, strict=True):
         if of_run in ((), usual.get(model)):
-            kept.append(run)
+            alike.append(run)
         else:
             ours, others = (", ".join(map(str, each[:20])) for each in (of_run, usual[model]))
             problems.append(f"{run.directory}: left out: trained on {ours} examples, others of {model} on {others}")
-    return kept
+    return alike
 
 
 def _with_normalisation(label: Label, dataset: Options) -> Label:
     """Name a dataset's normalisation, even where nothing else tells it from others."""
     normalize = dataset.get("normalize", "none")
-    said = normalize == "none" or any(key == "normalize" for key, _ in label.options)
-    return label if said else label.with_option("normalize", normalize)
+    shown = normalize == "none" or any(key == "normalize" for key, _ in label.options)
+    return label if shown else label.with_option("normalize", normalize)
 
 
 def model_of(config: Options) -> Options:
@@ -172,8 +172,8 @@ def model_of(config: Options) -> Options:
 def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
     """Return datasets with their sizes where one name stands for folders of several sizes."""
     plain = [comparable({"dataset": run.config["dataset"]})["dataset"] for run in runs]
-    of_place = {str(run.config["dataset"]): run.result.train_size for run in runs if run.result is not None}
-    sizes = [run.result.train_size if run.result else of_place.get(str(run.config["dataset"])) for run in runs]
+    size_of = {str(run.config["dataset"]): run.result.train_size for run in runs if run.result is not None}
+    sizes = [run.result.train_size if run.result else size_of.get(str(run.config["dataset"])) for run in runs]
     counts = Counter(
         name for name, size in {(one["name"], size) for one, size in zip(plain, sizes, strict=True)} if size
     )
@@ -185,10 +185,10 @@ def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
 
 def eraser_order(eraser: Label) -> tuple[Any, ...]:
     """Order known erasers first, as their colours, the control before all; then by options, numbers by size."""
-    known = list(ERASER_COLOURS)
-    place = known.index(eraser.name) if eraser.name in known else len(known)
+    names = list(ERASER_COLOURS)
+    position = names.index(eraser.name) if eraser.name in names else len(names)
     options = [(key, value if isinstance(value, int | float) else 0, str(value)) for key, value in eraser.options]
-    return (place, eraser.name, options)
+    return (position, eraser.name, options)
 
 
 def _model_order(run: StoredRun, label: Label) -> tuple[Any, ...]:

@@ -198,22 +198,22 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
         (FINALS["gap"], "loss_difference"),
     ]  # fmt: skip
     differences = [entry[name] for column, name in compared if column in shown for entry in run if entry[name]]
-    said = []
+    sentences = []
     if over := deviation_over(entry["seeds"] for entry in run):
-        said.append(over)
+        sentences.append(over)
         if any(difference.standard_error is not None for difference in differences):
-            said[-1] += "; of Δ, paired by seed, the standard error"
+            sentences[-1] += "; of Δ, paired by seed, the standard error"
     if FINALS["gap"] in shown and any(difference.test_error is not None for difference in differences):
-        said.append("A second error of Δ, or one beside one seed, is over test examples (bootstrap)")
+        sentences.append("A second error of Δ, or one beside one seed, is over test examples (bootstrap)")
     if any(difference.significant for difference in differences):
         test = "Student's t, Holm's correction for all Δ of the table"
-        said.append(f"*: p ≤ {LEVEL} over seeds, not over test examples ({test})")
+        sentences.append(f"*: p ≤ {LEVEL} over seeds, not over test examples ({test})")
     if any(_plateaus(entry) for entry in run):
         marks = f"‡ and {PLATEAU}" if FINALS["plateau"] in shown else "‡"
-        said.append(
+        sentences.append(
             f"{marks}: trainings that never left the plateau: their training loss stayed at the label entropy until "
             "they were stopped, and they do not say what the network can learn"
         )
     settings = [setting(entry["runs"][0].config) for entry in run]
-    said += [rough for group, rough in _ROUGH.items() if any(each.get(group) == "quick" for each in settings)]
-    return " ".join(f"{sentence}." for sentence in said)
+    sentences += [text for group, text in _ROUGH.items() if any(each.get(group) == "quick" for each in settings)]
+    return " ".join(f"{sentence}." for sentence in sentences)

@@ -27,18 +27,20 @@ def differences(
         is_baseline: which rows are compared with.
         losses: reads losses of test examples, for the error over them.
     """
-    known = runs[runs[value].notna()]
-    baselines: dict[Any, pd.DataFrame] = dict(iter(known[is_baseline[known.index]].groupby(by[0], sort=False)))
-    found = {}
+    measured = runs[runs[value].notna()]
+    baselines: dict[Any, pd.DataFrame] = dict(iter(measured[is_baseline[measured.index]].groupby(by[0], sort=False)))
+    by_group = {}
     key: Any
-    for key, own in known[~is_baseline[known.index]].groupby(list(by), sort=False):
-        control = baselines.get(key[0], known[:0])
-        values, reference = (one.drop_duplicates("seed").set_index("seed")[value] for one in (own, control))
+    for key, group in measured[~is_baseline[measured.index]].groupby(list(by), sort=False):
+        control = baselines.get(key[0], measured[:0])
+        values, reference = (one.drop_duplicates("seed").set_index("seed")[value] for one in (group, control))
         if seeds := [seed for seed in values.index if seed in reference.index]:
-            kept = [losses(tuple(dict.fromkeys(one["directory"]))) if value == LOSSES else {} for one in (own, control)]
-            error = error_over_examples(kept[0], kept[1], seeds)
-            found[key] = paired_difference(values[seeds].tolist(), reference[seeds].tolist(), error)
-    return found
+            error = None
+            if value == LOSSES:
+                of_examples = [losses(tuple(dict.fromkeys(one["directory"]))) for one in (group, control)]
+                error = error_over_examples(*of_examples, seeds)
+            by_group[key] = paired_difference(values[seeds].tolist(), reference[seeds].tolist(), error)
+    return by_group
 
 
 def reader(note: Callable[[str], object]) -> Losses:
@@ -71,25 +73,30 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
     if value not in numbers:
         raise ValueError(f"value={value!r} is no column of numbers: choose from {', '.join(numbers)}")
     by = ["pair_id", "eraser_id"]
-    known = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
-    known = known.drop_duplicates([*by, "seed"], keep="last").sort_index()
-    raw = differences(known, value, by, known["eraser"] == baseline, reader(lambda _: None))
+    measured = runs[runs[value].notna()].reset_index(drop=True).sort_values("started", kind="stable")
+    measured = measured.drop_duplicates([*by, "seed"], keep="last").sort_index()
+    raw = differences(measured, value, by, measured["eraser"] == baseline, reader(lambda _: None))
     corrected, rows = holm(raw), []
-    for key, own in known.groupby(by, sort=False):
-        first, found = own.iloc[0], corrected.get(key)
-        rows.append(
-            (
-                *(first[name] for name in _COLUMNS[:6]),
-                tuple(dict.fromkeys(own["run_id"])),
-                len(own),
-                own[value].mean(),
-                own[value].std(),
-                *((found.mean, found.standard_error, raw[key].p_value, found.p_value) if found else (None,) * 4),
-                found is not None and found.significant,
-                found is not None and found.below,
-                found and found.test_error,
-            )
-        )
+    for key, seeds in measured.groupby(by, sort=False):
+        first, difference = seeds.iloc[0], corrected.get(key)
+        row = {
+            **{name: first[name] for name in _COLUMNS[:6]},
+            "runs": tuple(dict.fromkeys(seeds["run_id"])),
+            "seeds": len(seeds),
+            "mean": seeds[value].mean(),
+            "std": seeds[value].std(),
+            "significant": difference is not None and difference.significant,
+            "backfires": difference is not None and difference.below,
+        }
+        if difference is not None:
+            row |= {
+                "difference": difference.mean,
+                "standard_error": difference.standard_error,
+                "p_value": raw[key].p_value,
+                "p_holm": difference.p_value,
+                "error_over_examples": difference.test_error,
+            }
+        rows.append(row)
     missing = dict.fromkeys(("difference", "standard_error", "p_value", "p_holm", "error_over_examples"), np.float64)
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(missing)
 

@@ -12,7 +12,7 @@ An entry is a row of a frame. Its numbers are those of CSV files (`harness.resul
                           to the control (`Difference`); None for the control, and where no seed is shared
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -20,21 +20,19 @@ import numpy as np
 import pandas as pd
 
 from harness.example_bits import loss_error
-from harness.loss_curves import LossCurve, crossing, crossing_epoch, read_loss_curves
+from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult, TrainedResult
 from harness.results.comparison import differences, reader
 from harness.results.excess import area_bits, sample_complexity, surplus_bits
 from harness.results.frames import run_frame
 from harness.results.labels import Label, whole
-from harness.results.read import StoredRun
+from harness.results.read import Note, StoredRun
 from harness.results.statistics import difference_record, holm
 from harness.results.table import spread_record
-from harness.run import whole_curves
 from harness.trained import stuck
 
 Entry = dict[str, Any]
 Member = tuple[Any, int]  # a result, and the position of a seed in it
-Note = Callable[[str], object]  # called with a line on each damaged file
 
 MEASURES = {"code": "bits_per_label", "published": "published_units", "loss": "test_loss_bits"}  # columns compared
 _SPREADS = {  # an entry's mean, beside which stands the standard deviation -> column of the frame of runs
@@ -124,24 +122,10 @@ def _entry(row: Label, eraser: Label, runs: Sequence[StoredRun], note: Note) -> 
             if isinstance(run.result, TrainedResult)
             for s, seed in enumerate(run.seeds)
         },
-        "curves": _curves(finished, note),
+        "curves": {seed: curve for run in finished[::-1] for seed, curve in run.loss_curves(note).items()},
         "is_control": False,
         **dict.fromkeys(f"{measure}_difference" for measure in MEASURES),
     }
-
-
-def _curves(runs: Sequence[StoredRun], note: Note) -> dict[int, LossCurve]:
-    curves: dict[int, LossCurve] = {}
-    for run in runs:
-        try:
-            path = whole_curves(run.directory, run.result)
-            of_run = {} if path is None else read_loss_curves(path)
-            if not of_run.keys() <= {*run.seeds}:
-                raise ValueError(f"{path} is of other seeds")
-            curves = of_run | curves
-        except (OSError, ValueError) as error:
-            note(f"{run.directory}: no loss curves: {error}")
-    return curves
 
 
 def _aggregated(seeds: pd.DataFrame) -> Entry:
@@ -167,8 +151,8 @@ def _incomplete(entry: Entry, seeds: int) -> str:
     """Say what is missing of a row's seeds; empty if nothing."""
     if not entry["runs"]:
         return entry["unfinished"][0].state if entry["unfinished"] else "not run"
-    known = {seed for run in entry["runs"] for seed in run.seeds}
-    return f"{len(known)} of {seeds} seeds" if len(known) < seeds else ""
+    finished = {seed for run in entry["runs"] for seed in run.seeds}
+    return f"{len(finished)} of {seeds} seeds" if len(finished) < seeds else ""
 
 
 def _of_curves(entry: Entry, control: Entry | None) -> Entry:

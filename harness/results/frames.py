@@ -17,12 +17,10 @@ import pandas as pd
 
 from conf.schema import identifying
 from erasure.store.storage import fingerprint
-from harness.loss_curves import read_loss_curves
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
 from harness.results.excess import excess_bits
 from harness.results.labels import comparable, flatten, setting_text
 from harness.results.read import StoredRun, read_runs
-from harness.run import whole_curves
 
 RUNS: Mapping[str, str] = {
     "run_id": "name of the run's directory",
@@ -132,7 +130,7 @@ class Results:
     curve: pd.DataFrame
     unfinished: pd.DataFrame
     problems: list[str]
-    _found: list[StoredRun] = field(default_factory=list, repr=False)
+    _stored: list[StoredRun] = field(default_factory=list, repr=False)
 
     @cached_property
     def losses(self) -> pd.DataFrame:
@@ -141,14 +139,8 @@ class Results:
         Files that are missing or damaged are left out, with a line in `problems`.
         """
         frames = []
-        for run in self._found:
-            try:
-                path = whole_curves(run.directory, run.result) if isinstance(run.result, TrainedResult) else None
-                curves = {} if path is None else read_loss_curves(path)
-            except (OSError, ValueError) as error:
-                self.problems.append(f"{run.directory}: no loss curves: {error}")
-                continue
-            for seed, curve in curves.items():
+        for run in self._stored:
+            for seed, curve in run.loss_curves(self.problems.append).items():
                 columns = (run.id, seed, curve.epochs.astype(int), curve.train_bits, curve.validation_bits)
                 frames.append(pd.DataFrame(dict(zip(LOSSES, columns, strict=True))))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(LOSSES))
@@ -158,11 +150,11 @@ class Results:
         """Losses on counterparts of the test images along trainings (columns: `COUNTERPARTS`)."""
         frames = [
             pd.DataFrame(dict(zip(COUNTERPARTS, (run.id, seed, name, *columns), strict=True)))
-            for run in self._found
+            for run in self._stored
             if isinstance(run.result, TrainResult)
-            for name, found in (run.result.counterparts or {}).items()
+            for name, sample in (run.result.counterparts or {}).items()
             for seed, *columns in zip(
-                run.result.seeds, found.step, found.loss_bits, found.accuracy, found.agreement, strict=True
+                run.result.seeds, sample.step, sample.loss_bits, sample.accuracy, sample.agreement, strict=True
             )
         ]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COUNTERPARTS))
@@ -191,7 +183,7 @@ def load(*directories: str | Path) -> Results:
         curve=_frame((row for run in finished for row in _curve_rows(run)), CURVE),
         unfinished=_frame((_unfinished_row(run) for run in reading.runs if run.result is None), UNFINISHED),
         problems=reading.problems,
-        _found=finished,
+        _stored=finished,
     )
 
 
@@ -266,18 +258,20 @@ def _at(part: Any, path: str) -> list[Any] | None:
 def _counts(result: TrainedResult) -> dict[str, list[Any]]:
     """Return the ends of the training on everything, and how many trainings were of no use, by seed."""
     last = result.trainings[-1]
-    found = {name: values for name in ("epochs", "best_epoch", "ended") if (values := getattr(last, name)) is not None}
+    columns = {
+        name: values for name in ("epochs", "best_epoch", "ended") if (values := getattr(last, name)) is not None
+    }
     if last.left_plateau is not None:
-        found["final_on_plateau"] = [not left for left in last.left_plateau]
+        columns["final_on_plateau"] = [not left for left in last.left_plateau]
     if every := [training.untrained for training in result.trainings if training.untrained is not None]:
-        found["untrained"] = [sum(of_seed) for of_seed in zip(*every, strict=True)]
+        columns["untrained"] = [sum(of_seed) for of_seed in zip(*every, strict=True)]
     if isinstance(result, MdlResult):
-        found["excess_bits"] = [excess_bits(result, s) for s in range(len(result.seeds))]
+        columns["excess_bits"] = [excess_bits(result, s) for s in range(len(result.seeds))]
         if left := [training.left_plateau for training in result.coding if training.left_plateau is not None]:
-            found["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
+            columns["coding_on_plateau"] = [len(left) - sum(of_seed) for of_seed in zip(*left, strict=True)]
     if isinstance(result, TrainResult):
-        found["label_entropy_bits"] = [result.label_entropy_bits] * len(result.seeds)
-    return found
+        columns["label_entropy_bits"] = [result.label_entropy_bits] * len(result.seeds)
+    return columns
 
 
 def _information(result: Result) -> dict[str, list[Any]]:

@@ -9,14 +9,16 @@ from pathlib import Path
 from conf import Options
 from erasure.store.regular import DamagedFileError, IrregularFileError
 from erasure.store.storage import read_json
+from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import MdlResult, Result, unknown_keys
 from harness.results.excess import sizes_of
-from harness.run import RESULT
+from harness.run import RESULT, whole_curves
 from harness.run_files import believed_result, command_of, read_config, require_run_id, run_directories
 from harness.state import read_state
 from harness.trained import published_units
 
 INFORMATION = "sample_info"  # the command that scores examples, and whose runs have tables of their own
+Note = Callable[[str], object]  # called with a line on what is left out
 _LEARNING_BITS = 10.0  # what codes that learn label by label may pay above the uniform one in all: log2 375 at most
 _TOLERANCE = 1e-6  # relative; results are stored in full, sums may be ordered differently
 
@@ -49,6 +51,18 @@ class StoredRun:
     def started(self) -> float:
         """When its last process started; 0 while it has not finished."""
         return 0.0 if self.result is None else self.result.timing.started
+
+    def loss_curves(self, note: Note) -> dict[int, LossCurve]:
+        """Return the loss curves of the training on everything by seed; notes and leaves out what is damaged."""
+        try:
+            path = whole_curves(self.directory, self.result)
+            curves = {} if path is None else read_loss_curves(path)
+            if not curves.keys() <= {*self.seeds}:
+                raise ValueError(f"{path} is of other seeds")
+        except (OSError, ValueError) as error:
+            note(f"{self.directory}: no loss curves: {error}")
+            return {}
+        return curves
 
     @classmethod
     def finished(cls, result: Result, directory: Path | None = None, remarks: Sequence[str] = ()) -> "StoredRun":
@@ -86,14 +100,14 @@ def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lamb
     for i, directory in enumerate(dict.fromkeys(d.resolve() for d in directories)):
         progress(i, len(directories))
         try:
-            found = read_run(directory)
+            run = read_run(directory)
         except UnusableError as error:
             reading.problems.append(f"{directory}: {error}")
             continue
-        other = by_id.get(found.id)
+        other = by_id.get(run.id)
         if other is not None:
-            found = _better(other, found, reading.problems)
-        by_id[found.id] = found
+            run = _better(other, run, reading.problems)
+        by_id[run.id] = run
     reading.runs = list(by_id.values())
     for run in reading.runs:
         reading.problems += [f"{run.directory}: {line}" for line in run.remarks]
@@ -118,14 +132,14 @@ def read_run(directory: Path) -> StoredRun:
         reason = error.strerror if isinstance(error, OSError) else "edited or damaged"
         raise UnusableError(f"{RESULT} cannot be used ({reason}): delete it, and run it again") from error
     try:
-        found = believed_result(result, directory)
+        believed = believed_result(result, directory)
     except ValueError as error:
         raise UnusableError(f"{RESULT} {error}") from error
-    if isinstance(found, MdlResult):
-        _check(found)
+    if isinstance(believed, MdlResult):
+        _check(believed)
     unknown = unknown_keys(result)
     remarks = [f"unknown keys in {RESULT}, not shown: {', '.join(unknown)}"] if unknown else []
-    return StoredRun.finished(found, directory, remarks)
+    return StoredRun.finished(believed, directory, remarks)
 
 
 def _check(result: MdlResult) -> None:

@@ -41,8 +41,8 @@ class Column:
     def key(self, row: Row) -> float | None:
         """Return the number that orders a row in this column; None where it is ordered by its text."""
         numbers = (row[name] for name in self.names)
-        known = (one for one in numbers if isinstance(one, int | float) and not isinstance(one, bool))
-        return next(filter(math.isfinite, known), None)
+        numbers = (one for one in numbers if isinstance(one, int | float) and not isinstance(one, bool))
+        return next(filter(math.isfinite, numbers), None)
 
 
 def word(heading: str, name: str) -> Column:

@@ -67,7 +67,7 @@ def columns(scored: Scored) -> dict[str, Tensor]:
 
 
 def save_scores(
-    directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored], share: Information
+    directory: Path, logger: Logger, examples: Examples, scored: Sequence[Scored], information: Information
 ) -> None:
     """scores.safetensors (a row per seed, a column per example), scores.csv (a row per seed and example), figures.
 
@@ -88,8 +88,8 @@ def save_scores(
     means = {name: tensors[name].mean(0) for name in scored[0].scores}
     logger.table("scores", list(rows[0]), [list(row.values()) for row in rows])
     logger.figure("scores/figure", save(lambda: run_figure(examples, means), directory / "scores.png", dpi=120))
-    if share.summaries is not None:
-        panel = Panel(title_of(examples), examples.job.config.plain, examples.eraser_fit, share.summaries)
+    if information.summaries is not None:
+        panel = Panel(title_of(examples), examples.job.config.plain, examples.eraser_fit, information.summaries)
         drawn = save(lambda: summaries_figure([panel]), directory / "summaries.png", dpi=110)
         logger.figure("summaries/figure", drawn)
     for one in scored:

@@ -107,8 +107,8 @@ class Agreement:
         def between(i: int, j: int) -> float | None:
             a, b = self.f_si[i], self.f_si[j]
             pairs = combinations(a.values(), 2) if i == j else ((a[seed], b[seed]) for seed in a if seed in b)
-            known = [value for pair in pairs if (value := pearson(*pair)) is not None]
-            return mean(known) if known else None
+            correlations = [value for pair in pairs if (value := pearson(*pair)) is not None]
+            return mean(correlations) if correlations else None
 
         runs = range(len(self.f_si))
         return [[between(min(i, j), max(i, j)) for j in runs] for i in runs]
@@ -181,12 +181,12 @@ def headline(result: InformationResult) -> str:
     compared = [f"the top tenth of the examples has {mean(shares):.0%} of the total"] if shares else []
     if (ratio := _largest_over_median(result)) is not None:
         compared.append(f"the largest is {ratio:,.0f} times the median")
-    said = f"{mean_nats:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"
-    return f"{said}; {', '.join(compared)}" if compared else said
+    text = f"{mean_nats:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"
+    return f"{text}; {', '.join(compared)}" if compared else text
 
 
 def _largest_over_median(result: InformationResult) -> float | None:
-    """Mean over seeds; None where a median is zero."""
+    """Return the mean over seeds; None where a median is zero."""
     scores = result.information["f_si_nats"]
     return mean(one.largest_nats / one.median_nats for one in scores) if all(s.median_nats for s in scores) else None
 

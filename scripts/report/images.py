@@ -15,7 +15,8 @@ from harness.results.arrange import eraser_order
 from harness.results.entries import Entry
 from harness.results.labels import Label
 from harness.results.output import file_name
-from scripts.report.write import Note, file_in
+from harness.results.read import Note
+from scripts.report.write import file_in
 from scripts.show_erasers import Shown, draw, draw_rows, require_images
 
 _IMAGES = 10  # in a row

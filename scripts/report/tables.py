@@ -19,7 +19,8 @@ from harness.results.columns import (
     SEEDS,
     notes,
 )
-from harness.results.entries import Entry, Note
+from harness.results.entries import Entry
+from harness.results.read import Note
 from harness.results.statistics import difference_record
 from harness.results.table import Column, Row, Table, number
 
@@ -61,11 +62,11 @@ def tables_of(comparison: Comparison, chosen: Sequence[str] | None = None) -> It
 
 def _published(entry: Entry) -> Entry:
     """Return an entry whose difference to the control is in Table 16's unit."""
-    found = entry["published_difference"]
+    difference = entry["published_difference"]
     return {
         **entry,
-        **difference_record("difference", found, "published_units"),
-        "significant": found and found.significant,
+        **difference_record("difference", difference, "published_units"),
+        "significant": difference and difference.significant,
     }
 
 
@@ -75,8 +76,8 @@ def page_table(comparison: Comparison, chosen: Sequence[str] | None = None) -> T
     columns = [BY_NAME[name] for name in names if comparison.command == "mdl" or name in FINALS]
     columns = [replace(one, meaning=UNIT) if one is PUBLISHED else one for one in columns]
     entries = comparison.entries
-    said = [notes(columns, entries), *([_INCOMPLETE] if any(entry["incomplete"] for entry in entries) else [])]
-    return Table.of(comparison.name, (_MODEL, ERASER, *columns, SEEDS), entries, " ".join(said))
+    captions = [notes(columns, entries), *([_INCOMPLETE] if any(entry["incomplete"] for entry in entries) else [])]
+    return Table.of(comparison.name, (_MODEL, ERASER, *columns, SEEDS), entries, " ".join(captions))
 
 
 def label_costs(comparison: Comparison, note: Note) -> list[Entry]:

@@ -16,13 +16,12 @@ from erasure.progress import duration
 from erasure.store.storage import write_text
 from harness.results.labels import Label
 from harness.results.output import file_name
-from harness.results.read import StoredRun
+from harness.results.read import Note, StoredRun
 from harness.results.table import Table, markdown
 from harness.run_files import printable
 from harness.style import STYLE, css_colour, save
 
 MAX_FIGURES = 60  # a figure takes half a second
-Note = Callable[[str], object]  # takes a line on what is left out
 
 
 @dataclass(frozen=True)
@@ -64,16 +63,16 @@ class Section:
 
 
 def file_in(out: Path, folder: str, name: str) -> Path:
-    """Return `out/folder/name`, whose folder is there then.
+    """Return `out/folder/name`, and make the folder.
 
     Raises:
         OSError: the folder cannot be made, or is a link that leads out of `out`.
     """
-    place = out / folder
-    place.mkdir(parents=True, exist_ok=True)
-    if place.resolve() != out.resolve() / folder:
-        raise OSError(errno.EPERM, "a link that leads elsewhere, which is not written through", str(place))
-    return place / name
+    directory = out / folder
+    directory.mkdir(parents=True, exist_ok=True)
+    if directory.resolve() != out.resolve() / folder:
+        raise OSError(errno.EPERM, "a link that leads elsewhere, which is not written through", str(directory))
+    return directory / name
 
 
 def write_tables(sections: Sequence[Section], out: Path) -> list[Path]:
