@@ -4,17 +4,14 @@ import math
 
 from harness.result import MdlResult
 from harness.results.arrange import Comparison
-from harness.results.columns import BY_NAME, ERASER, ROW, RUNS, SEEDS, columns, notes
+from harness.results.columns import BY_NAME, sweep_table
 from harness.results.statistics import Spread, seeds_text
 from harness.results.table import Table
 
 
 def table_of(comparison: Comparison) -> Table:
-    """Compare the runs of one setting, a row each; records have every column there is."""
-    entries = comparison.run
-    shown = columns("bits difference loss accuracy")
-    also = (ROW, ERASER, RUNS, *BY_NAME.values())
-    return Table.of(comparison.setting, (ROW, ERASER, *shown, SEEDS), entries, notes(shown, entries), also)
+    """Compare the runs of one setting; CSV has every column there is."""
+    return sweep_table(comparison, "bits difference loss accuracy", BY_NAME.values())
 
 
 def print_run(result: MdlResult) -> None:

@@ -23,10 +23,8 @@ from wandb_workspaces import expr
 from erasure.store.storage import write_text
 from harness.logger import ignore_local_settings
 from harness.results.arrange import by_setting
-from harness.results.columns import ERASER as BY_ERASER
-from harness.results.columns import ROW, SEEDS, columns
+from harness.results.columns import sweep_table
 from harness.results.read import StoredRun, read_runs
-from harness.results.table import Table
 from harness.run_files import one_line
 from scripts.options import argument_parser
 
@@ -66,7 +64,7 @@ def build(runs: Sequence[StoredRun], entity: str, project: str, group: str | Non
     """Return a workspace about finished runs of `python -m mdl`."""
     sections = _panels()
     for setting, comparison in by_setting(runs).items():
-        table = Table.of("", (ROW, BY_ERASER, *columns("bits difference loss gap below"), SEEDS), comparison.run)
+        table = sweep_table(comparison, "bits difference loss gap below")
         sections[f"Differences to control, {setting}"] = [wr.MarkdownPanel(table.markdown())]
     return ws.Workspace(
         entity=entity,

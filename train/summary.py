@@ -4,7 +4,7 @@ from pathlib import Path
 
 from conf import Options
 from harness.results.arrange import Comparison
-from harness.results.columns import ERASER, FINALS, ROW, RUNS, SEEDS, columns, notes
+from harness.results.columns import FINALS, sweep_table
 from harness.results.panels import loss_lines, panel_size, panels
 from harness.results.table import Table
 from harness.style import (
@@ -20,11 +20,8 @@ from harness.style import (
 
 
 def table_of(comparison: Comparison) -> Table:
-    """Compare the runs of one setting, a row each; records have every column of final losses."""
-    entries = comparison.run
-    shown = columns("loss gap accuracy training_loss entropy")
-    also = (ROW, ERASER, RUNS, *FINALS.values())
-    return Table.of(comparison.setting, (ROW, ERASER, *shown, SEEDS), entries, notes(shown, entries), also)
+    """Compare the runs of one setting; CSV has every column of final losses."""
+    return sweep_table(comparison, "loss gap accuracy training_loss entropy", FINALS.values())
 
 
 def draw(comparison: Comparison, path: Path) -> Path:

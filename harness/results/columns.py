@@ -3,14 +3,15 @@
 A column shows one or a few numbers of an entry (`harness.results.entries`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
+from harness.results.arrange import Comparison
 from harness.results.entries import Entry
 from harness.results.labels import setting
 from harness.results.statistics import LEVEL, PLATEAU, deviation_over
-from harness.results.table import Column, Row, number, spread, word
+from harness.results.table import Column, Row, Table, number, spread, word
 
 
 def _marked(column: Column, plateaus: str) -> Column:
@@ -181,6 +182,13 @@ BY_NAME = {**CODES, "published": PUBLISHED, **FINALS}
 def columns(names: str) -> list[Column]:
     """Look up columns by space-separated names."""
     return [BY_NAME[name] for name in names.split()]
+
+
+def sweep_table(comparison: Comparison, names: str, csv: Iterable[Column] = ()) -> Table:
+    """Compare the runs of one setting, a row each, by space-separated columns; CSV has those in `csv`."""
+    shown, entries = columns(names), comparison.run
+    also = (ROW, ERASER, RUNS, *csv)
+    return Table.of(comparison.setting, (ROW, ERASER, *shown, SEEDS), entries, notes(shown, entries), also)
 
 
 _ROUGH = {  # measured on the digits with five seeds: docs/guide/results.md

@@ -37,8 +37,8 @@ def differences(
         if seeds := [seed for seed in values.index if seed in reference.index]:
             error = None
             if value == LOSSES:
-                of_examples = [losses(tuple(dict.fromkeys(one["directory"]))) for one in (group, control)]
-                error = error_over_examples(*of_examples, seeds)
+                erased, unerased = (losses(tuple(dict.fromkeys(one["directory"]))) for one in (group, control))
+                error = error_over_examples(erased, unerased, seeds)
             by_group[key] = paired_difference(values[seeds].tolist(), reference[seeds].tolist(), error)
     return by_group
 

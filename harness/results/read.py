@@ -1,6 +1,5 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from erasure.store.regular import DamagedFileError, IrregularFileError
 from erasure.store.storage import read_json
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import MdlResult, Result, unknown_keys
-from harness.results.excess import sizes_of
+from harness.results.excess import blocks_of, sizes_of
 from harness.run import RESULT, whole_curves
 from harness.run_files import believed_result, command_of, read_config, require_run_id, run_directories
 from harness.state import read_state
@@ -154,9 +153,7 @@ def _check(result: MdlResult) -> None:
     curve, total, sizes = result.curve, result.train_size, sizes_of(result)
     dearest = sizes[0] * math.log2(result.num_classes) + _LEARNING_BITS
     for s, seed in enumerate(result.seeds):
-        losses = [point.ce_next_bits[s] for point in curve if point.ce_next_bits]
-        blocks = zip(itertools.pairwise(sizes), losses, strict=True)
-        later = sum((after - before) * loss for (before, after), loss in blocks)
+        later = sum(labels * loss for labels, loss in blocks_of(result, s)[1:])
         bits = later + min(max(result.mdl.total_bits[s] - later, 0.0), dearest)
         expected = {
             "total_bits": bits,

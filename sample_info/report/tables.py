@@ -175,25 +175,21 @@ _FITS = {
 
 def headline(result: InformationResult) -> str:
     """Return a run's mean score, and what a single score is to be compared with: the total and the median."""
-    scores = result.information["f_si_nats"]
-    mean_nats = Spread.of([one.mean_nats for one in scores])
-    shares = [one.share_of_top_tenth for one in scores if one.share_of_top_tenth is not None]
-    compared = [f"the top tenth of the examples has {mean(shares):.0%} of the total"] if shares else []
-    if (ratio := _largest_over_median(result)) is not None:
-        compared.append(f"the largest is {ratio:,.0f} times the median")
-    text = f"{mean_nats:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"
+    row = _runs_row(result)
+    compared = []
+    if row["share_of_top_tenth"]:
+        compared.append(f"the top tenth of the examples has {row['share_of_top_tenth']:.0%} of the total")
+    if row["largest_over_median"] is not None:
+        compared.append(f"the largest is {row['largest_over_median']:,.0f} times the median")
+    scores = Spread(row["f_si_nats_mean"], row["f_si_nats_std"])
+    text = f"{scores:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"
     return f"{text}; {', '.join(compared)}" if compared else text
-
-
-def _largest_over_median(result: InformationResult) -> float | None:
-    """Return the mean over seeds; None where a median is zero."""
-    scores = result.information["f_si_nats"]
-    return mean(one.largest_nats / one.median_nats for one in scores) if all(s.median_nats for s in scores) else None
 
 
 def _runs_row(result: InformationResult) -> dict[str, Any]:
     scores = result.information
     f_si = scores["f_si_nats"]
+    ratios = [one.median_nats and one.largest_nats / one.median_nats for one in f_si]  # 0 where a median is 0
     network = result.network
     return {
         "classes": _classes(result),
@@ -201,7 +197,7 @@ def _runs_row(result: InformationResult) -> dict[str, Any]:
         **spread_record("f_si_nats_mean", [one.mean_nats for one in f_si]),
         "f_si_nats_median": mean(one.median_nats for one in f_si),
         "share_of_top_tenth": mean(one.share_of_top_tenth or 0.0 for one in f_si),
-        "largest_over_median": _largest_over_median(result),
+        "largest_over_median": mean(ratios) if all(ratios) else None,
         **spread_record("si_nats_mean", [one.mean_nats for one in scores.get("si_nats", ())]),
         "test_accuracy": mean(network.test_accuracy),
         "left_out_accuracy": mean(network.left_out_accuracy) if network.left_out_accuracy else None,

@@ -1,6 +1,6 @@
 """Tables as CSV and Markdown."""
 
-from harness.results.table import Table, csv_of
+from harness.results.table import Table, csv_of, spread, spread_record
 
 
 def test_csv_has_the_columns_of_all_records() -> None:
@@ -13,3 +13,11 @@ def test_markdown_shows_html_as_it_is_written() -> None:
     table = Table("", "", ["a|b", "c"], [["<script>alert(1)</script>", "d\ne & < 0.1"]])
     assert table.markdown().splitlines()[0] == "| a∣b | c |"
     assert table.markdown().splitlines()[2] == "| &lt;script&gt;alert(1)&lt;/script&gt; | d e &amp; &lt; 0.1 |"
+
+
+def test_a_percentage_is_rounded_as_it_reads() -> None:
+    """100 times 0.5445 is 54.449999999999996."""
+    accuracy = spread("accuracy (%)", "accuracy_mean", ".1f", scale=100)
+    assert accuracy.text(spread_record("accuracy_mean", [0.5445])) == "54.5"
+    assert accuracy.text(spread_record("accuracy_mean", [0.5, None, 0.6])) == "55.0 ± 7.1"
+    assert accuracy.text(spread_record("accuracy_mean", [])) == ""
