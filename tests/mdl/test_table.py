@@ -130,6 +130,15 @@ def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known
         assert fall.text(entry) == text
 
 
+def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -> None:
+    (untrained,) = columns("untrained")
+    control, _ = results(tmp_path)
+    curve = [replace(point, untrained=[True, i > 1]) for i, point in enumerate(control.curve)]
+    for points, text in ((control.curve, ""), (curve, "6")):  # of four sizes and two seeds
+        (entry,) = arrange([replace(control, curve=points)]).entries
+        assert untrained.text(entry) == text
+
+
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
     control, _ = comparison(tmp_path).run
     gap, test_gap = columns("covariance_gap test_mean_gap")
