@@ -1,10 +1,15 @@
 """The output of `python -m train`: the comparison of final losses, and loss curves."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from conf import Options
-from harness.results.arrange import Comparison
+from harness.results.arrange import Comparison, Rows
 from harness.results.columns import FINALS, sweep_table
+from harness.results.labels import Label
 from harness.results.panels import loss_lines, panel_size, panels
 from harness.results.table import Table
 from harness.style import (
@@ -25,27 +30,36 @@ def table_of(comparison: Comparison) -> Table:
 
 
 def draw(comparison: Comparison, path: Path) -> Path:
-    """Draw validation and training loss over epochs, a panel per dataset and model, a colour per eraser."""
-    colours = eraser_colours(comparison.erasers)
+    """Draw validation and training loss over epochs to `path`."""
     with figure_at(path, *panel_size(len(comparison.rows))) as figure:
-        axes = panels(figure, len(comparison.rows))
-        for (label, row), ax in zip(comparison.rows.items(), axes, strict=True):
-            entries = [entry for entry in row if entry["runs"]]
-            marks = []
-            for entry in entries:
-                curves, name, eraser = [*entry["curves"].values()], entry["eraser"].display, entry["eraser"]
-                training = _training(entry["runs"][0].config)
-                line = {"color": colours[eraser], "linewidth": line_width(comparison.erasers.index(eraser))}
-                loss_lines(ax, curves, "validation_bits", label=f"{name}, validation", **line)
-                loss_lines(ax, curves, "train_bits", label=f"{name}, {training}", linestyle=":", **line)
-                if count := entry["loss_bits_on_plateau"]:
-                    marks.append(f"‡ {literal(name)}: {count} seeds on the plateau")
-            chance_line(ax, entries[0]["label_entropy_bits"], "label entropy")
-            title = "\n".join([wrapped(label.display, 4.0), *marks])
-            ax.set(title=title, xlabel="epoch", ylabel="loss (bits per label)")
-            epoch_axis(ax, max(max(run.result.epochs) for entry in entries for run in entry["runs"]))
-        shared_legend(figure, axes)
+        draw_in(figure, comparison.rows, comparison.erasers, training=True)
     return path
+
+
+def draw_in(figure: Figure, rows: Rows, erasers: Sequence[Label], *, training: bool) -> None:
+    """Draw validation loss over epochs, and training loss if asked for: a panel per row, a colour per eraser."""
+    axes, colours = panels(figure, len(rows)), eraser_colours(erasers)
+    for (label, entries), ax in zip(rows.items(), axes, strict=True):
+        finished, marks = [entry for entry in entries if entry["runs"]], []
+        for entry in finished:
+            curves, name, missing = [*entry["curves"].values()], entry["eraser"].display, entry["incomplete"]
+            style = {"color": colours[entry["eraser"]], "linewidth": line_width(erasers.index(entry["eraser"]))}
+            text = f"{name} ({missing})" if missing else name
+            validation = f"{text}, validation" if training else text
+            loss_lines(ax, curves, "validation_bits", label=validation, linestyle="--" if missing else "-", **style)
+            if training:
+                text = f"{name}, {_training(entry['runs'][0].config)}"
+                loss_lines(ax, curves, "train_bits", label=text, linestyle=":", **style)
+            if count := entry["loss_bits_on_plateau"]:
+                marks.append(f"‡ {literal(name)}: {count} seeds on the plateau")
+        if (entropy := finished[0]["label_entropy_bits"]) is None:
+            chance_line(ax, math.log2(finished[0]["num_classes"]), "uniform code")
+        else:
+            chance_line(ax, entropy, "label entropy")
+        ax.set_title("\n".join([wrapped(label.display, 4.0), *marks]))
+        ax.set(xlabel="epoch", ylabel=f"{'' if training else 'validation '}loss (bits per label)")
+        epoch_axis(ax, max(one.trainings[-1].epochs[s] for entry in finished for one, s in entry["members"].values()))
+    shared_legend(figure, axes)
 
 
 def _training(config: Options) -> str:

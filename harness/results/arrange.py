@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,9 @@ CODES = ("mdl.code", "mdl.replay")  # keys of a setting that may differ within a
 _PAIRED = ("dataset", "model", "sample_info", "seeds", "setting")  # what a run and its control share
 _SWEEP_TABLES = (("code", "loss"),)  # measures whose differences share a table
 _REPORT_TABLES = (("code",), ("published",), ("loss",))
+
+
+Rows = Mapping[Label, Sequence[Entry]]  # entries that share everything but the eraser, by their label
 
 
 @dataclass(frozen=True, eq=False)

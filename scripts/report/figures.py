@@ -13,10 +13,11 @@ from matplotlib.ticker import NullFormatter
 from harness.results.arrange import Comparison, model_of
 from harness.results.entries import Entry
 from harness.results.labels import Label, labels
-from harness.results.panels import loss_lines, panel_size, panels
-from harness.style import chance_line, epoch_axis, line_width, shared_legend, wrapped
-from mdl.figure import draw_in
+from harness.results.panels import panel_size
+from harness.style import shared_legend, wrapped
+from mdl.figure import draw_in as draw_learning_curves
 from scripts.report.write import Drawing
+from train.summary import draw_in as draw_loss_curves
 
 Colours = Mapping[Label, str]
 Row = tuple[Label, Sequence[Entry]]
@@ -48,31 +49,14 @@ def _in_parts(
 def _learning_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
     """Draw what has finished as a sweep draws it."""
     figure = Figure(figsize=panel_size(len(rows) + 1), layout="constrained")
-    draw_in(figure, dict(rows), list(colours))
+    draw_learning_curves(figure, dict(rows), list(colours))
     return figure
 
 
 def _loss_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
     """Draw validation loss over epochs on the whole dataset, a panel per model and size."""
     figure = Figure(figsize=panel_size(len(rows)), layout="constrained")
-    axes = panels(figure, len(rows))
-    for ax, (label, entries) in zip(axes, rows, strict=True):
-        for entry in entries:
-            name, missing = entry["eraser"].display, entry["incomplete"]
-            loss_lines(
-                ax,
-                [*entry["curves"].values()],
-                "validation_bits",
-                color=colours[entry["eraser"]],
-                linewidth=line_width(list(colours).index(entry["eraser"])),
-                linestyle="--" if missing else "-",
-                label=f"{name} ({missing})" if missing else name,
-            )
-        chance_line(ax, math.log2(entries[0]["num_classes"]), "uniform code")
-        ax.set_title(wrapped(label.display, 4.0), fontsize=10)
-        ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
-        epoch_axis(ax, max(curve.epochs[-1] for entry in entries for curve in entry["curves"].values()))
-    shared_legend(figure, axes)
+    draw_loss_curves(figure, dict(rows), list(colours), training=False)
     return figure
 
 

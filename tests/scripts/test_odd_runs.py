@@ -203,7 +203,7 @@ CASES: dict[str, tuple[Callable[[Odd], object], str]] = {
     "HTML in a name": (lambda o: o.configured("model", name="<script>alert(1)</script>"), ""),
     "quotes in a name": (lambda o: o.configured("model", name="it's \"mine\" | `x`"), ""),
     "a name that steers the terminal": (lambda o: o.configured("model", name="\x1b[2J"), "config.model.name is"),
-    "a name of other letters": (lambda o: o.configured("dataset", name="数字 🐱"), "unknown dataset"),
+    "a name of other letters": (lambda o: o.configured("dataset", name="数字 🐱"), ""),
     "half a character": (lambda o: o.configured("dataset", flavour="\ud800"), "which no run writes"),
     "no training": (lambda o: o.edited(o.run(), config=read_json(o.run().directory / "result.json")["config"] | {
         "train": None}), "config.train is None"),
