@@ -21,6 +21,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.check import ConfigError
+from conf.compose import VERSION_BASE
 from conf.errors import (
     BAD_CONFIG,
     FAILED,
@@ -109,7 +110,7 @@ def _help(command: Command) -> int:
 def _run(command: Command) -> int:
     _require_launchers_by_name(sys.argv[1:])
     outcomes: list[dict[str, Any]] = []
-    decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name=command.name)
+    decorated = hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)
     decorated(lambda config: _job(command, config, outcomes))()
     if process.driven is not None:
         return _end_sweep(command, process.driven)

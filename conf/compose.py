@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import hydra
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -15,6 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 from conf.check import ConfigError
 from conf.groups import CONF, search_path
 from conf.schema import C, plain, validate
+
+# Hydra 1.3 takes the behaviour of 1.1 unless it is asked; 1.4 has one behaviour, and warns where it is asked
+VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
 
 
 def composed(command: str, overrides: Sequence[str], kind: type[C]) -> C:
@@ -33,7 +37,7 @@ def composed(command: str, overrides: Sequence[str], kind: type[C]) -> C:
 
 def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
     """Compose a configuration as Hydra does; values may be missing."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), **VERSION_BASE):
         return compose(command, [*search_path(), *overrides])
 
 
@@ -47,7 +51,7 @@ def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str],
         HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
     """
     overrides = [override for override in overrides if not override.lstrip("+~").startswith("hydra")]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), **VERSION_BASE):
         loader = GlobalHydra.instance().config_loader()
         parser = OverridesParser.create(config_loader=loader)
         fixed = [override for override in overrides if not parser.parse_override(override).is_sweep_override()]

@@ -26,7 +26,7 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "choose a shorter one: most file systems take 255 bytes for a file or folder",
 }
 _EXPERIMENT = "experiment"  # the group that is added to a command line
-_HELP_AT = r" See https?://\S+.*"
+_ADDED = r"^Error when parsing index: \d+, string: .* out of \[.*\]\. | See https?://\S+.*"  # by Hydra to a reason
 _NO_MEMORY = r"can't allocate memory|not enough memory|out of memory|storage size calculation overflowed"
 _NOT_LOADED = r"([^\s/]+): (failed to map segment|cannot allocate memory|cannot apply additional memory protection)"
 _LONGEST_WORD = 400  # characters; what is longer is shown by its ends
@@ -100,7 +100,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
             return f"{error.override}: no blank after the comma: {joined}"
         if "=" not in error.override and not error.override.startswith("~"):
             return f"{error.override}: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"
-        return f"{error.override}: {re.sub(_HELP_AT, '', text)}"
+        return f"{error.override}: {re.sub(_ADDED, '', text)}"
     if isinstance(error, (ImportError, OSError)) and (library := re.search(_NOT_LOADED, text)):
         return f"not enough memory to load {library[1]}: raise the limit of this shell (ulimit -v), or of the job"
     if isinstance(error, OSError) and error.filename is not None:
@@ -118,7 +118,7 @@ def _explained(error: BaseException, command: str, overrides: Sequence[str]) -> 
         size = f" for {asked.group(1)} at once" if asked else ""
         return f"not enough memory{size}: choose a smaller model.width or model.depth, or fewer examples at a time"
     if isinstance(error, HydraException):
-        return re.sub(_HELP_AT, "", text)
+        return re.sub(_ADDED, "", text)
     return f"{type(error).__name__}: {_in_keys(text, command, overrides)}"
 
 

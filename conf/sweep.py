@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, flag_override
 
 from conf.check import ConfigError
 from conf.errors import BAD_CONFIG
@@ -135,24 +134,24 @@ class SweepProcess:
 process = SweepProcess()  # the only one
 
 
-class RememberSweep(Callback):
-    """Callback that notes which sweep this process drives (hydra.sweep.dir), and its overrides."""
+def begin_sweep(config: DictConfig) -> None:
+    """Make this process the driver of the sweep in hydra.sweep.dir, and note the sweep's command line there.
 
-    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        process.driven = Sweep(Path(config.hydra.sweep.dir))
-        parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
-        overrides = OmegaConf.to_container(config.hydra.overrides.task)
-        assert isinstance(overrides, list)
-        asked = [*parameters, *map(str, overrides)]
-        try:
-            process.driven.ask(config.hydra.job.config_name, asked)
-        except OSError as error:  # runs may have finished all the same, and be somebody else's
-            process.driven = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
-            print(f"{error.filename}: {error.strerror}; tables go to {process.driven.directory}", file=sys.stderr)
-            process.driven.ask(config.hydra.job.config_name, asked)
-            with read_write(config), open_dict(config):
-                config.hydra.sweep.dir = str(process.driven.directory)
-                config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{process.driven.directory}'")  # for its jobs
+    Where that folder cannot be written, the sweep's files go to a temporary one: its runs may have finished all the
+    same, and be somebody else's.
+    """
+    process.driven = Sweep(Path(config.hydra.sweep.dir))
+    parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
+    asked = [*parameters, *map(str, config.hydra.overrides.task)]
+    try:
+        process.driven.ask(config.hydra.job.config_name, asked)
+    except OSError as error:
+        process.driven = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
+        print(f"{error.filename}: {error.strerror}; tables go to {process.driven.directory}", file=sys.stderr)
+        process.driven.ask(config.hydra.job.config_name, asked)
+        with flag_override(config.hydra, ["readonly", "struct"], False):
+            config.hydra.sweep.dir = str(process.driven.directory)
+            config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{process.driven.directory}'")  # for its jobs
 
 
 def read_json(path: Path) -> Any:

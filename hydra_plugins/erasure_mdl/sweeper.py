@@ -9,6 +9,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from conf.compose import product
+from conf.sweep import begin_sweep
 
 
 class Product(Sweeper):
@@ -22,6 +23,7 @@ class Product(Sweeper):
         self.params = params or {}
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        begin_sweep(config)
         self.hydra_context = hydra_context
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config

@@ -14,7 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from conf.check import keyword_only
 from conf.cli import Command
-from conf.compose import Composer, choices_of
+from conf.compose import VERSION_BASE, Composer, choices_of
 from conf.compose import composed as compose_checked
 from conf.groups import CONF, choices, groups, keys
 from conf.help import help_text
@@ -114,7 +114,7 @@ def test_the_command_of_a_figure_or_table_composes_with_every_value_that_it_swee
     swept = swept_values(name, overrides)
     assert int(runs) == math.prod(map(len, swept))
     assert (runs == "1") or "-m" in words
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), **VERSION_BASE):
         composer = Composer(name, GlobalHydra.instance().config_loader())  # as a sweep does
         for i in range(max(map(len, swept))):
             one_of_each = [values[i % len(values)] for values in swept]
@@ -166,7 +166,7 @@ def launched(header: list[str]) -> list[Command]:
 def swept_values(command: str, words: list[str]) -> list[list[str]]:
     """Return the overrides of a sweep, a list of alternatives for each key; later ones replace an experiment's own."""
     experiment = [word for word in words if word.startswith("+experiment=")]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), **VERSION_BASE):
         params = compose(command, experiment, return_hydra_config=True).hydra.sweeper.params or {}
         return [*choices_of(GlobalHydra.instance().config_loader(), params, words).values()]
 
