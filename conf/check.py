@@ -17,13 +17,11 @@ from conf import Options
 AtLeast1 = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-CLOSED = ConfigDict(
-    extra="forbid"
-)  # of a dataclass's or dictionary's `__pydantic_config__`: no other keys, at any depth
+CLOSED = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass or dictionary that takes no other keys
 T = TypeVar("T")
 
-_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for keys that there are not
-_LIMITS = {  # what these types ask for, by pydantic's names
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types of errors for unknown keys
+_LIMITS = {  # messages by pydantic's type of error
     "greater_than_equal": "must be at least {ge:g}",
     "greater_than": "must be a positive number",
     "finite_number": "must be a positive number",
@@ -46,12 +44,12 @@ def keyword_only(function: Callable) -> Mapping[str, Any]:
 
 
 def check(prefix: str, section: Options, kind: type[T]) -> T:
-    """Make options into the dataclass of settings, or the `section_of` types, that they must be.
+    """Convert options to a dataclass of settings, or to a dictionary of `section_of`, and check them.
 
     Args:
-        prefix: of their keys, in errors.
-        section: plain values; a group of options is a dictionary, and a dataclass within the settings.
-        kind: what to make of them.
+        prefix: of the keys in error messages.
+        section: plain values; a group of options is a dictionary, which becomes a dataclass within the settings.
+        kind: type to convert to.
 
     Raises:
         ConfigError: unknown or missing key, or a value that is refused; suggests the nearest key.
@@ -59,9 +57,8 @@ def check(prefix: str, section: Options, kind: type[T]) -> T:
     try:
         return _adapter(kind).validate_python(section)
     except ValidationError as error:
-        first = min(
-            error.errors(), key=lambda one: one["type"] not in _UNKNOWN
-        )  # a key that is missing may be misspelt
+        # unknown keys first: a key that is missing may be one of them, misspelt
+        first = min(error.errors(), key=lambda one: one["type"] not in _UNKNOWN)
         raise ConfigError(_one_line(prefix, first, _types(kind))) from None
 
 
@@ -72,13 +69,13 @@ def section_of(types: Mapping[str, Any]) -> type[Options]:
 
 @functools.cache
 def _section_of(types: tuple[tuple[str, Any], ...]) -> Any:
-    make: Any = TypedDict  # of keys that are not known before, which type checkers do not take
+    make: Any = TypedDict  # type checkers take only keys that are written out
     section = make("Section", dict(types))
     section.__pydantic_config__ = CLOSED
     return section
 
 
-_adapter = functools.cache(TypeAdapter)  # it takes milliseconds, and a sweep of thousands needs the same few
+_adapter = functools.cache(TypeAdapter)  # takes milliseconds, and a sweep of thousands needs the same few
 
 
 def _types(kind: Any) -> Mapping[str, Any]:
@@ -88,28 +85,28 @@ def _types(kind: Any) -> Mapping[str, Any]:
 def _one_line(prefix: str, error: ErrorDetails, types: Mapping[str, Any]) -> str:
     if isinstance(refused := error.get("ctx", {}).get("error"), ValueError):
         return str(refused)  # by the settings themselves
-    place, loc = prefix, list(error["loc"])
+    loc = list(error["loc"])
     while len(loc) > 1 and is_dataclass(kind := types.get(str(loc[0]))):
-        place, types = f"{place}{loc.pop(0)}.", keyword_only(kind)
+        prefix, types = f"{prefix}{loc.pop(0)}.", keyword_only(kind)
     key, *within = loc
     if error["type"] in _UNKNOWN:
         names = [name for name in types if name not in ("name", "_target_")]
-        return unknown_key(str(key), names, what=f"key {place}")
+        return unknown_key(str(key), names, what=f"key {prefix}")
     kind = types[str(key)]
     if error["type"] == "missing" and not within:
         if kind == Options or is_dataclass(kind):
-            return f"section '{place}{key}' is missing: choose one with {place}{key}=NAME (see --help)"
-        return f"{place}{key} is missing: set it with {place}{key}=VALUE"
-    value = f"{place}{key}{''.join(f'[{p}]' for p in within)}={error['input']}"
+            return f"section '{prefix}{key}' is missing: choose one with {prefix}{key}=NAME (see --help)"
+        return f"{prefix}{key} is missing: set it with {prefix}{key}=VALUE"
+    value = f"{prefix}{key}{''.join(f'[{p}]' for p in within)}={error['input']}"
     if error["type"] == "dataclass_type":
-        options = ", ".join(f"{place}{key}.{option}" for option in keyword_only(kind))
+        options = ", ".join(f"{prefix}{key}.{option}" for option in keyword_only(kind))
         return f"{value}: it has options of its own: set {options}"
     if limit := _LIMITS.get(error["type"]):
         return f"{value}: {limit.format(**error.get('ctx', {}))}"
     return f"{value}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
-_MEANT = {"none": "control", "identity": "control", "original": "control", "fast": "quick"}  # choices by other names
+_SYNONYMS = {"none": "control", "identity": "control", "original": "control", "fast": "quick"}  # of choices
 
 
 def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
@@ -117,13 +114,13 @@ def unknown_key(key: str, known: list[str], what: str = "key ") -> str:
 
     Case, blanks and hyphens do not count: "ALF-QLEACE" is near "alf_qleace".
     """
-    plain = {_plain(name): name for name in known}
-    written = _plain(key)
-    nearest = [_MEANT[written]] if _MEANT.get(written) in known else []
-    nearest += [plain[name] for name in difflib.get_close_matches(written, plain, n=1, cutoff=0.5)]
+    by_normalised = {_normalised(name): name for name in known}
+    normalised = _normalised(key)
+    nearest = [_SYNONYMS[normalised]] if _SYNONYMS.get(normalised) in known else []
+    nearest += [by_normalised[name] for name in difflib.get_close_matches(normalised, by_normalised, n=1, cutoff=0.5)]
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"unknown {what}{key}: {hint}" + (f"choose from {', '.join(sorted(known))}" if known else "it has none")
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return name.lower().replace("-", "_").replace(" ", "_")

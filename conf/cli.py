@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Executable(Protocol):
-    """A run of a configuration, with nothing loaded yet."""
+    """The execution of a configuration, with nothing loaded yet (`harness.job.Execution`)."""
 
     @property
     def directory(self) -> Path:
@@ -63,14 +63,14 @@ class Command:
     Attributes:
         name: of the package and of its primary configuration.
         purpose: one sentence for --help.
-        work: configuration (`conf.schema.config_of`) -> its run.
+        execution: configuration (`conf.schema.config_of`) -> its execution.
         headline: the result in one line.
         summarise: (finished results, directory for files) -> prints tables and paths.
     """
 
     name: str
     purpose: str
-    work: Callable[[Any], Executable]
+    execution: Callable[[Any], Executable]
     headline: Callable[[Any], str]
     summarise: Callable[[Sequence[Any], Path], None]
 
@@ -131,12 +131,12 @@ def run_path(command: Command, config: DictConfig) -> Path:
     Raises:
         ConfigError: it cannot be run.
     """
-    return _work(command, config).directory
+    return _execution(command, config).directory
 
 
-def _work(command: Command, config: DictConfig) -> Executable:
+def _execution(command: Command, config: DictConfig) -> Executable:
     try:
-        return command.work(validate(plain(config), config_of(command.name)))
+        return command.execution(validate(plain(config), config_of(command.name)))
     finally:
         if not gc.get_freeze_count():
             gc.freeze()  # later collections skip all that was imported
@@ -157,23 +157,23 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
         if not sweep and (launcher := hydra_config.runtime.choices["hydra/launcher"]) != "in_process":
             raise ConfigError(f"hydra/launcher={launcher}: launches the runs of a sweep: add -m, or leave it out")
-        work = _work(command, config)
-        if process.planned_run is not None and (now := work.directory.name) != process.planned_run:
+        execution = _execution(command, config)
+        if process.planned_run is not None and (now := execution.directory.name) != process.planned_run:
             raise ConfigError(
                 f"{now} was planned as {process.planned_run}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = work.carry_out(sweep.name if sweep else None, wait=process.waits_for_others)
+        result = execution.carry_out(sweep.name if sweep else None, wait=process.waits_for_others)
         if result is None:
-            log.info("another process computes %s: passed over", work.directory.name)
+            log.info("another process computes %s: passed over", execution.directory.name)
             return
         outcome |= {
             "run_id": result.run_id,
-            "result": str(work.directory / "result.json"),
+            "result": str(execution.directory / "result.json"),
         }
         print(f"{result.run_id}: {command.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if not sweep:
-            outcome["exit_code"] = _summarise(command, [result], work.directory)
+            outcome["exit_code"] = _summarise(command, [result], execution.directory)
     except Exception as error:
         bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
         outcome |= {
@@ -194,7 +194,7 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
 
 def _end_sweep(command: Command, sweep: Sweep) -> int:
     """Print the sweep's table from its jobs' files; return the exit code."""
-    if sweep.left:
+    if sweep.detached:
         print(f"to look at it: {sweep.status_command}")
         return 0
     outcomes = sweep.outcomes()

@@ -44,8 +44,8 @@ def unchecked(command: str, overrides: Sequence[str]) -> DictConfig:
 def jobs_of(command: str, overrides: Sequence[str]) -> Iterator[tuple[list[str], DictConfig]]:
     """Yield overrides and configuration of each job of `python -m COMMAND -m OVERRIDES`, in Hydra's order.
 
-    Overrides of Hydra's own settings say where and how a sweep runs, and are passed over. A configuration holds until
-    the next is asked for.
+    Overrides of Hydra's settings say where and how a sweep runs, and are ignored. A configuration is valid until the
+    next is requested.
 
     Raises:
         HydraException, OmegaConfBaseException, ConfigError: for `conf.errors.explain`.
@@ -92,15 +92,15 @@ def choices_of(loader: ConfigLoader, params: Mapping[str, Any], overrides: Seque
 
 
 class Composer:
-    """Configurations of many jobs, each choice of groups composed once, and values set in it.
+    """A composer of many jobs' configurations: each choice of groups is composed once, and values are set in it.
 
-    Hydra composes each from its YAML files, for 60 ms or more: minutes for thousands of jobs. For use while Hydra is
-    initialised; what a call returns holds until the next.
+    Hydra would read each configuration from its YAML files, in 60 ms or more: minutes for thousands of jobs. Hydra must
+    be initialised. A returned configuration is valid until the next call.
     """
 
-    def __init__(self, command: str, loader: ConfigLoader, found_by: Sequence[str] = ()) -> None:
+    def __init__(self, command: str, loader: ConfigLoader, search_overrides: Sequence[str] = ()) -> None:
         self._command = command
-        self._found_by = found_by
+        self._search_overrides = search_overrides
         self._parser = OverridesParser.create(config_loader=loader)
         self._groups = set(loader.list_groups(""))
         self._composed: dict[tuple[str, ...], DictConfig] = {}
@@ -110,12 +110,12 @@ class Composer:
         for override in self._parser.parse_overrides(list(overrides)):
             (values if self._is_value(override) else choices).append(override)
         composed = [str(choice.input_line) for choice in choices]
-        # set in place: each of these is only ever used for jobs that set the same keys
+        # values are set in place: a cached configuration serves only jobs that set the same keys
         key = (*composed, *(value.key_or_group for value in values))
         if key not in self._composed:
-            self._composed[key] = compose(self._command, [*self._found_by, *composed])
+            self._composed[key] = compose(self._command, [*self._search_overrides, *composed])
         config = self._composed[key]
-        if any(isinstance(override.value(), dict) for override in values):  # these are merged
+        if any(isinstance(override.value(), dict) for override in values):  # dictionaries are merged
             config = copy.deepcopy(config)
         for override in values:
             OmegaConf.update(config, override.key_or_group, override.value(), merge=True)

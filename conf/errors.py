@@ -133,9 +133,9 @@ def _in_keys(text: str, command: str, overrides: Sequence[str]) -> str:
         if key not in ("name", "_target_")
     }
 
-    def in_section(found: re.Match[str]) -> str:
-        key, none = found.groups()
-        return f"{sections[key]}.{key}={'null' if none else ''}" if key in sections else found[0]
+    def in_section(match: re.Match[str]) -> str:
+        key, none = match.groups()
+        return f"{sections[key]}.{key}={'null' if none else ''}" if key in sections else match[0]
 
     return re.sub(r"(?<![^\s(])(\w+)=(None\b)?", in_section, text)
 
@@ -177,13 +177,13 @@ def _no_such_key(key: str, command: str, overrides: Sequence[str]) -> str:
     if not name or group not in selected:
         return unknown_key(group, [*selected, VARIABLES, *common_keys(command)])
     for choice in selected[group]:
-        own: object = keys(group, choice)
+        options: object = keys(group, choice)
         for depth, part in enumerate(parts := name.split(".")):
-            if not isinstance(own, dict):
+            if not isinstance(options, dict):
                 break
-            if part not in own:
-                options = [option for option in own if option not in ("name", "_target_")]
-                place = "".join(f"{outer}." for outer in parts[:depth])
-                return unknown_key(place + part, [place + option for option in options], f"{group}={choice} option ")
-            own = own[part]
+            if part not in options:
+                known = [option for option in options if option not in ("name", "_target_")]
+                prefix = "".join(f"{outer}." for outer in parts[:depth])
+                return unknown_key(prefix + part, [prefix + option for option in known], f"{group}={choice} option ")
+            options = options[part]
     return f"'{key}' cannot be set: it has no keys of its own"

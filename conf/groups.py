@@ -14,12 +14,12 @@ _folders = [CONF]
 
 def look_in(words: Sequence[str]) -> list[str]:
     """Add the folder of a command line's --config-dir to the folders of choices; return the words without it."""
-    words, own = list(words), []
+    words, folders = list(words), []
     for flag in [word for word in words if word.partition("=")[0] in ("--config-dir", "-cd")]:
         at = words.index(flag)
-        own += [flag.partition("=")[2]] if "=" in flag else words[at + 1 : at + 2]
+        folders += [flag.partition("=")[2]] if "=" in flag else words[at + 1 : at + 2]
         del words[at : at + (1 if "=" in flag else 2)]
-    _folders[1:] = [Path(folder).absolute() for folder in own]
+    _folders[1:] = [Path(folder).absolute() for folder in folders]
     return words
 
 
@@ -41,8 +41,8 @@ def choices(group: str) -> list[str]:
 
 def file_of(group: str, choice: str) -> Path:
     """Return a choice's file; this project's where the user has one of the same name."""
-    found = (path for folder in _folders if (path := folder / group / f"{choice}.yaml").exists())
-    return next(found, CONF / group / f"{choice}.yaml")
+    files = (path for folder in _folders if (path := folder / group / f"{choice}.yaml").exists())
+    return next(files, CONF / group / f"{choice}.yaml")
 
 
 def groups() -> list[str]:
@@ -60,8 +60,8 @@ def keys(group: str, choice: str) -> Options:
             continue
         if isinstance(entry, dict):  # {"/dataset@parts.mnist": "mnist"}: the keys of dataset=mnist below parts.mnist
             for where, parent in entry.items():
-                other, _, place = where.removeprefix("/").partition("@")
-                _below(merged, place).update(keys(other, parent))
+                other, _, key = where.removeprefix("/").partition("@")
+                _section_at(merged, key).update(keys(other, parent))
         elif entry != "_self_":
             merged |= keys(group, entry)
     return merged | {str(key): value for key, value in content.items()}
@@ -70,10 +70,10 @@ def keys(group: str, choice: str) -> Options:
 preset = functools.cache(keys)  # for those who ask often, and change nothing of it
 
 
-def _below(nested: Options, place: str) -> Options:
-    """Return the dictionary at a dotted place, created where there is none."""
-    for key in place.split("."):
-        nested = nested.setdefault(key, {})
+def _section_at(nested: Options, key: str) -> Options:
+    """Return the dictionary at a dotted key, created if it is missing."""
+    for part in key.split("."):
+        nested = nested.setdefault(part, {})
     return nested
 
 

@@ -50,7 +50,7 @@ def _page(command: str, purpose: str, selected: dict[str, str]) -> str:
     lines += ["", "Keys of the choices made, with their values; GROUP=CHOICE --help shows those of another choice:"]
     for group, choice in selected.items():
         lines += [_aligned(f"  {group}.{line}") for line in _options(group, choice)]
-    lines += [_aligned(f"  {line}") for line in _own_lines(CONF / "base.yaml", CONF / f"{command}.yaml")]
+    lines += [_aligned(f"  {line}") for line in _key_lines(CONF / "base.yaml", CONF / f"{command}.yaml")]
     lines += [
         "",
         f"Example: python -m {command} -m eraser=control,leace model=linear,mlp",
@@ -96,13 +96,11 @@ def _options(group: str, choice: str) -> list[str]:
     defaults = [line[4:] for line in path.read_text().splitlines() if line.startswith("  - ") and "_self_" not in line]
     parents = [file_of(group, entry) for entry in defaults if "@" not in entry]
     placed = [entry.partition("@")[2].partition(": ") for entry in defaults if "@" in entry]
-    whole = [
-        f"{place}.*: keys of {group}={choice}; another: {group}@{group}.{place}=CHOICE" for place, _, choice in placed
-    ]
-    return whole + _own_lines(*parents, path)
+    whole = [f"{key}.*: keys of {group}={choice}; another: {group}@{group}.{key}=CHOICE" for key, _, choice in placed]
+    return whole + _key_lines(*parents, path)
 
 
-def _own_lines(*paths: Path) -> list[str]:
+def _key_lines(*paths: Path) -> list[str]:
     """Return lines `key: value  # comment`; a later file's value replaces an earlier one's under its comment."""
     lines: dict[str, str] = {}
     for path in paths:
@@ -112,11 +110,11 @@ def _own_lines(*paths: Path) -> list[str]:
             groups = groups[: (len(line) - len(line.lstrip())) // 2]
             if not colon or not key.isidentifier():
                 continue
-            place = ".".join([*groups, key])
+            full_key = ".".join([*groups, key])
             groups.append(key)  # should it be one
             if _HIDDEN & {*groups} or not value.strip():
                 continue
             value, _, comment = value.partition(" # ")
-            comment = comment or lines.get(place, "").partition(" # ")[2]
-            lines[place] = f"{place}: {value.strip()}" + (f" # {comment.strip()}" if comment else "")
+            comment = comment or lines.get(full_key, "").partition(" # ")[2]
+            lines[full_key] = f"{full_key}: {value.strip()}" + (f" # {comment.strip()}" if comment else "")
     return list(lines.values())

@@ -91,9 +91,9 @@ class Config:
             raise ConfigError(
                 f"seeds={self.seeds}: need at least one, all different and none negative, e.g. seeds=[0,1,2]"
             )
-        for key, place in (("runs_dir", self.runs_dir), ("cache_dir", self.cache_dir)):
-            if os.path.isfile(place):  # noqa: PTH113 (False where it may not be asked)
-                raise ConfigError(f"{key}={place}: is a file: give a folder, which is made if it is not there")
+        for key, folder in (("runs_dir", self.runs_dir), ("cache_dir", self.cache_dir)):
+            if os.path.isfile(folder):  # noqa: PTH113 (False where it may not be asked)
+                raise ConfigError(f"{key}={folder}: is a file: give a folder, which is made if it is not there")
 
     @property
     def plain(self) -> Options:

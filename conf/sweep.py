@@ -1,4 +1,4 @@
-"""A sweep's own files: its command line, the runs it asks for, and how each job ended. The driver may die."""
+"""The files of a sweep: its command line, the runs it asks for, and how each job ended. The driver may die."""
 
 import hashlib
 import json
@@ -24,12 +24,12 @@ class Sweep:
     """The directory runs/sweeps/<time>: sweep.json, plan.json, job-NNNNN.json, the tables and the figure.
 
     Attributes:
-        left: whether the jobs go on after this process.
+        detached: whether the jobs go on after this process.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.left = False
+        self.detached = False
 
     @property
     def name(self) -> str:
@@ -41,9 +41,9 @@ class Sweep:
         if not path.exists():
             return self.directory.name
         request = read_json(path)
-        asked = sorted(o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", *_ELSEWHERE)))
-        experiments = [o.partition("=")[2] for o in asked if o.startswith("+experiment=")]
-        digest = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:8]
+        requested = sorted(o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", *_ELSEWHERE)))
+        experiments = [o.partition("=")[2] for o in requested if o.startswith("+experiment=")]
+        digest = hashlib.sha256("\n".join(requested).encode()).hexdigest()[:8]
         return "-".join([request["verb"], *experiments, digest])
 
     @property
@@ -54,17 +54,17 @@ class Sweep:
         runs = self.directory.parent.parent
         return shlex.join(["python", "-m", "scripts.sweep", "status", str(runs), "--", request["verb"], *words])
 
-    def ask(self, command: str, overrides: Sequence[str]) -> None:
-        """Note the command line."""
+    def save_request(self, command: str, overrides: Sequence[str]) -> None:
+        """Write sweep.json, the command line."""
         self._write(REQUEST, {"verb": command, "overrides": list(overrides)})
 
-    def plan(self, jobs: Sequence[tuple[Sequence[str], Path]]) -> None:
-        """Note the overrides and run directory of each job of the sweep's next batch."""
+    def add_jobs(self, jobs: Sequence[tuple[Sequence[str], Path]]) -> None:
+        """Add the overrides and run directory of each job of the next batch to plan.json."""
         further = [{"overrides": list(overrides), "run": str(run)} for overrides, run in jobs]
         self._write(PLAN, [*self._planned(), *further])
 
     def record(self, job: int, outcome: dict[str, Any]) -> None:
-        """Note how a job ended, with a checksum: "overrides", "exit_code", and "run_id" and "result", or "error"."""
+        """Write how a job ended, with a checksum: "overrides", "exit_code", and "run_id" and "result", or "error"."""
         from erasure.store.storage import write_json
 
         write_json(self._path(job), outcome)
@@ -83,7 +83,7 @@ class Sweep:
         return [recorded[job] for job in sorted(recorded)]
 
     def refused(self) -> dict[str, str]:
-        """Return, by the names of their runs, why jobs were refused: their configuration or data cannot be used."""
+        """Return why jobs were refused, by the name of the run: their configuration or data cannot be used."""
         recorded = {job: _outcome(self._path(job)) for job in self.recorded()}
         return {
             Path(plan["run"]).name: recorded[job]["error"]
@@ -106,14 +106,14 @@ class Sweep:
 
 @dataclass
 class SweepProcess:
-    """The part of this process in a sweep.
+    """The role of this process in a sweep.
 
     Attributes:
-        driven: the sweep that it drives, if any.
+        driven: the sweep that this process drives, if any.
         directory_of: composed configuration -> run directory, for the command of this process; raises ConfigError.
-        planned_run: the id that the job at hand had when its sweep was launched, if it belongs to one.
-        waits_for_others: whether the job at hand waits while another process computes its run; otherwise it ends
-            without an outcome, and is looked at again.
+        planned_run: id that the current job's run had when the sweep was launched; None outside a sweep.
+        waits_for_others: whether the current job waits while another process computes its run; otherwise it ends
+            without an outcome, and is tried again later.
     """
 
     driven: Sweep | None = None
@@ -142,20 +142,20 @@ def begin_sweep(config: DictConfig) -> None:
     """
     process.driven = Sweep(Path(config.hydra.sweep.dir))
     parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
-    asked = [*parameters, *map(str, config.hydra.overrides.task)]
+    words = [*parameters, *map(str, config.hydra.overrides.task)]
     try:
-        process.driven.ask(config.hydra.job.config_name, asked)
+        process.driven.save_request(config.hydra.job.config_name, words)
     except OSError as error:
         process.driven = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
         print(f"{error.filename}: {error.strerror}; tables go to {process.driven.directory}", file=sys.stderr)
-        process.driven.ask(config.hydra.job.config_name, asked)
+        process.driven.save_request(config.hydra.job.config_name, words)
         with flag_override(config.hydra, ["readonly", "struct"], False):
             config.hydra.sweep.dir = str(process.driven.directory)
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{process.driven.directory}'")  # for its jobs
 
 
 def read_json(path: Path) -> Any:
-    """Read one of a sweep's own files.
+    """Read one of a sweep's files.
 
     Raises:
         ConfigError: it is damaged.

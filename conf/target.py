@@ -54,13 +54,13 @@ class Target:
         if not _may_be_imported(module):
             raise ConfigError(f"{refused}, this project's or yours on PYTHONPATH; an installed package is not imported")
         try:
-            found = imported(self.path)
+            resolved = imported(self.path)
         except Exception as error:  # a module of the user's may raise anything
             reason = " ".join(str(error).split()) + _hidden(error)
             raise ConfigError(f"_target_={self.path}: cannot be imported ({reason})") from error
-        if not (isinstance(found, type) and issubclass(found, kind)):
+        if not (isinstance(resolved, type) and issubclass(resolved, kind)):
             raise ConfigError(refused)
-        return found
+        return resolved
 
     @property
     def schema(self) -> Callable:
@@ -89,8 +89,8 @@ class Target:
         kinds = several | {f"<class '{base}'>": (kind, False) for kind, base in TARGETS.items()}
         return {key: kinds[str(kind)] for key, kind in keyword_only(self.schema).items() if str(kind) in kinds}
 
-    def held(self) -> Iterator[tuple[str, str, Options]]:
-        """Yield place, kind and content of the sections that the options hold."""
+    def nested_sections(self) -> Iterator[tuple[str, str, Options]]:
+        """Yield key, kind and content of each section within the options."""
         for key, (kind, several) in self.nested.items():
             if several:
                 yield from ((f"{key}.{name}", kind, part) for name, part in self.section[key].items())
@@ -100,7 +100,7 @@ class Target:
     def build(self, kind: type[T], *args: Any) -> T:
         """Construct the class, a `kind`, from positional arguments and the section's options, nested sections first.
 
-        These are given the same positional arguments.
+        Nested classes get the same positional arguments.
         """
         options = self.options
         for key, (_, several) in self.nested.items():
@@ -113,8 +113,8 @@ class Target:
 def _hidden(error: Exception) -> str:
     """Return a hint for a module that one of this project's packages, of the same name, hides; else ""."""
     package = str(error.name).partition(".")[0] if isinstance(error, ImportError) and error.name else ""
-    own = Path(__file__).parents[1] / package
-    return f"; {package} is {own}: a package of yours needs another name" if package and own.is_dir() else ""
+    folder = Path(__file__).parents[1] / package
+    return f"; {package} is {folder}: a package of yours needs another name" if package and folder.is_dir() else ""
 
 
 @functools.cache
@@ -135,9 +135,9 @@ def _may_be_imported(module: str) -> bool:
         return True
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = {*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()}
-    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location and spec.origin else [])]
-    return bool(places) and not any(
-        Path(place).resolve().is_relative_to(Path(folder).resolve()) for place in places for folder in installed
+    files = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location and spec.origin else [])]
+    return bool(files) and not any(
+        Path(file).resolve().is_relative_to(Path(folder).resolve()) for file in files for folder in installed
     )
 
 
@@ -175,11 +175,11 @@ def _listed() -> set[str]:
     return {str(preset(kind, choice).get("_target_")) for kind in TARGETS for choice in choices(kind)}
 
 
-def check_target(place: str, section: Options, kind: str) -> Options:
+def check_target(key: str, section: Options, kind: str) -> Options:
     """Check a section that names a class against that class's options.
 
     Args:
-        place: the section's key.
+        key: of the section.
         section: its content.
         kind: "dataset", "eraser" or "model".
 
@@ -188,15 +188,15 @@ def check_target(place: str, section: Options, kind: str) -> Options:
         ValueError: an option that the eraser refuses for any data.
     """
     if missing := [key for key in ("name", "_target_") if not isinstance(section.get(key), str)]:
-        raise ConfigError(f"{place}.{missing[0]} is missing: every {kind} names itself and its class")
+        raise ConfigError(f"{key}.{missing[0]} is missing: every {kind} names itself and its class")
     target = Target(section)
     target.resolve(imported(TARGETS[kind]))
     nested = {key: Mapping[str, Options] if several else Options for key, (_, several) in target.nested.items()}
     checked = check(
-        f"{place}.", section, section_of({"name": str, "_target_": str, **keyword_only(target.schema), **nested})
+        f"{key}.", section, section_of({"name": str, "_target_": str, **keyword_only(target.schema), **nested})
     )
-    for within, held, part in Target(checked).held():
-        check_target(f"{place}.{within}", part, held)
+    for within, kind_within, part in Target(checked).nested_sections():
+        check_target(f"{key}.{within}", part, kind_within)
     if kind == "eraser":
         target.resolve().require_options(**Target(checked).options)  # pyright: ignore[reportAttributeAccessIssue]
     return checked

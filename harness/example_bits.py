@@ -89,7 +89,7 @@ class CodedBits:
 
 
 def save_coded_bits(run: Run, coded: CodedBits) -> None:
-    """Keep what every label cost."""
+    """Save the cost of every label."""
     run.require_lease()
     tensors = {
         "index": coded.index,
@@ -109,7 +109,7 @@ def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None
     """
     by_seed: dict[int, list[Tensor]] = {}
     examples: list[Tensor] = []
-    for path, stored in _kept(directories, CODED_BITS, ("index", "labels"), ("bits", "trained_on"), note):
+    for path, stored in _stored_files(directories, CODED_BITS, ("index", "labels"), ("bits", "trained_on"), note):
         index, labels, bits, trained_on = (stored.tensors[name] for name in ("index", "labels", "bits", "trained_on"))
         if bool(((labels < 0) | (labels >= len(labels))).any()):
             note(f"{path} has labels that are no classes'")
@@ -124,7 +124,7 @@ def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None
     return CodedBits(list(by_seed), examples[0], examples[1], *map(torch.stack, zip(*by_seed.values(), strict=True)))
 
 
-def _kept(
+def _stored_files(
     directories: Iterable[Path], name: str, whole: Sequence[str], by_seed: Sequence[str], note: Note
 ) -> Iterator[tuple[Path, "Stored"]]:
     """Yield the files of a name that runs have stored, and what they hold."""
@@ -175,7 +175,7 @@ def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Sto
 
 
 def save_test_bits(run: Run, seeds: Sequence[int], bits: Tensor) -> None:
-    """Keep the losses [S, n] of a run's final models on single test examples."""
+    """Save the losses [S, n] of a run's final models on single test examples."""
     run.require_lease()
     save_tensors(run.directory / TEST_BITS, {"test_bits": bits.float()}, {"seeds": list(seeds)})
 
@@ -188,7 +188,7 @@ def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
         note: takes a line on each file that is damaged, which is left out.
     """
     by_seed: dict[int, Array] = {}
-    for _, stored in _kept(directories, TEST_BITS, (), ("test_bits",), note):
+    for _, stored in _stored_files(directories, TEST_BITS, (), ("test_bits",), note):
         by_seed |= dict(zip(stored.seeds, stored.tensors["test_bits"].numpy(), strict=True))
     return by_seed
 

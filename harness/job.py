@@ -94,7 +94,7 @@ class Job(Generic[C_co]):
     def model_identity(self) -> Options:
         """The options of the model, and of models nested in it, that affect results."""
         section = self.config.model
-        inner = {key: Target(part).resolve(Model).identity(part) for key, _, part in Target(section).held()}
+        inner = {key: Target(part).resolve(Model).identity(part) for key, _, part in Target(section).nested_sections()}
         return {**self.model.identity(section), **inner}
 
     @functools.cached_property
@@ -104,7 +104,7 @@ class Job(Generic[C_co]):
     def code(self) -> dict[str, int | str]:
         """Return what identifies the code that computes this run's numbers: see `erasure.code_identity`."""
         model = self.config.model
-        sections = [self.config.eraser, model, *(part for _, _, part in Target(model).held())]
+        sections = [self.config.eraser, model, *(part for _, _, part in Target(model).nested_sections())]
         code_versions: dict[str, int | str] = {
             # of all commands' results; the key, once the package that held it, is hashed into run ids
             "train": RESULTS_VERSION,

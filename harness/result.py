@@ -172,13 +172,13 @@ def parsed(kind: type[T], values: Any) -> T:
     try:
         return _adapter(kind).validate_python(values)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        missing = [".".join(map(str, one["loc"])) for one in found if one["type"] == "missing"]
+        errors = error.errors(include_url=False)
+        missing = [".".join(map(str, one["loc"])) for one in errors if one["type"] == "missing"]
         if missing:
             raise ValueError(f"lacks {', '.join(missing)}") from None
-        place, message = ".".join(map(str, found[0]["loc"])), found[0]["msg"].removeprefix("Value error, ")
+        key, message = ".".join(map(str, errors[0]["loc"])), errors[0]["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
-        raise ValueError(f"{place} holds {found[0]['input']!r}: {message}"[:300] if place else message) from None
+        raise ValueError(f"{key} holds {errors[0]['input']!r}: {message}"[:300] if key else message) from None
 
 
 def result_of(values: Options) -> Result:

@@ -115,10 +115,10 @@ class Run:
             ValueError: the file cannot be opened.
         """
         try:
-            found = read_result(path) if (path := self.directory / RESULT).exists() else None
+            result = read_result(path) if (path := self.directory / RESULT).exists() else None
         except DamagedFileError:
             return None
-        return found if found is not None and found.run_id == self.id else None
+        return result if result is not None and result.run_id == self.id else None
 
     def before_code_changed(self) -> Result | None:
         """Return the latest result of a finished run that differs from this one by its code alone."""
@@ -208,32 +208,32 @@ class Run:
             compute: function that returns values that JSON can hold, or `Tensors`.
             worth_s: seconds; a value computed in less time is not saved.
         """
-        if (found := self.kept(name)) is None:
+        if (value := self.read_step(name)) is None:
             started = time.monotonic()
-            found = compute()
+            value = compute()
             if time.monotonic() - started >= worth_s:
-                self._keep(name, found)
-        return found
+                self._save_step(name, value)
+        return value
 
-    def kept(self, name: str) -> Any:
+    def read_step(self, name: str) -> Any:
         """Return the value of a finished step; None if there is none, or, with a warning, if its file is unusable."""
         try:
             try:
-                found = read_json(self._step(name, "json"))
+                content = read_json(self._step(name, "json"))
             except FileNotFoundError:
-                tensors, found = load_tensors(self._step(name, "safetensors"))
-                found["value"] = Tensors(tensors, found["value"])
+                tensors, content = load_tensors(self._step(name, "safetensors"))
+                content["value"] = Tensors(tensors, content["value"])
         except FileNotFoundError:
             return None
         except DamagedFileError as error:
             log.warning("%s: computed again", error)
             return None
-        if (found.get("run"), found.get("part")) != (self.id, name):
+        if (content.get("run"), content.get("part")) != (self.id, name):
             log.warning("step %s of %s is another run's or another step: computed again", name, self.directory)
             return None
-        return found["value"]
+        return content["value"]
 
-    def _keep(self, name: str, value: Any) -> None:
+    def _save_step(self, name: str, value: Any) -> None:
         """Save a step's value, and the seconds that this process spent on it."""
         self.require_lease()
         now = time.monotonic()

@@ -54,14 +54,14 @@ def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
         folder = folders.pop()
         try:
             with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                by_name = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
             note(f"{folder}: cannot be searched ({error.strerror})")
             continue
-        if any(entry.name in RUN_FILES and not entry.is_dir(follow_symlinks=False) for entry in found):
+        if any(entry.name in RUN_FILES and not entry.is_dir(follow_symlinks=False) for entry in by_name):
             yield folder
             continue
-        shown = [entry for entry in found if not entry.name.startswith(".")]
+        shown = [entry for entry in by_name if not entry.name.startswith(".")]
         folders += [Path(entry.path) for entry in reversed(shown) if entry.is_dir(follow_symlinks=False)]
         for entry in shown:
             if entry.is_symlink() and leads_out(Path(entry.path), top):
@@ -134,7 +134,7 @@ def require_config(config: Any, command: str = "") -> None:
 
     Args:
         config: of a run.
-        command: whose; by its sections where that is not known.
+        command: of the run; if empty, the one that the sections belong to.
 
     Raises:
         ValueError: names the section and the type it must have.
@@ -142,8 +142,8 @@ def require_config(config: Any, command: str = "") -> None:
     require_plain(config, _MOST_IN_CONFIG)
     if not isinstance(config, dict):
         raise ValueError(f"config is {config!r:.60}, not sections of options")
-    own = ("mdl", "train") if (command := command or command_of(config)) == "mdl" else (command,)
-    for section in dict.fromkeys([*TARGETS, *own, *(["logger"] if "logger" in config else [])]):
+    sections = ("mdl", "train") if (command := command or command_of(config)) == "mdl" else (command,)
+    for section in dict.fromkeys([*TARGETS, *sections, *(["logger"] if "logger" in config else [])]):
         if not isinstance(config.get(section), Mapping):
             raise ValueError(f"config.{section} is {config.get(section)!r:.60}, not a section of options")
     for part in TARGETS:

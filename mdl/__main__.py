@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from mdl.chunks import ChunkSettings, MdlConfig
 
 
-# W&B: metrics by pattern, and the metric that is their x axis; n is the training size
-AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
+# metrics by pattern, and the metric on their x axis; n is the training size
+WANDB_AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
-def work(config: "MdlConfig") -> cli.Executable:
-    """Return the run of a configuration; its code depends on the model, `train.protocol` and `mdl.code`.
+def execution(config: "MdlConfig") -> cli.Executable:
+    """Return the execution of a configuration; its code depends on the model, `train.protocol` and `mdl.code`.
 
     Raises:
         ValueError: options that do not go together.
@@ -26,19 +26,19 @@ def work(config: "MdlConfig") -> cli.Executable:
     from train.prepare import training_job
 
     job, settings = training_job("mdl", config), config.mdl
-    of_kernel = issubclass(job.model, KernelModel)
-    as_published = not of_kernel and config.train.protocol == "published"
-    if of_kernel and settings.code != "blocks":
+    is_kernel = issubclass(job.model, KernelModel)
+    is_published = not is_kernel and config.train.protocol == "published"
+    if is_kernel and settings.code != "blocks":
         raise ValueError(f"mdl.code={settings.code}: a kernel has a code of its own: leave it at blocks")
-    if as_published:
+    if is_published:
         require_published(settings)
 
     def functions() -> Functions:
-        if of_kernel:
+        if is_kernel:
             from mdl import kernel
 
             return Functions(kernel.load, kernel.code)
-        if as_published:
+        if is_published:
             from mdl.published_procedure import load, published
 
             return Functions(load, published)
@@ -50,7 +50,7 @@ def work(config: "MdlConfig") -> cli.Executable:
             return Functions(load, replay)
         return Functions(load, prequential, train_free_sizes if settings.share else None)
 
-    return Execution(job, functions, AXES)
+    return Execution(job, functions, WANDB_AXES)
 
 
 def require_published(settings: "ChunkSettings") -> None:
@@ -100,7 +100,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
 COMMAND = cli.Command(
     name="mdl",
     purpose="how many bits per label it takes a network to learn a dataset, before or after erasure",
-    work=work,
+    execution=execution,
     headline=headline,
     summarise=summarise,
 )

@@ -10,7 +10,7 @@ from conf.schema import later, only_with, unhashed
 from train.settings import TrainingConfig
 
 _MIN_CHUNK = 1024  # ours: the paper's text states none
-_HELD_SHARE = 10  # of a prefix, a tenth
+_HELD_OUT_SHARE = 10  # of a prefix, a tenth
 _MIN_CHUNK_SHARE = 47  # so that 48,976 CIFAR-10 training images still start at 1,024
 
 
@@ -66,9 +66,9 @@ class ChunkSettings:
                 "leave it at given, or set mdl.code=blocks"
             )
 
-    def own_validation(self, n: int) -> int:
+    def num_held_out(self, n: int) -> int:
         """Return how many of the first n examples stop the training on the others."""
-        return max(1, n // _HELD_SHARE) if self.validation == "prefix" else 0
+        return max(1, n // _HELD_OUT_SHARE) if self.validation == "prefix" else 0
 
 
 @dataclass(frozen=True, kw_only=True)

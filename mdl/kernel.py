@@ -67,28 +67,28 @@ def load(job: Job[MdlConfig]) -> PreparedKernel:
     dataset = erased(job)
     data = to_device(dataset, crop_padding=0, flip=False, device=job.device)
     kernel = Target(job.config.model).build(KernelModel, data["train"].image_shape, len(dataset.class_names))
-    beside = kernel.beside_bytes(sizes["train"] + sizes["test"])
-    require_memory(job.config.model["name"], sizes["train"], sizes["test"], beside, job.device)
+    temporary_bytes = kernel.temporary_bytes(sizes["train"] + sizes["test"])
+    require_memory(job.config.model["name"], sizes["train"], sizes["test"], temporary_bytes, job.device)
     return PreparedKernel(job, dataset, data, kernel)
 
 
-def require_memory(name: str, n: int, m: int, beside: float, device: torch.device) -> None:
+def require_memory(name: str, n: int, m: int, temporary_bytes: float, device: torch.device) -> None:
     """Refuse n training and m test examples whose kernels the device's memory does not hold, in float64.
 
     Args:
         name: the model's.
         n: number of training examples.
         m: number of test examples.
-        beside: bytes for computing the kernel, without those that grow with the square of the examples.
+        temporary_bytes: bytes for computing the kernel, without those that grow with the square of the examples.
         device: that holds the kernels.
 
     Raises:
         ValueError: says how much is needed, and what there is.
     """
-    free, needed = free_bytes(device), 8 * n * (2 * n + m + 2048) + beside
+    free, needed = free_bytes(device), 8 * n * (2 * n + m + 2048) + temporary_bytes
     if needed > free:
         where = "on the CPU" if device.type == "cpu" else f"on {device}: try device=cpu"
-        fits = int(math.sqrt(max(0.0, free - beside) / 8 / (2 + m / n)))
+        fits = int(math.sqrt(max(0.0, free - temporary_bytes) / 8 / (2 + m / n)))
         raise ValueError(
             f"model={name}: kernels of {n:,} training and {m:,} test examples take {needed / 1e9:,.1f} GB, but "
             f"{free / 1e9:,.1f} GB are free {where}; about {fits:,} training examples would fit: take a smaller "
@@ -104,18 +104,18 @@ def code(prepared: PreparedKernel, run: Run, logger: Logger) -> Coded:
     seeds, n = prepared.seeds, len(prepared.data["train"])
     sizes = chunk_sizes(n, prepared.job.config.mdl)
     coded: list[SeedCoded] = []
-    kernel = given = None
+    kernel = computed = None
 
     def show(what: str) -> None:
         display.update(len(coded) / len(seeds), what)
 
     def of_order(seed: int) -> dict:
-        nonlocal kernel, given
+        nonlocal kernel, computed
         if (drawn := prepared.kernel.drawn(generator(seed, "init"), prepared.data["train"].images)) is not kernel:
-            given = None  # frees the previous seed's: memory need not hold both
-            kernel, given = drawn, matrices(prepared, drawn, show)
-        assert given is not None
-        (coder, tested), order = given, permutation(seed, n).to(prepared.job.device)
+            computed = None  # frees the previous seed's: memory need not hold both
+            kernel, computed = drawn, matrices(prepared, drawn, show)
+        assert computed is not None
+        (coder, tested), order = computed, permutation(seed, n).to(prepared.job.device)
         return as_json(of_seed(*coder.code(order, *tested, sizes), prepared.data["test"].labels))
 
     with Display(run.id) as display:

@@ -119,7 +119,7 @@ class KernelCode:
         paid: list[Tensor] = []
         said: list[Tensor] = []
         for ridge, factor in self.factors(order):
-            paid.append(self._given(*factor.ahead(), z))
+            paid.append(self._log_probabilities(*factor.ahead(), z))
             if cross is not None and diagonal is not None:
                 weights = paid[-1].cumsum(0)[known]
                 parts = zip(cross.split(_BLOCK), (diagonal + ridge).split(_BLOCK), strict=True)
@@ -131,10 +131,10 @@ class KernelCode:
         total = log_p.cumsum(0)[known].logsumexp(1)
         return mixture_bits(log_p), torch.stack(said).logsumexp(0) - total[:, None, None]
 
-    def _given(self, mean: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
+    def _log_probabilities(self, mean: Tensor, deviation: Tensor, z: Tensor) -> Tensor:
         """Return log-probabilities [n, members] that one λ's members give the labels `z` [n]."""
         parts = zip(*(values.split(_BLOCK) for values in (mean, deviation, z)), strict=True)
-        return torch.cat([self.members(m, s)[:, torch.arange(len(own)), own].T for m, s, own in parts])
+        return torch.cat([self.members(m, s)[:, torch.arange(len(labels)), labels].T for m, s, labels in parts])
 
     def _tested(self, factor: Factor, cross: Tensor, variance: Tensor, sizes: Sequence[int], weights: Tensor) -> Tensor:
         """Return one λ's part of the mixture's test log-probabilities after each size, [sizes, m, k]."""

@@ -118,7 +118,7 @@ class _Sizes:
 
     def trained(self, i: int) -> "SizeTrained | None":
         """Return the part of size number i, or None if it is not trained."""
-        if i not in self._trained and (part := self._run.kept(self.name(i))) is not None:
+        if i not in self._trained and (part := self._run.read_step(self.name(i))) is not None:
             self._finish(i, parsed(SizeTrained, part))
         return self._trained.get(i)
 
@@ -127,7 +127,7 @@ class _Sizes:
         if i not in self._trained:
             self._finish(i, parsed(SizeTrained, self._run.step(self.name(i), lambda: as_json(self._train(i)))))
             # Checkpoints are named after the number of fitted examples: the size less its held-out examples.
-            self.engine.delete_checkpoints(self.sizes[i] - self._prepared.job.config.mdl.own_validation(self.sizes[i]))
+            self.engine.delete_checkpoints(self.sizes[i] - self._prepared.job.config.mdl.num_held_out(self.sizes[i]))
         return self._trained[i]
 
     def _train(self, i: int) -> "SizeTrained":
@@ -169,7 +169,7 @@ def train_size(
 ) -> SizeTrained:
     """Train every seed on its `known` examples [S, n] and score it on those that follow [S, m], m >= 0."""
     train, n = prepared.data["train"], known.shape[1]
-    num_held_out = prepared.job.config.mdl.own_validation(n)
+    num_held_out = prepared.job.config.mdl.num_held_out(n)
     held_out = known[:, -num_held_out:] if num_held_out else None
     fitted = engine.fit(known[:, : n - num_held_out], show, held_out)
     test = fitted.score(prepared.data["test"])

@@ -126,9 +126,9 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
     curve = [_joined([one.point for one in of_size]) for of_size in trained]
     run.save_curves(row for of_size in trained for one in of_size for row in one.losses)
     last = [one.losses for one in trained[-1]]
-    drops = sharp_drops(([row.epoch for row in own], [row.validation_loss_bits for row in own]) for own in last)
+    drops = sharp_drops(([row.epoch for row in rows], [row.validation_loss_bits for row in rows]) for rows in last)
     tested = zip(*(point.ce_test_bits for point in curve), strict=True)
-    totals = [online_code_bits(sizes, own, len(data.dataset.class_names)) for own in tested]
+    totals = [online_code_bits(sizes, ce_test, len(data.dataset.class_names)) for ce_test in tested]
     return replace(as_result(logger, curve, sizes, totals), sharp_drop=drops)
 
 
@@ -360,8 +360,8 @@ class PublishedTraining:
         source = self._draws["stochastic depth"]
         layers = self.model.stochastic_depth()
         for layer in layers:
-            kept = torch.rand(len(x), generator=source) >= layer.rate
-            layer.factors = (kept / (1 - layer.rate)).to(x.device)
+            undropped = torch.rand(len(x), generator=source) >= layer.rate
+            layer.factors = (undropped / (1 - layer.rate)).to(x.device)
         try:
             return self.model(x).log_softmax(1)
         finally:
@@ -369,7 +369,7 @@ class PublishedTraining:
                 layer.factors = None
 
     def _augmented(self, x: Tensor) -> Tensor:
-        """Crop a batch [B, C, H, W] at one place, with zeros around it, and mirror all of it or nothing."""
+        """Crop a batch [B, C, H, W] at one position, with zeros around it, and mirror all of it or nothing."""
         source, padding, (height, width) = self._draws["views"], self._padding, x.shape[-2:]
         top, left = torch.randint(2 * padding + 1, (2,), generator=source).tolist()
         x = F.pad(x, (padding,) * 4)[..., top : top + height, left : left + width]
@@ -379,8 +379,8 @@ class PublishedTraining:
         """Copy weights and optimizer state: tensors by name and position, and numbers per group."""
         tensors = {}
         for i, parameter in enumerate(self._parameters):
-            own = self._optimizer.state.get(parameter, {})
-            tensors |= {f"{name}.{i}": own[name].clone() for name in ("z", "exp_avg_sq") if name in own}
+            state = self._optimizer.state.get(parameter, {})
+            tensors |= {f"{name}.{i}": state[name].clone() for name in ("z", "exp_avg_sq") if name in state}
             tensors[f"y.{i}"] = parameter.detach().clone()
         return tensors, [{name: group[name] for name in _GROUP_NUMBERS} for group in self._optimizer.param_groups]
 
@@ -389,12 +389,12 @@ class PublishedTraining:
         tensors, numbers = snapshot
         for i, (parameter, group) in enumerate(zip(self._parameters, self._optimizer.param_groups, strict=True)):
             parameter.copy_(tensors[f"y.{i}"])
-            own = {
+            state = {
                 name: tensors[f"{name}.{i}"].to(parameter, copy=True)
                 for name in ("z", "exp_avg_sq")
                 if f"{name}.{i}" in tensors
             }
-            self._optimizer.state[parameter] = own
+            self._optimizer.state[parameter] = state
             group.update(numbers[i])
 
 

@@ -39,8 +39,10 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> C
     engine, finished = Engine(prepared, run), 0
     with Display(run.id) as display:
 
-        def begin(here: slice) -> ReplayCode:
-            labels = ReplayLabels(prepared.seeds[here], engine.orders[here], splits["train"], splits["test"], sizes)
+        def begin(members: slice) -> ReplayCode:
+            labels = ReplayLabels(
+                prepared.seeds[members], engine.orders[members], splits["train"], splits["test"], sizes
+            )
             return ReplayCode(prepared.ensemble, labels, prepared.settings, settings.replay)
 
         def finish(code: ReplayCode) -> None:
@@ -88,7 +90,7 @@ class ReplayCode(Learner):
         ensemble: the architecture.
         labels: what is coded.
         settings: of the optimiser, and batch size; nothing is stopped early.
-        options: the code's own.
+        options: of the code.
 
     Attributes:
         bits: what each label has cost, in each member's order, [S, N] float64; 0 where it is not yet coded.
@@ -139,20 +141,20 @@ class ReplayCode(Learner):
         """Return tensors and values with which `restore` goes on bit by bit."""
         tensors, numbers = self.optimizer.state()
         progress = {"known": self.known, "batch": self._batch, "step": self._step}
-        return tensors | self._own, {"members": self._members, "progress": progress, "optimizer": numbers}
+        return tensors | self._progress, {"members": self._members, "progress": progress, "optimizer": numbers}
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
         """Go on where another with the same data and options stood; False if it had other members."""
         if values.get("members") != self._members:
             return False
         self.optimizer.restore(tensors, values["optimizer"])
-        for name, own in self._own.items():
-            own.copy_(tensors[name])
+        for name, tensor in self._progress.items():
+            tensor.copy_(tensors[name])
         self.known, self._batch, self._step = (values["progress"][key] for key in ("known", "batch", "step"))
         return True
 
     @property
-    def _own(self) -> dict[str, Tensor]:
+    def _progress(self) -> dict[str, Tensor]:
         return {"bits": self.bits, "scores": self.scores, "log_weights": self.mixture.log_weights}
 
     @property

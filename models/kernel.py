@@ -35,7 +35,7 @@ class KernelModel(Model):
     def drawn(self, generator: torch.Generator, x: Tensor) -> Similarity:
         """Draw the kernel for training images x [n, C, H, W]; one without random weights is always the same object."""
 
-    def beside_bytes(self, examples: int) -> float:  # noqa: ARG002, an override may use them
+    def temporary_bytes(self, examples: int) -> float:  # noqa: ARG002, an override may use them
         """Return the memory for computing the kernel of so many examples, without the kernel itself."""
         return 2**28
 
@@ -80,11 +80,11 @@ class Kernel(KernelModel):
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Compute K(x, y), [n, m] float64, of images [n, C, H, W] and [m, C, H, W], each from its two images."""
         x, y = (images.flatten(1).double() for images in (x, y))
-        found = x.new_empty(len(x), len(y))
+        kernel = x.new_empty(len(x), len(y))
         block = max(1, _BLOCK // max(1, len(y)))
         for start in range(0, len(x), block):
-            found[start : start + block] = self._of(x[start : start + block], y)
-        return found
+            kernel[start : start + block] = self._of(x[start : start + block], y)
+        return kernel
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Compute K(x, x) of each image, [n] float64."""
@@ -106,5 +106,5 @@ class Kernel(KernelModel):
             cosine = (angle.sin_().div_(math.pi) + share * cosine).clamp_(-1, 1)
             tangent = cosine + tangent.mul_(share)
         # a layer's share of the tangent kernel is as large as the kernel: divided by their number, scales agree
-        found = cosine if self.kernel == "nngp" else tangent / (self.depth + 1)
-        return found * (norms[0][:, None] * norms[1] / d)
+        kernel = cosine if self.kernel == "nngp" else tangent / (self.depth + 1)
+        return kernel * (norms[0][:, None] * norms[1] / d)

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from harness.result import InformationResult
     from sample_info.settings import SampleInfoConfig
 
-AXES = {"information/*": "seed"}
-_FIGURES = ("scores.png", "summaries.png")  # of every run
+WANDB_AXES = {"information/*": "seed"}
+_FIGURES = ("scores.png", "summaries.png")  # in each run's directory
 
 
-def work(config: "SampleInfoConfig") -> cli.Executable:
+def execution(config: "SampleInfoConfig") -> cli.Executable:
+    """Return the execution of a configuration."""
     from harness.job import Execution, Functions
 
     def functions() -> Functions:
@@ -25,7 +26,7 @@ def work(config: "SampleInfoConfig") -> cli.Executable:
 
         return Functions(load, score)
 
-    return Execution(job_of(config), functions, AXES)
+    return Execution(job_of(config), functions, WANDB_AXES)
 
 
 def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
@@ -40,7 +41,7 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     settings = config.sample_info
     require_known(settings.references.methods)
     job = require_network(Job.from_config("sample_info", config))
-    summary_model(config)  # refuses unknown options
+    summary_model(config)  # raises ValueError for options that the model lacks
     if settings.classes != "all":
         job = replace(job, source=ClassSubset.of(job.source, settings.classes))
     if settings.initial_weights is None:
@@ -55,7 +56,7 @@ def headline(result: "InformationResult") -> str:
 
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
-    """Print tables and figures, and write them to `directory`."""
+    """Print tables and the paths of figures, and write both to `directory`."""
     from erasure.store.storage import write_text
     from harness.results.arrange import arrange
     from harness.results.table import markdown
@@ -92,7 +93,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
 COMMAND = cli.Command(
     name="sample_info",
     purpose="how much each training example tells a network that the others do not, before or after erasure",
-    work=work,
+    execution=execution,
     headline=headline,
     summarise=summarise,
 )

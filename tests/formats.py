@@ -110,7 +110,7 @@ class Format:
 
 
 def _finished(place: Path) -> Run:
-    result = COMMAND.work(_config(f"runs_dir={place}", f"cache_dir={place}/cache")).carry_out()
+    result = COMMAND.execution(_config(f"runs_dir={place}", f"cache_dir={place}/cache")).carry_out()
     shutil.rmtree(place / "cache")
     return Run(place, result.run_id)
 
@@ -195,7 +195,7 @@ def _write_scores(place: Path) -> None:
 def _write_sweep(place: Path) -> None:
     made = _finished(place)
     sweep = Sweep(place)
-    sweep.plan([(["eraser=leace"], made.directory)])
+    sweep.add_jobs([(["eraser=leace"], made.directory)])
     sweep.record(
         0, {"overrides": ["eraser=leace"], "exit_code": 0, "run_id": made.id, "result": f"{made.id}/result.json"}
     )
@@ -283,17 +283,17 @@ def _run_config(place: Path) -> MdlConfig:
 def _write_stopped_run(place: Path) -> None:
     """A run that was killed when all its parts were done."""
     with mock.patch.object(Run, "finish", side_effect=KeyboardInterrupt), contextlib.suppress(KeyboardInterrupt):
-        COMMAND.work(_run_config(place)).carry_out()
+        COMMAND.execution(_run_config(place)).carry_out()
 
 
 def _whole_run(place: Path) -> tuple[str, Any]:
-    result = COMMAND.work(_run_config(place)).carry_out()
+    result = COMMAND.execution(_run_config(place)).carry_out()
     return "", [result.run_id, result.mdl, result.curve, result.final]
 
 
 FORMATS: Sequence[Format] = (
     Format("part-*.json", lambda place: Run(place, _RUN).step("100", lambda: _PART), "*/part-*.json",
-           lambda place: ("", Run(place, _RUN).kept("100"))),
+           lambda place: ("", Run(place, _RUN).read_step("100"))),
     Format("result.json in a table", _finished, "*/result.json", lambda p: ("", read_result(_only(p) / "result.json"))),
     Format("result.json in the report", _finished, "*/result.json", lambda p: ("", _shown(p).result)),
     Format("result.json in the status", _finished, "*/result.json", _state),

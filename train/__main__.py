@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from train.settings import TrainConfig
 
 
-AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: as seen by one process, which may be the second
+WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged while this process trains
 
 
-def work(config: "TrainConfig") -> cli.Executable:
+def execution(config: "TrainConfig") -> cli.Executable:
+    """Return the execution of a configuration."""
     from harness.job import Execution, Functions
     from train.prepare import load, require_network, training_job
 
@@ -27,7 +28,7 @@ def work(config: "TrainConfig") -> cli.Executable:
 
         return Functions(load, train_on_everything)
 
-    return Execution(job, functions, AXES)
+    return Execution(job, functions, WANDB_AXES)
 
 
 def headline(result: "TrainResult") -> str:
@@ -38,9 +39,9 @@ def headline(result: "TrainResult") -> str:
 
 
 def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
-    """Print table of final losses and figure of loss curves, and write them to `directory`.
+    """Print a table of final losses and draw the loss curves; write both to `directory`.
 
-    Runs with `counterparts` have a second table and figure, of the order in which they are learnt.
+    Runs with `counterparts` have a second table and figure: the order in which counterparts are learnt.
     """
     from harness.results.arrange import arrange, by_setting
     from harness.results.output import show
@@ -58,7 +59,7 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
 COMMAND = cli.Command(
     name="train",
     purpose="train networks on the whole of a dataset, before or after erasure; loss curves and final losses",
-    work=work,
+    execution=execution,
     headline=headline,
     summarise=summarise,
 )

@@ -157,14 +157,14 @@ def results_of(
     rows: "list[CounterpartRow]", spectra: Mapping[str, Mapping[str, float]], seeds: int
 ) -> dict[str, CounterpartResult] | None:
     """Return what result.json holds of these rows, by sample; None without any."""
-    found = dict[str, CounterpartResult]()
+    results = dict[str, CounterpartResult]()
     for name, z_scores in spectra.items():
         of_seeds = [sorted(row for row in rows if row.sample == name and row.seed == seed) for seed in range(seeds)]
-        found[name] = CounterpartResult(
+        results[name] = CounterpartResult(
             z_scores=dict(z_scores),
             step=[[row.step for row in one] for one in of_seeds],
             loss_bits=[[row.loss_bits for row in one] for one in of_seeds],
             accuracy=[[row.accuracy for row in one] for one in of_seeds],
             agreement=[[row.agreement for row in one] for one in of_seeds],
         )
-    return found or None
+    return results or None

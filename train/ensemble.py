@@ -149,13 +149,13 @@ class Ensemble:
     @contextlib.contextmanager
     def _carrying(self, weights: Weights) -> Iterator[None]:
         """Compute with these weights meanwhile (what `functional_call` does, at a tenth of its cost)."""
-        own = [module._parameters[name] for module, name in self._places]
+        parameters = [module._parameters[name] for module, name in self._places]
         for (module, name), key in zip(self._places, self.names, strict=True):
             module._parameters[name] = weights[key]  # pyright: ignore[reportArgumentType]
         try:
             yield
         finally:
-            for (module, name), parameter in zip(self._places, own, strict=True):
+            for (module, name), parameter in zip(self._places, parameters, strict=True):
                 module._parameters[name] = parameter
 
     @contextlib.contextmanager
@@ -164,8 +164,8 @@ class Ensemble:
         if factors is None or not self._stochastic_depth:
             yield
             return
-        for layer, own in zip(self._stochastic_depth, factors.squeeze(0), strict=True):
-            layer.factors = own
+        for layer, of_layer in zip(self._stochastic_depth, factors.squeeze(0), strict=True):
+            layer.factors = of_layer
         try:
             yield
         finally:

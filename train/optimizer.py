@@ -19,7 +19,7 @@ class _Segment:
 
     start: int
     stop: int
-    positions: Sequence[int]  # of its parameters, in the order in which they were given
+    positions: Sequence[int]  # of its parameters, in the order of `parameters`
     factor: float
 
 
@@ -106,10 +106,11 @@ class ScheduleFree:
         return self._views(torch.lerp(self._y, self._z, 1 - 1 / self._betas[0]) if self._k else self._y.clone())
 
     @torch.no_grad()
-    def keep_members(self, kept: Tensor) -> None:
-        """Drop all members but `kept` (indices into the leading axis)."""
+    def keep_members(self, members: Tensor) -> None:
+        """Drop all members but `members` (indices into the leading axis)."""
         y, z, v = (
-            {name: view[kept] for name, view in self._views(buffer).items()} for buffer in (self._y, self._z, self._v)
+            {name: view[members] for name, view in self._views(buffer).items()}
+            for buffer in (self._y, self._z, self._v)
         )
         self._layout(y)
         self._z, self._v = self._flatten(z), self._flatten(v)
@@ -164,9 +165,9 @@ class ScheduleFree:
         for segment in self._segments:
             gradient = self._gather(segment, gradients)
             for start in range(segment.start, segment.stop, self._block):
-                here = slice(start, min(start + self._block, segment.stop))
-                offset = slice(here.start - segment.start, here.stop - segment.start)
-                yield self._y[here], self._z[here], self._v[here], gradient[offset], segment.factor
+                block = slice(start, min(start + self._block, segment.stop))
+                offset = slice(block.start - segment.start, block.stop - segment.start)
+                yield self._y[block], self._z[block], self._v[block], gradient[offset], segment.factor
 
     def _gather(self, segment: _Segment, gradients: Sequence[Tensor]) -> Tensor:
         """Return the segment's gradients as one vector."""

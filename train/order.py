@@ -77,7 +77,7 @@ class EpochOrder:
                 source.set_state(state.clone())  # a row's own memory: torch reads from the start of its storage
 
     def _states(self) -> dict[str, Tensor]:
-        return {purpose: torch.stack([g.get_state() for g in own]) for purpose, own in self._generators.items()}
+        return {purpose: torch.stack([g.get_state() for g in sources]) for purpose, sources in self._generators.items()}
 
     def _draw(self, order: torch.Generator, views: torch.Generator, depth: torch.Generator) -> Draws:
         used = self.batches * self.batch_size
@@ -92,8 +92,8 @@ def drawn(
     """Draw one member's views and factors of the examples [steps, B] of its steps, without an axis S."""
     steps, batch_size = positions.shape
     dropped = torch.tensor(rates)[:, None]
-    kept = torch.rand(steps, len(rates), batch_size, generator=depth) >= dropped
-    factors = kept.float().div_(torch.tensor([1 - rate for rate in rates])[:, None])
+    undropped = torch.rand(steps, len(rates), batch_size, generator=depth) >= dropped
+    factors = undropped.float().div_(torch.tensor([1 - rate for rate in rates])[:, None])
     return Draws(positions, torch.randint(num_views, positions.shape, generator=views), factors)
 
 

@@ -30,8 +30,8 @@ class TrainingProgress:
         patience = self._patience_steps / self._steps[i]
         usual = max(self._epochs.values(), default=max(2 * patience, min(_EPOCHS, 10 * patience), epoch + left))
         done = sum(self._steps[j] * epochs for j, epochs in self._epochs.items())
-        here = self._steps[i] * min(self._longest, max(usual, epoch + left))
+        current = self._steps[i] * min(self._longest, max(usual, epoch + left))
         others = [steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i]
         rest = sum(min(steps * self._longest, max(steps * usual, self._patience_steps)) for steps in others)
-        self._shown = max(self._shown, (done + self._steps[i] * epoch) / (done + here + rest))
+        self._shown = max(self._shown, (done + self._steps[i] * epoch) / (done + current + rest))
         return self._shown

@@ -44,7 +44,7 @@ class TrainingSets:
         subsets: positions in `train`, [S, n].
         train: training split.
         validation: split for early stopping.
-        held: positions in `validation` that stop each member, [S, m]; None for all.
+        held_out: positions in `validation` that stop each member, [S, m]; None for all.
         counterparts: samples whose losses are followed along the training, by name (`train.counterparts`).
     """
 
@@ -52,13 +52,13 @@ class TrainingSets:
     subsets: Tensor
     train: DeviceImages
     validation: DeviceImages
-    held: Tensor | None = None
+    held_out: Tensor | None = None
     counterparts: Counterparts = field(default_factory=dict)
 
     def of(self, members: slice) -> "TrainingSets":
         """Return the sets of some members."""
-        held = None if self.held is None else self.held[members]
-        return replace(self, seeds=self.seeds[members], subsets=self.subsets[members], held=held)
+        held_out = None if self.held_out is None else self.held_out[members]
+        return replace(self, seeds=self.seeds[members], subsets=self.subsets[members], held_out=held_out)
 
 
 class Learner:
@@ -122,8 +122,8 @@ class Learner:
         batch_bytes = index[0].numel() * math.prod(self.train.image_shape) * self.train.images.element_size()
         together = max(1, _GATHERED.get(index.device.type, 0) // batch_bytes)
         for start in range(first, len(index), together):
-            here = slice(start, start + together)
-            yield from zip(*self.train.augmented(index[here], draws.views[here]), draws.factors[here], strict=True)
+            steps = slice(start, start + together)
+            yield from zip(*self.train.augmented(index[steps], draws.views[steps]), draws.factors[steps], strict=True)
 
 
 class Training(Learner):
@@ -134,7 +134,7 @@ class Training(Learner):
         self.n = subsets.shape[1]
         initial = ensemble.initial_weights([generator(seed, self.n, "init") for seed in seeds], subsets.device)
         super().__init__(ensemble, initial, train, settings)
-        self.seeds, self.subsets, self.validation, self.held = seeds, subsets, sets.validation, sets.held
+        self.seeds, self.subsets, self.validation, self.held_out = seeds, subsets, sets.validation, sets.held_out
         self.order = EpochOrder(seeds, self.n, train.num_views, settings, ensemble.drop_rates)
         self.best, self.last = (
             {name: weight.clone() for name, weight in initial.items()} for _ in ("lowest validation loss", "end")
@@ -192,8 +192,8 @@ class Training(Learner):
             The validation loss in bits of each member that was still training before the evaluation.
         """
         averaged = self.optimizer.averaged()
-        held = None if self.held is None else self.held[self.active]
-        validation_bits = self.ensemble.score(averaged, self.validation, held).bits.tolist()
+        held_out = None if self.held_out is None else self.held_out[self.active]
+        validation_bits = self.ensemble.score(averaged, self.validation, held_out).bits.tolist()
         improved, stopped, going = [], [], []
         for position, (member, train_bits) in enumerate(zip(self.active, self._train_bits(), strict=True)):
             loss = validation_bits[position]
@@ -278,9 +278,9 @@ class Training(Learner):
         """Keep only the members at these positions among the active ones."""
         self.active = [self.active[position] for position in positions]
         if self.active:
-            kept = torch.tensor(positions, device=self.subsets.device)
-            self.optimizer.keep_members(kept)
-            self._loss_sum = self._loss_sum[kept]
+            members = torch.tensor(positions, device=self.subsets.device)
+            self.optimizer.keep_members(members)
+            self._loss_sum = self._loss_sum[members]
 
     def _require_finite(self, member: int, train_bits: float | None, validation_bits: float) -> None:
         if math.isfinite(validation_bits) and math.isfinite(train_bits or 0.0):
@@ -426,8 +426,8 @@ def fit(
     stacks = -(-count // stack)
     elsewhere: list[int] = []  # epochs of the stacks before
 
-    def begin(here: slice) -> Training:
-        return Training(ensemble, sets.of(here), settings)
+    def begin(members: slice) -> Training:
+        return Training(ensemble, sets.of(members), settings)
 
     def finish(training: Training) -> None:
         about = len(training.seeds), (len(elsewhere), stacks), sum(elsewhere)
@@ -465,20 +465,20 @@ class Engine:
             log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
 
     def fit(
-        self, subsets: Tensor, report: Report, held: Tensor | None = None, counterparts: Counterparts | None = None
+        self, subsets: Tensor, report: Report, held_out: Tensor | None = None, counterparts: Counterparts | None = None
     ) -> Fit:
         """Train every seed on its own subset of the training split, as the function `fit`.
 
         Args:
             subsets: positions in the training split, [S, n].
             report: called after every evaluation.
-            held: positions in the training split of the examples for early stopping, [S, m]; by default early
+            held_out: positions in the training split of the examples for early stopping, [S, m]; by default early
                 stopping uses the validation split.
             counterparts: samples whose losses are followed along the training.
         """
         prepared, stack = self._prepared, self.stacking.stack
-        splits = prepared.data["train"], prepared.data["validation" if held is None else "train"]
-        sets = TrainingSets(prepared.seeds, subsets, *splits, held, counterparts or {})
+        splits = prepared.data["train"], prepared.data["validation" if held_out is None else "train"]
+        sets = TrainingSets(prepared.seeds, subsets, *splits, held_out, counterparts or {})
         return fit(prepared.ensemble, sets, prepared.settings, report, stack=stack, checkpoints=self._checkpoints)
 
     def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:

@@ -52,7 +52,7 @@ def planned(
     if refused:
         others = f" (as {len(refused) - 1} others of the {len(job_overrides)})" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}; nothing was started{others}")
-    process.sweep.plan([(job.overrides, job.run) for job in jobs])
+    process.sweep.add_jobs([(job.overrides, job.run) for job in jobs])
     return jobs
 
 
@@ -84,10 +84,10 @@ def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool) -> Iterator[S
 
     Args:
         jobs: in their order.
-        sweep: where they note how they ended; one that has not, as another process was faster, is given out again.
+        sweep: where they note how they ended; one that has not, as another process was faster, is yielded again.
         join: whether runs that other processes compute are yielded once no other is left.
     """
-    left, told, rounds = list(jobs), False, 0
+    left, announced, rounds = list(jobs), False, 0
     while left:
         for job in left:
             if (join and rounds) or not computed_elsewhere(job.run):
@@ -95,9 +95,9 @@ def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool) -> Iterator[S
         ended = sweep.recorded()
         busy = [job for job in left if job.number not in ended]
         if len(busy) == len(left):
-            if not told:
+            if not announced:
                 log.info("waiting for %d runs that other processes compute", len(busy))
-                told = True
+                announced = True
             time.sleep(_LOOK_AGAIN_S)
         left, rounds = busy, rounds + 1
 

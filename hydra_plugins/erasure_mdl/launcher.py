@@ -60,7 +60,7 @@ class SweepLauncher(Launcher):
         """Whether processes share the parts of a run."""
         return OmegaConf.select(self.config, "mdl.share") is True
 
-    def run_here(self, job: SweepJob) -> JobReturn:
+    def carry_out(self, job: SweepJob) -> JobReturn:
         """Do a job in the process at hand; planned as the run that it was when the sweep was launched."""
         process.planned_run = job.run.name
         config = self.hydra_context.config_loader.load_sweep_config(self.config, job.overrides)
@@ -88,7 +88,7 @@ class InProcess(SweepLauncher):
     def _start(self, jobs: Sequence[SweepJob]) -> None:
         process.waits_for_others = False
         for job in in_turn(jobs, process.sweep, join=self.shares_runs):
-            _ = self.run_here(job).return_value  # raises where its end could not be noted, or it is given out again
+            _ = self.carry_out(job).return_value  # raises where its end could not be noted, or it is yielded again
 
 
 class Submitit(SweepLauncher):
@@ -178,10 +178,10 @@ class Local(Submitit):
         self._begin(state)
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         process.waits_for_others = False
-        here = Sweep(sweep)
-        for job in in_turn(jobs, here, join=self.shares_runs):
-            returned = self.run_here(job)
-            if job.number not in here.recorded():
+        shared = Sweep(sweep)
+        for job in in_turn(jobs, shared, join=self.shares_runs):
+            returned = self.carry_out(job)
+            if job.number not in shared.recorded():
                 _ = returned.return_value  # raises where not even its end could be noted
 
     def _devices(self) -> list[str]:

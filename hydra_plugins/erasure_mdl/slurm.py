@@ -54,7 +54,7 @@ class SlurmArray(Submitit):
         free = [job for job in jobs if not computed_elsewhere(job.run)]
         tasks = self._submit(free) if free else []
         if not self.options["wait"]:
-            process.sweep.left = True
+            process.sweep.detached = True
             return
         self._wait(tasks)
         for job in (job for job in jobs if job not in free):
@@ -66,7 +66,7 @@ class SlurmArray(Submitit):
         """Carry out a job in its task; a failure ends the task as failed, so that the cluster's own records say so."""
         self._begin(state)
         requeue_on_signals()
-        _ = self.run_here(job).return_value  # raises what the job raised
+        _ = self.carry_out(job).return_value  # raises what the job raised
 
     def _submit(self, jobs: Sequence[SweepJob]) -> list[Any]:
         """Submit the jobs.
@@ -108,8 +108,8 @@ def _max_array_size() -> int:
         said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
     except OSError:  # no SLURM here: submitit says so better
         said = ""
-    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", said, re.MULTILINE)
-    return int(found[1]) if found else 1001  # SLURM's default
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", said, re.MULTILINE)
+    return int(match[1]) if match else 1001  # SLURM's default
 
 
 def requeue_on_signals() -> None:

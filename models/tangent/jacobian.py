@@ -50,9 +50,9 @@ class Projection:
         assert self.draws is not None, "what is drawn has a generator"
         draws = self.draws(name)
         if self.kind == "coordinates":
-            kept = torch.randperm(parameters, generator=draws)[: self.size].to(device)
+            coordinates = torch.randperm(parameters, generator=draws)[: self.size].to(device)
             scale = math.sqrt(parameters / self.size)
-            return Layer(name, parameters, self.size, lambda gradient: gradient[..., kept] * scale)
+            return Layer(name, parameters, self.size, lambda gradient: gradient[..., coordinates] * scale)
         buckets = torch.randint(self.size, (parameters,), generator=draws).to(device)
         signs = (torch.randint(2, (parameters,), generator=draws).double() * 2 - 1).to(device)
 

@@ -71,7 +71,7 @@ class EmpiricalNtk(KernelModel):
         some = x[:: math.ceil(len(x) / _AVERAGED)]
         return replace(unscaled, size=float(unscaled.diagonal(some).mean()))
 
-    def beside_bytes(self, examples: int) -> float:
+    def temporary_bytes(self, examples: int) -> float:
         """Return the memory of a group's Jacobian, twice, a batch of gradients, and slopes of the widest layer."""
         shapes = [parameter.shape for parameter in self.network.parameters()]
         widest, parameters = max(shape[0] for shape in shapes), sum(shape.numel() for shape in shapes)

@@ -164,8 +164,8 @@ def ntk(
     for _, j in _jacobians(model, weights, everything, layers, settings):
         kernel.addmm_(j.flatten(0, 1), j[:n].flatten(0, 1).T)
     parameters = sum(weight.numel() for weight in weights.values())
-    kept = parameters - sum(layer.parameters - layer.columns for layer in layers)
-    how = f"{projection.kind}, {kept:,} of {parameters:,} numbers" if layers else "product form"
+    used = parameters - sum(layer.parameters - layer.columns for layer in layers)
+    how = f"{projection.kind}, {used:,} of {parameters:,} numbers" if layers else "product form"
     train = kernel[: n * k]
     return Kernels(torch.add(train, train.T).mul_(0.5), kernel[n * k :], how)
 

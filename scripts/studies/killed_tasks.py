@@ -116,7 +116,7 @@ class KilledTasks:
         step, finish = Run.step, Run.finish
 
         def step_and_note(run: Run, name: str, compute: Callable[[], Any]) -> Any:
-            new = run.kept(name) is None
+            new = run.read_step(name) is None
             value = step(run, name, compute)
             if new:
                 self.note(run.id, f"part {name}")

@@ -365,8 +365,8 @@ def test_a_sweep_whose_jobs_cannot_be_noted_ends(command, monkeypatch) -> None:
 
 def test_a_job_that_leaves_no_word_is_named(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path / "2026")
-    sweep.ask("mdl", ["eraser=control,leace", "hydra/launcher=slurm"])
-    sweep.plan([(["eraser=control"], tmp_path / "a"), (["eraser=leace"], tmp_path / "b")])
+    sweep.save_request("mdl", ["eraser=control,leace", "hydra/launcher=slurm"])
+    sweep.add_jobs([(["eraser=control"], tmp_path / "a"), (["eraser=leace"], tmp_path / "b")])
     sweep.record(0, {"overrides": ["eraser=control"], "exit_code": 0, "run_id": "a", "result": "a/result.json"})
     first, second = sweep.outcomes()
     assert first["exit_code"] == 0
@@ -377,7 +377,7 @@ def test_a_job_that_leaves_no_word_is_named(tmp_path: Path) -> None:
 def test_a_sweep_has_one_name_however_and_wherever_it_is_launched(tmp_path: Path) -> None:
     def name(*overrides: str) -> str:
         sweep = Sweep(tmp_path / str(len(list(tmp_path.iterdir()))))
-        sweep.ask("mdl", overrides)
+        sweep.save_request("mdl", overrides)
         return sweep.name
 
     here = name("eraser=control,leace", "seeds=[0]")

@@ -54,9 +54,9 @@ def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
     run = Run(tmp_path, "x")
     run.start("a: 1\n")
     assert run.result is None
-    assert run.kept("100") is None
+    assert run.read_step("100") is None
     run.step("100", lambda: {"loss": 1.5})
-    assert Run(tmp_path, "x").kept("100") == {"loss": 1.5}
+    assert Run(tmp_path, "x").read_step("100") == {"loss": 1.5}
     run.finish(made_up("x"))
     assert run.result == made_up()
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
@@ -175,16 +175,16 @@ def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> 
     path = run.directory / "part-100.json"
     whole = path.read_text()
     path.write_text(whole.replace("5.441", "3.441"))
-    assert run.kept("100") is None
+    assert run.read_step("100") is None
     assert "part-100.json was edited or damaged" in caplog.text
     (run.directory / "part-200.json").write_text(whole)
-    assert run.kept("200") is None
+    assert run.read_step("200") is None
     assert "is another run's or another step" in caplog.text
     Run(tmp_path, "y").step("100", lambda: [1])
     path.write_bytes((tmp_path / "y" / "part-100.json").read_bytes())
-    assert run.kept("100") is None
+    assert run.read_step("100") is None
     path.write_text(whole)
-    assert run.kept("100") == {"loss": [5.441]}
+    assert run.read_step("100") == {"loss": [5.441]}
 
 
 def test_the_state_of_a_run_that_is_no_folder_of_files(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of
     monkeypatch.setattr(prequential, "train_size", note)
     shared = composed("mdl", [*SMALL, "runs_dir=shared", "mdl.share=true"], MdlConfig)
     with ThreadPoolExecutor(3) as processes:
-        asked = [processes.submit(MDL.work(shared).carry_out, wait=wait) for wait in (True, True, False)]
+        asked = [processes.submit(MDL.execution(shared).carry_out, wait=wait) for wait in (True, True, False)]
         results = [process.result(timeout=120) for process in asked]
     assert len(trained) == len(set(trained)) == 3
     assert {result.run_id for result in results if result is not None} == {numbers("alone")[0]["run_id"]}
@@ -217,4 +217,4 @@ def test_sizes_that_do_not_fit_are_refused_before_an_eraser_is_fitted(words: lis
     monkeypatch.setattr("erasure.pipeline._build", lambda *_: pytest.fail("fitted"))
     asked = ["mdl.num_chunks=600", f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", *words]
     with pytest.raises(ValueError, match=r"mdl.num_chunks=600 chunks of at least .* set mdl.num_chunks to at most \d+"):
-        MDL.work(composed("mdl", asked, MdlConfig)).carry_out()
+        MDL.execution(composed("mdl", asked, MdlConfig)).carry_out()

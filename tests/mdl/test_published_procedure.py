@@ -211,7 +211,7 @@ def test_trainings_are_expected_to_take_as_many_epochs_as_the_longest_so_far() -
 def test_options_that_the_procedure_does_not_have_are_refused(option: str) -> None:
     config = composed("mdl", ["train=published", "eraser=control", option], MdlConfig)
     with pytest.raises(ValueError, match=r"train.protocol=published has only"):
-        COMMAND.work(config)
+        COMMAND.execution(config)
 
 
 def test_a_run_is_read_back_and_shown(tmp_path: Path, command: Callable) -> None:

@@ -279,7 +279,7 @@ def test_an_identity_counts_replays_options_where_they_matter() -> None:
     from mdl.chunks import MdlConfig
 
     def run_id(*overrides: str) -> str:
-        return MDL.work(composed("mdl", ["eraser=control", *overrides], MdlConfig)).directory.name
+        return MDL.execution(composed("mdl", ["eraser=control", *overrides], MdlConfig)).directory.name
 
     assert run_id("mdl.replay.batch=9") == run_id()
     assert len({run_id(), run_id("mdl.code=replay"), run_id("mdl.code=replay", "mdl.replay.batch=9")}) == 3

@@ -117,7 +117,7 @@ def test_what_was_computed_is_kept_whatever_ends_the_run(tmp_path: Path) -> None
         run.step("27", lambda: {})
         run.fail(ValueError("a seed is missing"))
     assert state_of(run.directory, 0).name == "failed"
-    assert run.kept("27") == {}
+    assert run.read_step("27") == {}
 
 
 def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, capsys) -> None:
