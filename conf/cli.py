@@ -167,10 +167,7 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
         if result is None:
             log.info("another process computes %s: passed over", execution.directory.name)
             return
-        outcome |= {
-            "run_id": result.run_id,
-            "result": str(execution.directory / "result.json"),
-        }
+        outcome |= {"run_id": result.run_id, "result": str(execution.directory / "result.json")}
         print(f"{result.run_id}: {command.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
         if not sweep:
             outcome["exit_code"] = _summarise(command, [result], execution.directory)

@@ -140,18 +140,19 @@ def begin_sweep(config: DictConfig) -> None:
     Where that folder cannot be written, the sweep's files go to a temporary one: its runs may have finished all the
     same, and be somebody else's.
     """
-    process.driven = Sweep(Path(config.hydra.sweep.dir))
+    sweep = Sweep(Path(config.hydra.sweep.dir))
     parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
     words = [*parameters, *map(str, config.hydra.overrides.task)]
     try:
-        process.driven.save_request(config.hydra.job.config_name, words)
+        sweep.save_request(config.hydra.job.config_name, words)
     except OSError as error:
-        process.driven = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
-        print(f"{error.filename}: {error.strerror}; tables go to {process.driven.directory}", file=sys.stderr)
-        process.driven.save_request(config.hydra.job.config_name, words)
+        sweep = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
+        print(f"{error.filename}: {error.strerror}; tables go to {sweep.directory}", file=sys.stderr)
+        sweep.save_request(config.hydra.job.config_name, words)
         with flag_override(config.hydra, ["readonly", "struct"], False):
-            config.hydra.sweep.dir = str(process.driven.directory)
-            config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{process.driven.directory}'")  # for its jobs
+            config.hydra.sweep.dir = str(sweep.directory)
+            config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{sweep.directory}'")  # for its jobs
+    process.driven = sweep
 
 
 def read_json(path: Path) -> Any:

@@ -106,7 +106,7 @@ class Job(Generic[C_co]):
         model = self.config.model
         sections = [self.config.eraser, model, *(part for _, _, part in Target(model).nested_sections())]
         code_versions: dict[str, int | str] = {
-            # of all commands' results; the key, once the package that held it, is hashed into run ids
+            # of every command's results; the key is an old name, and hashed into run ids
             "train": RESULTS_VERSION,
             "erasure": ERASURE_VERSION,
             **self._source_identity["code"],
@@ -173,13 +173,13 @@ class Functions(Generic[L]):
     Attributes:
         load: loads the data and builds the architecture.
         compute: computes and returns the command's fields of the result.
-        compute_parts: computes the parts of the run that no other process is computing; returns whether all parts are
-            computed. None if a single process computes the whole run.
+        compute_free_steps: computes the steps of the run that no other process is computing; returns whether all steps
+            are computed then. None if a single process computes the whole run.
     """
 
     load: Callable[[Job], L]
     compute: Callable[[L, Run, Logger], Computed]
-    compute_parts: Callable[[L, Run], bool] | None = None
+    compute_free_steps: Callable[[L, Run], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -222,10 +222,12 @@ class Execution:
         functions = self.functions()
         with interruptible(at_once=True):
             prepared = None
-            if functions.compute_parts is not None:
-                with _under_way(self.job, run):  # without run.lock: processes share the parts, each claims its own
+            if functions.compute_free_steps is not None:
+                with _recorded(
+                    self.job, run
+                ):  # without run.lock: processes share the steps, and each claims one at a time
                     prepared = functions.load(self.job)
-                    if not functions.compute_parts(prepared, run) and not wait:
+                    if not functions.compute_free_steps(prepared, run) and not wait:
                         return None
             with run.claim(wait=wait) as ours:
                 if not ours:
@@ -233,18 +235,18 @@ class Execution:
                 if (result := run.result) is not None:
                     log.info("%s was finished by another process: nothing to train", run.id)
                     return result
-                with _under_way(self.job, run):
+                with _recorded(self.job, run):
                     return _carry_out(self, functions, run, group, prepared)
 
 
 @contextlib.contextmanager
-def _under_way(job: Job, run: Run) -> Iterator[None]:
+def _recorded(job: Job, run: Run) -> Iterator[None]:
     """Record that a run is being computed, its log, and the reason if it ends early."""
     # the whole configuration, also settings outside the run's identity such as device: a complete record
     run.start(yaml.safe_dump(job.config.plain, sort_keys=False, allow_unicode=True))
     try:
         with logged(run.directory):
-            _tell_changes(job, run)
+            _log_code_changes(job, run)
             yield
     except BaseException as error:
         run.fail(error)
@@ -280,8 +282,8 @@ def _carry_out(
     prepared = prepared or functions.load(job)
     config = job.config.plain
     names = [config[part]["name"] for part in ("dataset", "eraser", "model")]
-    described = {"id": run.id, "group": group, "job_type": job.command, "tags": names, "config": config}
-    with Logger(job.config.logger, described, run.directory, execution.axes) as logger:
+    wandb_options = {"id": run.id, "group": group, "job_type": job.command, "tags": names, "config": config}
+    with Logger(job.config.logger, wandb_options, run.directory, execution.axes) as logger:
         for split, certificate in prepared.dataset.certificate.items():
             logger.summarise({f"certificate/{split}/{key}": value for key, value in certificate.numbers().items()})
         logger.image("examples/test", lambda: example_row(prepared.dataset), ", ".join(prepared.dataset.class_names))
@@ -298,7 +300,7 @@ def _carry_out(
     return result
 
 
-def _tell_changes(job: Job, run: Run) -> None:
+def _log_code_changes(job: Job, run: Run) -> None:
     """Log which code has changed since an otherwise identical finished run."""
     if (earlier := run.before_code_changed()) is not None:
         now, then = job.code(), earlier.code

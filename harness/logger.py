@@ -29,22 +29,22 @@ class Logger:
 
     Args:
         settings: how to log.
-        described: what W&B shows of the run: `wandb.init`'s id, group, job_type, tags and config.
+        options: of `wandb.init`: id, group, job_type, tags and config.
         directory: the run's; W&B writes below it.
         axes: patterns of metrics, and the metric that is their x axis.
     """
 
-    def __init__(self, settings: LoggerSettings, described: Options, directory: Path, axes: Mapping[str, str]) -> None:
+    def __init__(self, settings: LoggerSettings, options: Options, directory: Path, axes: Mapping[str, str]) -> None:
         self._wandb_run: Any = None
-        self._name, self._directory = described["id"], directory.absolute()
+        self._name, self._directory = options["id"], directory.absolute()
         if settings.mode == "disabled":
             return
-        self._start(settings, {**described, "name": self._name})
+        self._start(settings, {**options, "name": self._name})
         for metrics, axis in axes.items():
             self._do(lambda run, _, axis=axis: run.define_metric(axis))
             self._do(lambda run, _, metrics=metrics, axis=axis: run.define_metric(metrics, step_metric=axis))
 
-    def _start(self, settings: LoggerSettings, described: Options) -> None:
+    def _start(self, settings: LoggerSettings, options: Options) -> None:
         import wandb
 
         ignore_local_settings()
@@ -56,15 +56,13 @@ class Logger:
             login_timeout=settings.init_timeout_s,
             finish_timeout=settings.finish_timeout_s,
         )
-        described |= {"project": settings.project, "entity": settings.entity, "settings": quiet, "resume": "allow"}
-        described["dir"] = self._directory  # its service may have started in another folder
-        described["reinit"] = "finish_previous"  # the default hands the previous run of a sweep back
-        modes: Sequence[Literal["online", "offline"]] = (
-            ("online", "offline") if settings.mode == "online" else ("offline",)
-        )
-        for mode in modes:
+        options |= {"project": settings.project, "entity": settings.entity, "settings": quiet, "resume": "allow"}
+        options["dir"] = self._directory  # its service may have started in another folder
+        options["reinit"] = "finish_previous"  # the default hands the previous run of a sweep back
+        modes: Sequence[Literal["online", "offline"]] = ("online", "offline")
+        for mode in modes if settings.mode == "online" else modes[1:]:
             try:
-                self._wandb_run = wandb.init(mode=mode, **described)
+                self._wandb_run = wandb.init(mode=mode, **options)
                 return
             except Exception as error:  # its own, the network's and the file system's alike
                 instead = "is logged offline" if mode == "online" else "is not logged"

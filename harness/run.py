@@ -37,7 +37,7 @@ CONFIG = "config.yaml"
 CURVES = "curves.csv"
 STATE = "state.json"
 RESULT = "result.json"
-_STEP = "part-"  # how files of finished steps begin
+_STEP = "part-"  # beginning of the names of a step's files
 _LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a finished run
 
 RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
@@ -65,17 +65,17 @@ class Run:
         self._since = time.monotonic()
 
     @contextlib.contextmanager
-    def claim(self, part: str = "", *, wait: bool = True) -> Iterator[bool]:
-        """Claim a part of this run, or its result: no other process computes or writes it meanwhile.
+    def claim(self, step: str = "", *, wait: bool = True) -> Iterator[bool]:
+        """Claim a step of this run, or its result: no other process computes or writes it meanwhile.
 
         Args:
-            part: name of the part; empty for the result.
+            step: name of the step; empty for the result.
             wait: whether to wait while a live process holds the claim; if false, yield False then.
 
         Yields:
             Whether this process holds the claim.
         """
-        lease = Lease(self.directory / (f"{_STEP}{part}.lock" if part else LOCK))
+        lease = Lease(self.directory / (f"{_STEP}{step}.lock" if step else LOCK))
         if not self._take(lease, wait=wait):
             yield False
             return
@@ -85,7 +85,7 @@ class Run:
         finally:
             self._held.remove(lease)
             lease.release()
-            if not part:
+            if not step:
                 with contextlib.suppress(OSError):
                     self.directory.rmdir()  # empty: the run was discarded
 
@@ -274,12 +274,8 @@ def whole_curves(directory: Path, result: Result | None) -> Path | None:
 
 def seconds_spent(directory: Path) -> float:
     """Return the seconds recorded in an unfinished run; a killed process recorded only its finished steps."""
-    return sum(
-        map(
-            seconds_noted,
-            [directory / STATE, *directory.glob(f"{_STEP}*.json"), *directory.glob(f"{_STEP}*.safetensors")],
-        )
-    )
+    steps = (path for kind in ("json", "safetensors") for path in directory.glob(f"{_STEP}*.{kind}"))
+    return sum(map(seconds_noted, [directory / STATE, *steps]))
 
 
 def seconds_noted(path: Path) -> float:

@@ -8,7 +8,7 @@ from conf import Options
 
 
 class Part:
-    """Numbers are finite."""
+    """A part of result.json, whose numbers are finite."""
 
     __pydantic_config__: ClassVar[dict[str, bool]] = {"allow_inf_nan": False}
 
@@ -50,7 +50,7 @@ class Point(Endings):
 
 @dataclass(frozen=True, kw_only=True)
 class Codelength(Part):
-    """An entry per seed: the online code, per label and in all, and Table 16's unit (`published_units`).
+    """Codelengths, an entry per seed: the online code, per label and in all, and Table 16's unit (`published_units`).
 
     `calibrated_bits_per_sample` is the code by logits divided by a temperature.
     """
@@ -134,7 +134,7 @@ class Trained(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Coded(Trained):
-    """The share of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
+    """The fields of `python -m mdl`; the power law a · n^-b + c is per seed, None where none fits."""
 
     mdl: Codelength
     curve: list[Point]
@@ -147,7 +147,7 @@ class Coded(Trained):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedOnce(Trained, Endings):
-    """The share of `python -m train`; the label entropy is the best that a constant predictor can do."""
+    """The fields of `python -m train`; the label entropy is the best that a constant predictor can do."""
 
     label_entropy_bits: float
     counterparts: dict[str, CounterpartResult] | None = None  # by name, the test images first

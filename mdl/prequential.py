@@ -57,7 +57,7 @@ def prequential(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
     Finished chunk sizes of an earlier, interrupted attempt, or of another process, are taken from the run's directory.
 
     Returns:
-        The command's share of the result.
+        The command's fields of the result.
     """
     with Display(run.id) as display:
         sizes = _Sizes(prepared, run, display)
@@ -79,15 +79,15 @@ def train_free_sizes(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
         sizes = _Sizes(prepared, run, display)
         for i in sizes.turns:
             with run.claim(sizes.name(i), wait=False) as ours:
-                # First look for the part, then for the result. Another process writes the result before it deletes
-                # the parts, so in the other order a part could vanish in between, and would be trained again.
+                # First look for the step, then for the result. Another process writes the result before it deletes
+                # the steps, so in the other order a step could vanish in between, and would be trained again.
                 if ours and sizes.trained(i) is None and run.result is None:
                     sizes.train(i)
         return all(sizes.trained(i) for i in sizes.turns) or run.result is not None
 
 
 class _Sizes:
-    """The trainings of a run, one for each chunk size, saved as parts in the run's directory.
+    """The trainings of a run, one for each chunk size and each a step of the run.
 
     Attributes:
         sizes: numbers of examples, ascending.
@@ -113,17 +113,17 @@ class _Sizes:
         return Engine(self._prepared, self._run)
 
     def name(self, i: int) -> str:
-        """Return the name of the part of size number i."""
+        """Return the name of the step of size number i."""
         return str(self.sizes[i])
 
     def trained(self, i: int) -> "SizeTrained | None":
-        """Return the part of size number i, or None if it is not trained."""
+        """Return the scores of size number i, or None if it is not trained."""
         if i not in self._trained and (part := self._run.read_step(self.name(i))) is not None:
             self._finish(i, parsed(SizeTrained, part))
         return self._trained.get(i)
 
     def train(self, i: int) -> "SizeTrained":
-        """Return the part of size number i, trained if it is not yet."""
+        """Return the scores of size number i, trained if it is not yet."""
         if i not in self._trained:
             self._finish(i, parsed(SizeTrained, self._run.step(self.name(i), lambda: as_json(self._train(i)))))
             # Checkpoints are named after the number of fitted examples: the size less its held-out examples.

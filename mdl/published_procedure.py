@@ -107,8 +107,8 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
     """Train every seed on each size but the last and score it on the last part of the training images.
 
     Returns:
-        The command's share of the result. `mdl.published` is the unit of the paper's code; `mdl.bits_per_sample` is the
-        online code's length, estimated with the losses on the test part.
+        The command's fields of the result. `mdl.published` is the unit of the paper's code; `mdl.bits_per_sample` is
+        the online code's length, estimated with the losses on the test part.
     """
     seeds, settings = data.job.config.seeds, data.settings
     sizes = rounded_sizes(data.train_size, data.job.config.mdl)

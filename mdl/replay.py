@@ -33,7 +33,7 @@ _FORMAT = 1  # of a code's state; what an earlier version saved does not go on
 
 
 def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> Coded:
-    """Code every seed's labels in its order, each batch before it is learnt; the command's share of the result."""
+    """Code every seed's labels in its order, each batch before it is learnt; the command's fields of the result."""
     settings, splits = prepared.job.config.mdl, prepared.data
     sizes = chunk_sizes(len(splits["train"]), settings)
     engine, finished = Engine(prepared, run), 0
