@@ -41,19 +41,12 @@ log = logging.getLogger(__name__)
 
 
 class Executable(Protocol):
-    """The execution of a configuration, with nothing loaded yet (`harness.job.Execution`)."""
+    """The execution of a configuration, with nothing loaded yet: `harness.job.Execution`, which needs torch."""
 
     @property
-    def directory(self) -> Path:
-        """Return its path on disk, whether it exists or not."""
-        ...
+    def directory(self) -> Path: ...
 
-    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Any:
-        """Carry out the run unless it has finished; return its result, or None.
-
-        None if another process computes the run and `wait` is false.
-        """
-        ...
+    def carry_out(self, group: str | None = None, *, wait: bool = True) -> Any: ...
 
 
 @dataclass(frozen=True)
