@@ -23,14 +23,14 @@ def look_in(words: Sequence[str]) -> list[str]:
     return words
 
 
-def own_folders() -> list[Path]:
+def user_folders() -> list[Path]:
     """Return the user's folders of YAML files."""
     return _folders[1:]
 
 
 def search_path() -> list[str]:
     """Return the override with which Hydra finds the user's choices without --config-dir."""
-    places = ",".join(f"'file://{folder}'" for folder in own_folders())
+    places = ",".join(f"'file://{folder}'" for folder in user_folders())
     return [f"hydra.searchpath=[{places}]"] if places else []
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conf.errors import exit_code
-from conf.groups import look_in, own_folders
+from conf.groups import look_in, user_folders
 from harness.device import pick_device
 from harness.run_files import printable
 from scripts.commands import COMMANDS, command_named
@@ -89,7 +89,7 @@ def _retry(left: Sequence[SweepRun], runs_dir: Path, command: str, overrides: Se
         return 0
     if any(override.startswith("hydra/launcher=") for override in overrides):
         commands = [
-            ["python", "-m", command, "-m", *(f"--config-dir={folder}" for folder in own_folders()), *overrides]
+            ["python", "-m", command, "-m", *(f"--config-dir={folder}" for folder in user_folders()), *overrides]
         ]
         print(f"{len(left)} jobs are left; the sweep's own command submits these and no others:")
     else:

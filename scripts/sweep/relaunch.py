@@ -16,7 +16,7 @@ from conf import Options
 from conf.cli import Command
 from conf.compose import composed, unchecked
 from conf.errors import explain
-from conf.groups import choices, own_folders
+from conf.groups import choices, user_folders
 from conf.schema import TARGETS, ConfigError, config_of, validate
 from conf.target import require_listed
 from harness.run_files import read_config
@@ -39,7 +39,7 @@ def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
     overrides = [override for override in overrides if not override.startswith("runs_dir=")]
     if any(override.startswith("+experiment=") for override in overrides):
         overrides.append("hydra.sweeper.params=null")  # one run of the experiment
-    folders = [f"--config-dir={folder}" for folder in own_folders()]
+    folders = [f"--config-dir={folder}" for folder in user_folders()]
     return [
         "python",
         "-m",
