@@ -3,12 +3,13 @@
 import copy
 import dataclasses
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -40,45 +41,61 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_harness() -> Iterator[Callable[..., None] | None]:
-    """Parse each YAML file of conf/ once, and write PDFs without content: a third of a composition, half of a figure.
+def quick_harness() -> Iterator[dict[str, Callable[..., Any]]]:
+    """Leave out what takes time and most tests do not look at: two thirds of a tiny run.
 
-    Configurations that a user's folder adds to are read anew. `real_pdfs` writes whole PDFs.
+    Nothing waits for the disk, as no test cuts the power. Each YAML file of conf/ is parsed once, and a configuration
+    is composed once, not a first time for its `hydra.mode`; those that a user's folder adds to are read anew. Figures
+    are neither laid out nor rendered; `real_figures` does it, with the methods that this fixture yields.
     """
-    if find_spec("hydra") is None or find_spec("matplotlib") is None:  # the library alone
-        yield None
-        return
-    from hydra._internal.config_repository import ConfigRepository
-    from matplotlib.backends.backend_pdf import FigureCanvasPdf
-
-    from conf.groups import CONF
-
-    read, parsed, print_pdf = ConfigRepository.load_config, {}, FigureCanvasPdf.print_pdf
-
-    def read_once(self: ConfigRepository, config_path: str) -> Any:
-        folders = tuple(source.path for source in self.sources if source.scheme() == "file")
-        if folders != (str(CONF),):
-            return read(self, config_path)
-        if config_path not in parsed:
-            parsed[config_path] = read(self, config_path)
-        return copy.deepcopy(parsed[config_path])  # what is composed changes it
-
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        if find_spec("hydra") is None or find_spec("matplotlib") is None:  # the library alone
+            yield {}
+            return
+        from hydra._internal.config_repository import ConfigRepository
+        from hydra._internal.hydra import Hydra
+        from matplotlib.figure import Figure
+        from PIL import Image
+
+        from conf.groups import CONF
+
+        read, parsed, png = ConfigRepository.load_config, {}, io.BytesIO()
+
+        def read_once(self: ConfigRepository, config_path: str) -> Any:
+            folders = tuple(source.path for source in self.sources if source.scheme() == "file")
+            if folders != (str(CONF),):
+                return read(self, config_path)
+            if config_path not in parsed:
+                parsed[config_path] = read(self, config_path)
+            return copy.deepcopy(parsed[config_path])  # what is composed changes it
+
+        def leave_blank(figure: Figure, file: Any, **options: Any) -> None:
+            if isinstance(file, io.BytesIO):  # as `harness.style` does
+                file.write(blank[options["format"]])
+            else:
+                real["savefig"](figure, file, **options)
+
         patch.setattr(ConfigRepository, "load_config", read_once)
-        patch.setattr(FigureCanvasPdf, "print_pdf", _empty_pdf)
-        yield print_pdf
-
-
-def _empty_pdf(self: object, file: IO[bytes], **_: object) -> None:
-    file.write(b"%PDF-1.4 (empty: see tests/conftest.py)")
+        patch.setattr(Hydra, "get_mode", lambda *_, **__: None)
+        Image.new("L", (9, 9)).save(png, "png")
+        blank = {"png": png.getvalue(), "svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>', "pdf": b"%PDF-1.4 (empty)"}
+        quick: dict[str, Callable[..., Any]] = {
+            "draw_without_rendering": lambda _: None,
+            "get_tightbbox": lambda figure: figure.bbox_inches,
+            "savefig": leave_blank,
+        }
+        real = {name: getattr(Figure, name) for name in quick}
+        for name, method in quick.items():
+            patch.setattr(Figure, name, method)
+        yield real
 
 
 @pytest.fixture
-def real_pdfs(quick_harness: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write PDFs as matplotlib does."""
-    from matplotlib.backends import backend_pdf
-
-    monkeypatch.setattr(backend_pdf.FigureCanvasPdf, "print_pdf", quick_harness)
+def real_figures(quick_harness: dict[str, Callable[..., Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lay figures out and render them."""
+    for name, method in quick_harness.items():
+        monkeypatch.setattr(f"matplotlib.figure.Figure.{name}", method)
 
 
 @pytest.fixture(scope="session")

@@ -87,9 +87,9 @@ def test_a_run_that_cannot_start_is_one_line(
 def test_a_folder_that_cannot_be_made_is_one_line_with_a_remedy(command, sweeps: list[str]) -> None:
     outcome = command(MDL, *sweeps, *TINY, "runs_dir=/proc/foo")
     assert outcome.code == 1
-    told = last_line(outcome.err)
-    assert "/proc/foo" in told
-    assert "it is not there, and cannot be made: choose others with runs_dir=FOLDER" in told
+    message = last_line(outcome.err)
+    assert "/proc/foo" in message
+    assert "it is not there, and cannot be made: choose others with runs_dir=FOLDER" in message
 
 
 def test_a_disk_that_fills_up_while_a_run_fails_hides_no_error(tmp_path: Path, monkeypatch) -> None:
@@ -121,11 +121,11 @@ def test_finished_runs_of_somebody_else_are_shown_all_the_same(command, tmp_path
     assert sweep(["status", "runs", "--", *both]) == 0
     assert "2 runs: 2 finished" in capsys.readouterr().out
     assert report(["runs", "--out", "runs/report"]) == 1
-    told = last_line(capsys.readouterr().err)
-    assert re.fullmatch(r"no report: runs/report.*: Permission denied; .* another folder for it with --out", told)
+    message = last_line(capsys.readouterr().err)
+    assert re.fullmatch(r"no report: runs/report.*: Permission denied; .* another folder for it with --out", message)
 
 
-def test_a_disk_that_fills_up_while_a_figure_is_drawn_is_one_line(command) -> None:
+def test_a_disk_that_fills_up_while_a_figure_is_drawn_is_one_line(command, real_figures) -> None:
     """The result is there; that the rest is not has an exit code."""
     assert command(MDL, *TINY).code == 0
     (run,) = Path("runs").glob("mdl-*")
@@ -197,7 +197,7 @@ def test_a_cache_entry_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     try:
         (folder / "key.safetensors").write_bytes(b"secret")
         (folder / "key.safetensors").chmod(0o600)
-        told = answer(fetch_as_nobody, folder)
-        assert told.startswith(f"{folder / 'key.safetensors'}: Permission denied; ask its owner for access")
+        message = answer(fetch_as_nobody, folder)
+        assert message.startswith(f"{folder / 'key.safetensors'}: Permission denied; ask its owner for access")
     finally:
         shutil.rmtree(folder)

@@ -25,7 +25,7 @@ from harness.style import (
     wrapped,
 )
 
-pytestmark = pytest.mark.usefixtures("real_pdfs")
+pytestmark = pytest.mark.usefixtures("real_figures")
 
 
 @pytest.mark.parametrize("columns", [choices("eraser"), ["linear", "quadratic", "cubic", "mlp", "lenet"]])

@@ -36,7 +36,7 @@ def the_run() -> tuple[Path, dict]:
     return path.parent, read_json(path)
 
 
-def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch, caplog) -> None:
+def test_it_scores_every_example_and_computes_nothing_twice(command, monkeypatch, caplog, real_figures) -> None:
     outcome = command(COMMAND, *SMALL, "seeds=[0,1]")
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
@@ -81,12 +81,12 @@ def left_out_correct(config: Options, seed: int) -> list[int]:
     problem = examples.problem(seed)
     kernel = ntk(problem.model, problem.weights, problem.x, problem.held_out).train
     initial = network_outputs(problem.model, problem.weights, problem.x)
-    found = []
+    correct = []
     for i in range(len(initial)):
-        kept = torch.arange(len(initial)) != i
-        without = coefficients(kernel[kept][:, kept], (initial - problem.y)[kept], problem.descent, len(initial))
-        found.append(int(decisions(initial[[i]] + kernel[i, kept] @ without) == examples.train_labels[i]))
-    return found
+        others = torch.arange(len(initial)) != i
+        without = coefficients(kernel[others][:, others], (initial - problem.y)[others], problem.descent, len(initial))
+        correct.append(int(decisions(initial[[i]] + kernel[i, others] @ without) == examples.train_labels[i]))
+    return correct
 
 
 def test_fewer_examples_than_asked_for_are_remarked_on(tmp_path: Path, caplog) -> None:
@@ -142,7 +142,7 @@ def test_a_sweep_over_erasers_says_how_scores_move(command) -> None:
     assert "0, 1, 7" in outcome.out
     figure = Path(outcome.out.split("figure: ")[-1].splitlines()[0])
     assert figure.name == "movement.png"
-    assert Image.open(figure).size[0] > 1000
+    assert figure.exists()
     table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
     assert "| digits · MLP | control | LEACE |" in table
     assert "| digits · MLP | LEACE | QLEACE |" in table
@@ -233,7 +233,7 @@ def test_a_sweep_over_models_says_how_well_they_agree(command) -> None:
     outcome = command(COMMAND, "-m", "model.depth=1,2", "eraser=control,leace", *options)
     assert outcome.code == 0, outcome.err
     figure = Path(next(line for line in outcome.out.splitlines() if line.endswith("agreement.png"))[len("figure: ") :])
-    assert Image.open(figure).size[0] > 300
+    assert figure.exists()
     table = next(Path("runs/sweeps").glob("*/table.md")).read_text()
     for eraser in ("control", "LEACE"):
         assert f"| {eraser} | digits · MLP (depth=1) | digits · MLP (depth=2) | " in table
@@ -279,14 +279,14 @@ def test_errors_of_scores_are_estimated_and_judged_by_retraining(command) -> Non
     directory, result = the_run()
     tensors, _ = load_tensors(directory / "scores.safetensors")
     for score, kind in (("f_si", "prediction"), ("si", "weight")):
-        own, path, truth = (tensors[f"{who}{kind}_change"][0] for who in ("", "trained_path_", "retraining_"))
+        plain, path, truth = (tensors[f"{who}{kind}_change"][0] for who in ("", "trained_path_", "retraining_"))
         factor, believable = tensors[f"{score}_error_factor"][0], tensors[f"{score}_believable"][0]
-        assert torch.equal(factor, EstimatedErrors(own, path).factor)
+        assert torch.equal(factor, EstimatedErrors(plain, path).factor)
         assert believable.tolist() == (factor < 2).long().tolist()
-        (found,) = result["error_estimates"][f"{score}_nats"]
-        assert (found["believable"], found["retrained"]) == (int(believable.sum()), 8)
+        (estimate,) = result["error_estimates"][f"{score}_nats"]
+        assert (estimate["believable"], estimate["retrained"]) == (int(believable.sum()), 8)
         left_out = ~truth.isnan()
-        assert found["believed"] == int(believable[left_out].sum())
+        assert estimate["believed"] == int(believable[left_out].sum())
     assert f"{result['error_estimates']['f_si_nats'][0]['believable']} of 60" in outcome.out
     assert {"trained path", "trained path with retraining"} <= {*result["references"]}
     with (directory / "scores.csv").open() as file:

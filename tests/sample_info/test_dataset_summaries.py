@@ -67,19 +67,19 @@ def the_run(runs: str = "runs") -> tuple[Path, dict]:
     return path.parent, read_json(path)
 
 
-def test_the_command_says_what_is_lost(command) -> None:
+def test_the_command_says_what_is_lost(command, real_figures) -> None:
     outcome = command(COMMAND, *TRY, "seeds=[0,1]")
     assert outcome.code == 0, outcome.err
     directory, result = the_run()
-    found = result["summaries"]
-    assert (found["network"], found["removed"]) == ("linearized", [0.0, 0.5, 0.9])
-    assert [*found["accuracy"]] == ["bottom", "bottom_iterative", "top", "random"]
-    for by_seed in found["accuracy"].values():
+    summary = result["summaries"]
+    assert (summary["network"], summary["removed"]) == ("linearized", [0.0, 0.5, 0.9])
+    assert [*summary["accuracy"]] == ["bottom", "bottom_iterative", "top", "random"]
+    for by_seed in summary["accuracy"].values():
         assert [curve[0] for curve in by_seed] == pytest.approx(result["network"]["test_accuracy"])  # nothing removed
-    assert found["accuracy"]["bottom"][0][1] > found["accuracy"]["top"][0][1]
-    draws = torch.tensor(found["random_draws"])
+    assert summary["accuracy"]["bottom"][0][1] > summary["accuracy"]["top"][0][1]
+    draws = torch.tensor(summary["random_draws"])
     assert draws.shape == (2, 5, 3)
-    torch.testing.assert_close(draws.mean(1), torch.tensor(found["accuracy"]["random"]))
+    torch.testing.assert_close(draws.mean(1), torch.tensor(summary["accuracy"]["random"]))
     assert len({tuple(draw) for draw in draws.flatten(0, 1).tolist()}) > 5  # seeds have draws of their own
     assert "of the linearised network" in outcome.out
     drawn = directory / "summaries.png"
@@ -100,10 +100,10 @@ def test_all_ten_classes_and_another_architecture(command) -> None:
     outcome = command(COMMAND, *TRY, *TRAINED, *options, QUIET)
     assert outcome.code == 0, outcome.err
     _, result = the_run()
-    found = result["summaries"]
+    summary = result["summaries"]
     assert "of the network trained again (depth=2)" in outcome.out
-    assert found["accuracy"]["bottom"][0][0] != result["network"]["test_accuracy"][0]  # another network
-    lost = [min(curve) < 10 for by_seed in found["classes_left"].values() for curve in by_seed]
+    assert summary["accuracy"]["bottom"][0][0] != result["network"]["test_accuracy"][0]  # another network
+    lost = [min(curve) < 10 for by_seed in summary["classes_left"].values() for curve in by_seed]
     assert any(lost)
     assert " *" in outcome.out
 

@@ -1,7 +1,6 @@
 """The report: what is read, what is refused by name, what stands beside what."""
 
 import csv
-import json
 import math
 import re
 import shutil
@@ -50,7 +49,7 @@ def table(root: Path, ending: str) -> list[dict[str, str]]:
     return list(csv.DictReader(path.open()))
 
 
-def test_a_report_of_both_commands(runs, tmp_path, capsys) -> None:
+def test_a_report_of_both_commands(runs, tmp_path, capsys, real_figures) -> None:
     for command in ("mdl", "train"):
         for eraser in ("control", "leace"):
             for width in (64, 128):
@@ -79,7 +78,7 @@ def test_a_report_of_both_commands(runs, tmp_path, capsys) -> None:
     assert not list(out.rglob("*.tmp"))
 
 
-def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys) -> None:
+def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys, no_figures) -> None:
     small(runs, "control")
     small(runs, "leace")
     half = small(runs, "qleace")
@@ -141,13 +140,13 @@ def test_runs_of_one_row_that_were_trained_on_other_sizes_are_left_out(runs) -> 
     for eraser in ("control", "leace", "qleace"):
         small(runs, eraser)
     odd = small(runs, "alf_qleace")
-    found = _result(odd)
-    edit(odd, curve=[point | {"n": 1000} if i == 0 else point for i, point in enumerate(found["curve"])])
+    result = _result(odd)
+    edit(odd, curve=[point | {"n": 1000} if i == 0 else point for i, point in enumerate(result["curve"])])
     reading = read_runs([runs])
     assert odd.id not in {run.id for run in reading.finished}  # its codelength is another
-    bits = [1000 * math.log2(10) + sum(own) for own in zip(*_blocks(_result(odd)), strict=True)]
+    bits = [1000 * math.log2(10) + sum(later) for later in zip(*_blocks(_result(odd)), strict=True)]
     sizes = [point["n"] for point in _result(odd)["curve"]]
-    unit = [published_units(sizes, [p["ce_test_bits"][s] for p in found["curve"][:-1]]) for s in (0, 1)]
+    unit = [published_units(sizes, [p["ce_test_bits"][s] for p in result["curve"][:-1]]) for s in (0, 1)]
     edit(odd, mdl={"total_bits": bits, "bits_per_sample": [one / sizes[-1] for one in bits], "published": unit})
     reading = read_runs([runs])
     assert odd.id in {run.id for run in reading.finished}
@@ -183,10 +182,10 @@ def test_what_labels_up_to_the_first_size_cost_is_a_codes_own_affair(runs) -> No
     """Anything from nothing to the uniform code's price and the few bits that learning costs; no more, no less."""
     cheap, dear, free = (small(runs, eraser) for eraser in ("control", "leace", "qleace"))
     for run, change in ((cheap, -0.5), (dear, 1.2), (free, -1.2)):
-        found = _result(run)
-        bits = change * found["curve"][0]["n"] * math.log2(found["num_classes"])
-        more = {"total_bits": bits, "bits_per_sample": bits / found["train_size"]}
-        edit(run, mdl=found["mdl"] | {key: [one + by for one in found["mdl"][key]] for key, by in more.items()})
+        result = _result(run)
+        bits = change * result["curve"][0]["n"] * math.log2(result["num_classes"])
+        more = {"total_bits": bits, "bits_per_sample": bits / result["train_size"]}
+        edit(run, mdl=result["mdl"] | {key: [one + by for one in result["mdl"][key]] for key, by in more.items()})
     reading = read_runs([runs])
     assert [run.id for run in reading.finished] == [cheap.id]
     assert sum("mixed units?" in problem for problem in reading.problems) == 2
@@ -284,7 +283,7 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     assert base[LEACE]["code_difference"].mean == pytest.approx(sum(expected) / 2)
 
 
-def test_numbers_of_different_settings_share_no_column(runs, tmp_path) -> None:
+def test_numbers_of_different_settings_share_no_column(runs, tmp_path, no_figures) -> None:
     """Runs of 3 and of 10 chunks, say; labels once listed every option, 180 characters of them."""
     for preset in ("paper", "quick"):
         for eraser in ("control", "leace"):
@@ -307,7 +306,7 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path) -> None:
         assert f"({block.setting})" in (out / "tables" / f"{block.name}-bits.tex").read_text()
 
 
-def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn) -> None:
+def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn, real_figures) -> None:
     """Axes sizes collapsed to zero."""
     name = "a_network_of_mine_whose_name_says_all_that_there_is_to_say_about_it_and_then_some" * 2
     for command in ("mdl", "train"):
@@ -349,7 +348,7 @@ def test_the_papers_unit_has_a_table_of_its_own(runs) -> None:
     assert "Σ n·CE / N" not in bits.markdown()
 
 
-def test_what_rests_on_plateaus_is_marked(runs, tmp_path) -> None:
+def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
     small(runs, "control")
     run = small(runs, "qleace")
     result = _result(run)
@@ -386,7 +385,7 @@ def test_points_that_rest_on_plateaus_are_hollow(runs) -> None:
         assert np.concatenate(hollow).tolist() == [128]
 
 
-def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys) -> None:
+def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys, no_figures) -> None:
     draw = torch.Generator().manual_seed(0)
     for eraser, loss in (("control", 1.0), ("leace", 1.5), ("qleace", 2.0)):
         run = small(runs, eraser)
@@ -418,14 +417,3 @@ def test_the_page_shows_hostile_text_as_it_is(runs, tmp_path) -> None:
 
 def test_latex_is_escaped() -> None:
     assert tex("alf_qleace 5 % & Δ ± {x}") == r"alf\_qleace 5 \% \& $\Delta$ $\pm$ \{x\}"
-
-
-def test_a_result_without_a_checksum_is_left_out(runs, tmp_path, capsys) -> None:
-    small(runs, "control")
-    edited = small(runs, "leace")
-    path = edited.directory / "result.json"
-    path.write_text(json.dumps(read_json(path)))
-    assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
-    shown = capsys.readouterr()
-    assert f"{edited.id}: result.json cannot be used (edited or damaged): delete it, and run it again" in shown.err
-    assert "1 finished runs" in shown.out

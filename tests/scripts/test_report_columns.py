@@ -13,7 +13,7 @@ from scripts.report.figures import scaling_panels
 from tests.runs import write_run
 
 
-def test_columns_can_be_chosen(tmp_path: Path, capsys) -> None:
+def test_columns_can_be_chosen(tmp_path: Path, capsys, no_figures) -> None:
     runs = tmp_path / "runs"
     for eraser in ("control", "leace"):
         write_run(runs, dataset="digits", eraser=eraser, seeds=range(3))

@@ -36,7 +36,7 @@ def test_information_is_what_a_label_costs_less_than_by_its_share() -> None:
     assert code(rows, [[5, 5, 5, 0]] * 3, (0, 1, 2)).reliability == pytest.approx((1 - 1 - 1) / 3)
 
 
-def test_a_report_says_what_labels_cost_and_shows_the_images(command, tmp_path: Path) -> None:
+def test_a_report_says_what_labels_cost_and_shows_the_images(command, tmp_path: Path, real_figures) -> None:
     assert command(MDL, "-m", "eraser=control,leace", *CODED).code == 0
     out = tmp_path / "report"
     assert main(["runs", "--out", str(out), "--grids", "--cache-dir", "cache"]) == 0

@@ -14,7 +14,7 @@ def config(*overrides: str) -> dict:
     return composed("mdl", overrides, MdlConfig).plain
 
 
-def test_a_grid_for_each_dataset_and_a_line_for_what_is_not_there(tmp_path: Path) -> None:
+def test_a_grid_for_each_dataset_and_a_line_for_what_is_not_there(tmp_path: Path, real_figures) -> None:
     configs = [config(f"eraser={eraser}", "model=linear") for eraser in ("leace", "control", "leace")]
     configs.append(config("eraser=leace", "dataset.normalize=zscore"))
     configs.append(config("dataset=image_folder", f"dataset.root={tmp_path / 'nowhere'}"))

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from scripts import show_erasers
 
 
-def test_grid(tmp_path: Path, capsys) -> None:
+def test_grid(tmp_path: Path, capsys, real_figures) -> None:
     path = tmp_path / "grid.png"
     erasers = ["control", "leace", "qleace"]
     assert show_erasers.main([f"cache_dir={tmp_path}", "--erasers", *erasers, "--images", "4", "--out", str(path)]) == 0
@@ -20,12 +19,6 @@ def test_grid(tmp_path: Path, capsys) -> None:
         colours = image.convert("L").getextrema()
     assert width / height == pytest.approx((4 + 1.6) / (3 * 1.03 + 0.3), rel=0.1)
     assert colours == (0, 255)
-
-
-def test_classes_come_in_turn() -> None:
-    labels = torch.tensor([2, 0, 0, 1, 2, 0])
-    assert show_erasers._classes_in_turn(labels, 10) == [1, 3, 0, 2, 4, 5]
-    assert show_erasers._classes_in_turn(labels, 2) == [1, 3]
 
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys) -> None:

@@ -8,7 +8,7 @@ import pytest
 from scripts import spectrum
 
 
-def test_what_erasers_leave_of_the_digits(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_erasers_leave_of_the_digits(tmp_path: Path, capsys: pytest.CaptureFixture, real_figures) -> None:
     out = tmp_path / "of" / "digits"
     options = ["--erasers", "control", "leace", "--orders", "2", "--directions", "5", "--out", str(out)]
     assert spectrum.main([f"cache_dir={tmp_path}", *options]) == 0

@@ -33,7 +33,7 @@ def on_device(x: torch.Tensor, z: torch.Tensor) -> DeviceImages:
     return DeviceImages(part, torch.zeros(c), torch.ones(c), padding=0, flip=False, device=torch.device("cpu"))
 
 
-def test_training_is_the_same_with_and_without(command) -> None:
+def test_training_is_the_same_with_and_without(command, real_figures) -> None:
     for more in ([], ["counterparts=[order1,swap]"]):
         outcome = command(TRAIN, *TINY, *more)
         assert outcome.code == 0, outcome.err

@@ -17,7 +17,7 @@ def certificate(train: list[float] | None) -> dict:
     return {"train": own | shares, "test": own}
 
 
-def test_orders_and_losses_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_orders_and_losses_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture, real_figures) -> None:
     for eraser, model, left in (("leace", "mlp", LEFT), ("control", "mlp", None), ("leace", "linear", LEFT)):
         write_run(tmp_path / "runs", eraser=eraser, model=model, certificate=certificate(left))
     assert orders.main([str(tmp_path / "runs"), "--out", str(tmp_path / "found")]) == 0

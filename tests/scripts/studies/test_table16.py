@@ -8,7 +8,7 @@ from tests.conftest import REPOSITORY
 KEPT = [str(REPOSITORY / "docs" / name) for name in ("study", "study_published")]
 
 
-def test_the_tables_of_kept_runs_are_those_of_the_page(tmp_path: Path, capsys) -> None:
+def test_the_tables_of_kept_runs_are_those_of_the_page(tmp_path: Path, capsys, real_figures) -> None:
     assert main([*KEPT, "--out", str(tmp_path / "table16.png")]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert any("7.14 ± 0.05" in line for line in lines)

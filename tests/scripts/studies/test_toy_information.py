@@ -2,9 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from scripts.studies.toy_information import draw, information, main, train
+
+
+@pytest.fixture(autouse=True)
+def fewer_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scripts.studies.toy_information._EPOCHS", 70)
 
 
 def test_sgd_ends_near_least_squares_and_examples_that_fit_badly_tell_more() -> None:
@@ -18,7 +24,7 @@ def test_sgd_ends_near_least_squares_and_examples_that_fit_badly_tell_more() -> 
     assert worst.bound > 0.2 > best.bound > 0
 
 
-def test_it_prints_three_examples_and_draws_the_last(tmp_path: Path, capsys) -> None:
+def test_it_prints_three_examples_and_draws_the_last(tmp_path: Path, capsys, real_figures) -> None:
     assert main(["--runs", "20", "--draws", "2", "--out", str(tmp_path / "toy.png")]) == 0
     assert capsys.readouterr().out.count(" nats") == 3
     assert (tmp_path / "toy.png").stat().st_size > 10_000
