@@ -1,13 +1,16 @@
 """Launchers without a cluster: in this process, over this machine's processes, and SLURM's up to the submission."""
 
+import contextlib
 import errno
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,6 +32,7 @@ from tests.conftest import REPOSITORY
 TINY = ["model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
 LOCAL = ["-m", "hydra/launcher=local", "hydra.launcher.workers=2"]
 SLURM = ["-m", "hydra/launcher=slurm", "device=cpu"]
+SAVED = ["train.patience_steps=100000000", "train.checkpoint_every_s=0.1"]
 
 
 @pytest.fixture
@@ -41,24 +45,6 @@ def planned_runs() -> list[Run]:
     """The runs of the sweep that was launched last."""
     paths = [Path(job["run"]) for job in read_json(process.sweep.directory / "plan.json")]
     return [Run(path.parent, path.name) for path in paths]
-
-
-def test_processes_take_runs_in_turn_and_one_that_fails_ends_no_other(command, launcher, monkeypatch, caplog) -> None:
-    caplog.set_level(logging.INFO)
-    outcome = command(MDL, *LOCAL, "eraser=control", "train.lr=1e38,0.005,0.006", *TINY)
-    assert outcome.code == 1, outcome.err
-    assert "3 runs in 2 processes" in caplog.text
-    assert "2 of 3 runs finished, 1 failed" in outcome.out
-    assert "failed: eraser=control train.lr=1e+38" in outcome.err
-    assert "the loss is not finite" in outcome.err
-    assert "bits per label" in outcome.out
-    assert [run.directory.exists() for run in planned_runs()] == [True, True, True]
-    assert [outcome["exit_code"] for outcome in process.sweep.outcomes()] == [1, 0, 0]
-
-    monkeypatch.setattr(launcher("launcher.Local"), "_start", lambda *_: pytest.fail("started"))
-    again = command(MDL, *LOCAL, "eraser=control", "train.lr=0.005", *TINY)
-    assert again.code == 0, again.err
-    assert "1 of 1 runs have finished before" in caplog.text
 
 
 class Worker:
@@ -124,12 +110,12 @@ def test_devices_are_those_that_this_process_sees(launcher, monkeypatch) -> None
 def test_what_a_killed_process_left_of_a_finished_run_is_deleted(command) -> None:
     assert command(MDL, "-m", "eraser=control", *TINY).code == 0
     (run,) = planned_runs()
-    left, kept = run.directory / "checkpoint-27.safetensors", run.directory / "notes.txt"
-    for path in (left, kept):
+    left, notes = run.directory / "checkpoint-27.safetensors", run.directory / "notes.txt"
+    for path in (left, notes):
         path.write_text("")
     assert command(MDL, "-m", "eraser=control", *TINY).code == 0
     assert not left.exists()
-    assert kept.exists()
+    assert notes.exists()
 
 
 @pytest.mark.parametrize("how", [["-m"], LOCAL, SLURM], ids=["in_process", "local", "slurm"])
@@ -144,104 +130,83 @@ def test_bad_input_anywhere_in_the_sweep_is_refused_before_anything_is_started(c
     assert not list(Path("runs").glob("mdl-*"))
 
 
-def started(tmp_path: Path, epochs: int) -> subprocess.Popen:
-    """Launch a sweep of two runs in two processes, and wait until both are training."""
-    where = [f"runs_dir={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
-    slow = [f"train.max_epochs={epochs}", "train.patience_steps=100000000", "train.checkpoint_every_s=0.1"]
-    arguments = [*LOCAL, "eraser=control,leace", *TINY, *slow, *where]
+@contextlib.contextmanager
+def launched(tmp_path: Path, *overrides: str) -> Iterator[subprocess.Popen]:
+    """A sweep in two processes, of trainings that save themselves often; what is left of it ends with the block."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
     with (tmp_path / "driver.log").open("w") as log:
         shell = subprocess.Popen(
-            [sys.executable, "-m", "mdl", *arguments], cwd=REPOSITORY, start_new_session=True, stdout=log, stderr=log
-        )
+            [sys.executable, "-m", "mdl", *LOCAL, *TINY, *SAVED, *overrides, *where(tmp_path)],
+            cwd=REPOSITORY, start_new_session=True, stdout=log, stderr=log,
+        )  # fmt: skip
     signal.signal(signal.SIGINT, before)
-    deadline = time.monotonic() + 120
-    while len({path.parent for path in tmp_path.glob("runs/mdl-*/checkpoint-*")}) < 2:
-        assert shell.poll() is None, (tmp_path / "driver.log").read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return shell
-
-
-def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> None:
-    shell, stopped = started(tmp_path, 100_000), time.time()
     try:
-        os.killpg(shell.pid, signal.SIGINT)  # as a terminal does
-        assert shell.wait(60) == 130
+        yield shell
     finally:
         if shell.poll() is None:
             os.killpg(shell.pid, signal.SIGKILL)
-    assert "stopping once every run has saved its training" in (tmp_path / "driver.log").read_text()
-    runs = list(tmp_path.glob("runs/mdl-*"))
-    assert len(runs) == 2
+
+
+def where(tmp_path: Path) -> list[str]:
+    return [f"runs_dir={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
+
+
+def wait_for_trainings(tmp_path: Path, shell: subprocess.Popen, count: int) -> list[Path]:
+    """Wait until so many runs have saved a training; return their directories."""
+    deadline = time.monotonic() + 120
+    while len(runs := {path.parent for path in tmp_path.glob("runs/mdl-*/checkpoint-*")}) < count:
+        assert shell.poll() is None, (tmp_path / "driver.log").read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return sorted(runs)
+
+
+def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> None:
+    with launched(tmp_path, "eraser=control,leace", "train.max_epochs=100000") as shell:
+        runs = wait_for_trainings(tmp_path, shell, 2)
+        stopped = time.time()
+        os.killpg(shell.pid, signal.SIGINT)  # as a terminal does
+        assert shell.wait(60) == 130
+    log = (tmp_path / "driver.log").read_text()
+    assert "stopping once every run has saved its training" in log
+    assert max(log.count(f"#{number} has ended") for number in range(2)) <= 1
     for run in runs:
         assert any(path.stat().st_mtime >= stopped - 0.01 for path in run.glob("checkpoint-*")), list(run.iterdir())
         assert not (run / LOCK).exists()
 
 
-def test_the_end_of_a_run_is_shown_once_also_after_ctrl_c(command, launcher, monkeypatch, caplog) -> None:
-    caplog.set_level(logging.INFO)
-
-    def note_end(number: int, code: int) -> None:
-        process.sweep.record(number, {"exit_code": code, "overrides": []})
-
-    class Running(Worker):
-        """A process that carries out one of two runs, is interrupted, and ends once it is told to."""
-
-        job_id = "12345"
-        looks_left = float("inf")
-
-        def done(self) -> bool:
-            self.looks_left -= 1
-            return self.looks_left <= 0
-
-    running = Running()
-
-    def kill(pid: int, number: int) -> None:
-        assert (pid, number) == (12345, signal.SIGTERM)
-        note_end(1, 130)
-        running.looks_left = 4
-
-    class Executor:
-        def submit(self, *_) -> Worker:
-            note_end(0, 0)
-            return running
-
-    polls = iter(range(100))
-
-    def sleep(_: float) -> None:
-        if next(polls) == 1:
-            raise KeyboardInterrupt
-
-    local = launcher("launcher.Local")
-    monkeypatch.setattr(local, "_executor", lambda _: Executor())
-    monkeypatch.setattr(sys.modules[local.__module__].time, "sleep", sleep)
-    monkeypatch.setattr(sys.modules[local.__module__].os, "kill", kill)
-    outcome = command(MDL, "-m", "hydra/launcher=local", "hydra.launcher.workers=1", "train.lr=0.1,0.2", *TINY)
-    assert outcome.code == 130
-    assert [text for text in caplog.messages if "has ended" in text] == ["#0 has ended, 1 of 2", "#1 has ended, 2 of 2"]
-
-
-def test_another_process_goes_on_with_the_run_of_one_that_was_killed(tmp_path: Path) -> None:
-    shell = started(tmp_path, 200)
-    try:
-        lock = next(tmp_path.glob("runs/mdl-digits-leace-*")) / LOCK
-        os.kill(json.loads(lock.read_text())["pid"], signal.SIGKILL)
-        assert shell.wait(240) == 0
-    finally:
-        if shell.poll() is None:
-            os.killpg(shell.pid, signal.SIGKILL)
+def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(
+    command, launcher, tmp_path: Path, monkeypatch, caplog
+) -> None:
+    """Processes take runs in turn: of three runs one fails at once, and the process of another is killed."""
+    options = ["eraser=control", "train.max_epochs=60"]
+    with launched(tmp_path, *options, "train.lr=1e38,0.005,0.006") as shell:
+        run, *_ = wait_for_trainings(tmp_path, shell, 1)
+        os.kill(json.loads((run / LOCK).read_text())["pid"], signal.SIGKILL)
+        assert shell.wait(240) == 1
     log = (tmp_path / "driver.log").read_text()
+    assert "3 runs in 2 processes" in log
     assert log.count("a process ended early: see") == 1
-    assert "2 of 2 runs finished" in log
+    assert "2 of 3 runs finished, 1 failed" in log
+    assert re.search(r"failed: .* train\.lr=1e\+38 .*: the loss is not finite", log)
+    assert "bits per label" in log
+    assert max(log.count(f"#{number} has ended") for number in range(3)) == 1
+    (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
+    assert [outcome["exit_code"] for outcome in Sweep(sweep).outcomes()] == [1, 0, 0]
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(launcher("launcher.Local"), "_start", lambda *_: pytest.fail("started"))
+    again = command(MDL, *LOCAL, *TINY, *SAVED, *options, "train.lr=0.005", *where(tmp_path))
+    assert again.code == 0, again.err
+    assert "1 of 1 runs have finished before" in caplog.text
 
 
-def test_what_was_edited_while_a_sweep_goes_on_is_not_computed(command, monkeypatch) -> None:
-    own = harness.job.Execution.carry_out
+def test_what_was_edited_while_a_sweep_goes_on_in_this_process_is_not_computed(command, monkeypatch) -> None:
+    unchanged = harness.job.Execution.carry_out
 
     def carry_out(*arguments, **options):
         monkeypatch.setenv("DIGITS", "other")
-        return own(*arguments, **options)
+        return unchanged(*arguments, **options)
 
     monkeypatch.setenv("DIGITS", "some")
     monkeypatch.setattr("harness.job.Execution.carry_out", carry_out)
@@ -322,9 +287,9 @@ def test_a_sweep_may_be_left_to_the_cluster(command, launcher, monkeypatch) -> N
     monkeypatch.setattr(launcher("slurm.SlurmArray"), "_submit", lambda *_: [])
     outcome = command(MDL, *SLURM, "hydra.launcher.wait=false", "eraser=control,leace", *TINY)
     assert outcome.code == 0, outcome.err
-    told = outcome.out.strip().splitlines()[-1]
-    assert told.startswith("to look at it: python -m scripts.sweep status ")
-    assert told.endswith(" ".join(["-- mdl device=cpu eraser=control,leace", *TINY[:4], "'seeds=[0]'", TINY[-1]]))
+    line = outcome.out.strip().splitlines()[-1]
+    assert line.startswith("to look at it: python -m scripts.sweep status ")
+    assert line.endswith(" ".join(["-- mdl device=cpu eraser=control,leace", *TINY[:4], "'seeds=[0]'", TINY[-1]]))
 
 
 def test_more_jobs_than_an_array_may_have_become_several(command, launcher, monkeypatch, caplog) -> None:
