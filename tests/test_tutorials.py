@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from conf.groups import look_in
+
 ROOT = Path(__file__).parent.parent
+MODULE = re.compile(r'(?:PYTHONPATH="(\w+):\$PYTHONPATH" )?python -m (.*)')
 PAGES = [page for page in sorted((ROOT / "docs/tutorials").glob("*.md")) if page.stem != "index"]
 
 
@@ -26,19 +29,22 @@ def ran_python(code: str, names: dict[str, Any]) -> str:
 def ran_shell(code: str) -> str:
     """Run a block of shell; commands that are alone on a line in this process, which has imported what they need."""
     lines = code.replace("\\\n", " ").splitlines()
-    if not any(line.startswith("python -m ") for line in lines):
+    if not any(MODULE.match(line) for line in lines):
         return in_bash(code)
-    return "".join(in_process(line) if line.startswith("python -m ") else in_bash(line) for line in lines)
+    return "".join(in_process(*found.groups()) if (found := MODULE.match(line)) else in_bash(line) for line in lines)
 
 
-def in_process(line: str) -> str:
-    _, _, module, *words = shlex.split(line)
+def in_process(folder: str | None, command: str) -> str:
+    module, *words = shlex.split(command)
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+        if folder:
+            patch.syspath_prepend(Path(folder).absolute())
         patch.setattr(sys, "argv", [module, *words])
         patch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(ROOT / module.replace(".", "/") / "__main__.py"), run_name="__main__")
     assert not ended.value.code
+    look_in([])  # the folder of its --config-dir is that of this command alone
     return printed.getvalue()
 
 
