@@ -135,22 +135,22 @@ def test_the_command_that_fetches_a_dataset_gives_the_same_dataset(overrides: li
         return Target(composed(TRAIN.name, words, TrainConfig).dataset).build(Source)
 
     line = explain(MissingDataError("it is gone", source(overrides)), TRAIN.name, [])
-    told, _, command = line.partition(": fetch it with python -m scripts.prepare ")
-    assert told == "it is gone"
+    message, _, command = line.partition(": fetch it with python -m scripts.prepare ")
+    assert message == "it is gone"
     assert source(shlex.split(command)) == source(overrides)
 
 
 def test_arguments_of_the_library_are_told_as_keys() -> None:
-    def told(line: str, *overrides: str) -> str:
+    def explained(line: str, *overrides: str) -> str:
         return explain(ValueError(line), MDL.name, overrides)
 
     line = "size=None: a/root=b is 3×4: choose with size=PIXELS or in root=FOLDER"
-    assert told(line) == line  # the digits have none of these
-    assert told(line, "dataset=image_folder") == (
+    assert explained(line) == line  # the digits have none of these
+    assert explained(line, "dataset=image_folder") == (
         "dataset.size=null: a/root=b is 3×4: choose with dataset.size=PIXELS or in dataset.root=FOLDER"
     )
-    assert told("low=0.5 is left", "eraser=control,gradient") == "eraser.low=0.5 is left"
-    assert told("mdl.order=x", "eraser=gradient_orders") == "mdl.order=x"
+    assert explained("low=0.5 is left", "eraser=control,gradient") == "eraser.low=0.5 is left"
+    assert explained("mdl.order=x", "eraser=gradient_orders") == "mdl.order=x"
 
 
 OPTIONS = {
@@ -163,17 +163,14 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("sweep", [[], ["-m", "seeds=[0],[1]"]], ids=["run", "sweep"])
-@pytest.mark.parametrize("options", OPTIONS)
-def test_options_of_erasers_are_refused_before_data_is_loaded(
-    command, monkeypatch, options: str, sweep: list[str]
-) -> None:
+@pytest.mark.parametrize("options", [*OPTIONS, "alf_cubic starts=0 -m"])
+def test_options_of_erasers_are_refused_before_data_is_loaded(command, monkeypatch, options: str) -> None:
     monkeypatch.setattr(Digits, "load", lambda _: pytest.fail("loaded"))
-    eraser, option = options.split()
+    eraser, option, *sweep = options.split()
     outcome = command(MDL, *sweep, f"eraser={eraser}", f"eraser.{option}", "logger.mode=disabled")
     assert outcome.code == 2
     (line,) = outcome.err.strip().splitlines()
-    assert OPTIONS[options] in line
+    assert OPTIONS[f"{eraser} {option}"] in line
     assert not list(Path.cwd().rglob("config.yaml"))
 
 
@@ -232,8 +229,8 @@ def test_mdl_options_are_unknown_to_train(command) -> None:
 def test_a_sweep_is_checked_before_its_first_job_runs(command) -> None:
     outcome = command(MDL, "-m", "model=mlp,linear", "model.width=8,16")
     assert outcome.code == 2
-    told = "unknown model=linear option width: choose from degree, sketch; nothing was started (as 1 others of the 4)"
-    assert outcome.err.strip() == told
+    line = "unknown model=linear option width: choose from degree, sketch; nothing was started (as 1 others of the 4)"
+    assert outcome.err.strip() == line
     assert not (Path.cwd() / "cache").exists()
 
 

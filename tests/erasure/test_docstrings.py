@@ -18,8 +18,3 @@ WITH_EXAMPLES = [one for one in MODULES if any(test.examples for test in FINDER.
 def test_examples_run(module: str) -> None:
     torch.manual_seed(0)
     assert doctest.testmod(importlib.import_module(module)).failed == 0
-
-
-def test_new_public_names_have_examples() -> None:
-    named = {"concepts", "folding", "moments", "sklearn", "erasers.leace", "erasers.oracle_leace", "erasers.splince"}
-    assert {f"erasure.{name}" for name in named} <= {*WITH_EXAMPLES}

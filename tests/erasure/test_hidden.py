@@ -7,7 +7,7 @@ from torch.utils.hooks import RemovableHandle
 
 from erasure import ClassMoments, IdentityEraser, erase, fit_layers
 
-BLOCKS = [f"blocks.{i}" for i in range(12)]
+BLOCKS = [f"blocks.{i}" for i in range(4)]
 
 
 def states_of(model: nn.Module, batches: list[tuple[Tensor, Tensor]], names: list[str]) -> dict[str, Tensor]:
@@ -34,7 +34,7 @@ def worst_gap(states: Tensor, z: Tensor) -> float:
 def test_a_transformer_is_scrubbed_layer_by_layer() -> None:
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
-    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, num_classes=3).eval()
+    model = timm.create_model("vit_tiny_patch16_224", depth=4, img_size=32, patch_size=8, num_classes=3).eval()
     z = torch.arange(60) % 3
     x = torch.randn(60, 3, 32, 32) + z[:, None, None, None]
     batches = [(x[:40], z[:40]), (x[40:], z[40:])]

@@ -99,7 +99,7 @@ class Case:
 
 cases = st.builds(
     Case,
-    k=st.one_of(st.integers(2, 6), st.sampled_from([30, 100])),
+    k=st.one_of(st.integers(2, 6), st.just(30)),
     shape=st.sampled_from([(1, 2, 2), (3, 1, 2), (2, 3, 2)]),
     counts=st.lists(st.one_of(st.integers(3, 8), st.integers(20, 40)), min_size=1, max_size=4).map(tuple),
     decay=st.sampled_from([0.0, 2.0, 5.0]),
@@ -127,7 +127,7 @@ def test_moments_are_equal_up_to_the_promised_order_and_the_global_mean_is_kept(
 
 
 @every_eraser
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(case=cases)
 def test_maps_keep_shape_and_dtype_and_give_the_same_numbers_again(
     eraser_class: type[Eraser], options: dict, case: Case
@@ -163,7 +163,7 @@ def test_projections_are_idempotent(eraser_class: type[Eraser], options: dict, c
     torch.testing.assert_close(eraser(erased), erased, rtol=0, atol=1e-10 * float(x.abs().max()))
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(case=cases)
 def test_qleace_fitted_to_its_own_result_finds_nothing_to_do(case: Case) -> None:
     x, z = case.draw()

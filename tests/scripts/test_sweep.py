@@ -13,7 +13,6 @@ from conf.cli import run_path
 from conf.compose import unchecked
 from erasure.store.storage import sealed
 from harness.run import Run
-from harness.state import state_of
 from mdl.__main__ import COMMAND as MDL
 from scripts.sweep.__main__ import main as sweep
 from scripts.sweep.status import jobs_by_id
@@ -106,16 +105,6 @@ def test_a_refused_configuration_leaves_no_directory_and_counts_as_failed(comman
     assert " left" not in out
     assert command(MDL, *[word.replace("2,500", "500") for word in tiny]).code == 2
     assert [*Path("runs").glob("mdl-*")] == [kept]
-
-
-def test_what_was_computed_is_kept_whatever_ends_the_run(tmp_path: Path) -> None:
-    run = Run(tmp_path, "x")
-    with run.claim():
-        run.start("a: 1\n")
-        run.step("27", lambda: {})
-        run.fail(ValueError("a seed is missing"))
-    assert state_of(run.directory, 0).name == "failed"
-    assert run.read_step("27") == {}
 
 
 def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, capsys) -> None:

@@ -351,7 +351,7 @@ def test_who_waits_long_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureF
     caplog.set_level(logging.INFO)
     first, second = Lease(tmp_path / "lock", stale_after_s=60), Lease(tmp_path / "lock", stale_after_s=60)
     assert first.try_acquire()
-    threading.Timer(4.0, first.release).start()
+    threading.Timer(2.5, first.release).start()
     with second:
         pass
     assert caplog.text.count(f"waiting for {tmp_path / 'lock'}, held by process {os.getpid()}") == 1

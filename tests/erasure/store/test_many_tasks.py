@@ -18,8 +18,8 @@ from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from tests.processes import PROCESSES
 
-TASKS = 16
-LEASE_S = 5.0  # a builder may have to wait for a busy machine
+TASKS = 6
+LEASE_S = 4.0  # a builder may have to wait for a busy machine
 
 
 def refuse(*_: object) -> None:

@@ -1,5 +1,6 @@
 """Influence functions against closed forms on a linear model, conjugate gradients on an MLP, and retraining."""
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.sample_info.problems import draws, linear, linear_problem, mlp_proble
 DECAY = 0.5
 
 
+@functools.cache
 def ridge() -> tuple[Tensor, Tensor, Tensor]:
     """Inputs [12, 5] of a ridge regression, with ones; its residuals [12] at the minimum; test inputs."""
     descent = linear_problem(weight_decay=DECAY)

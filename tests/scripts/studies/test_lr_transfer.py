@@ -28,7 +28,7 @@ def test_movement_is_largest_over_smallest_optimum() -> None:
 
 def test_transfer_for_the_mlp_over_an_eightfold_range() -> None:
     rates = [2.0**k for k in range(-9, -3)]  # round both optima, a factor of four apart
-    study = dataclasses.replace(STUDIES["mlp"], widths=[128, 1024], seeds=[0], learning_rates=rates)
+    study = dataclasses.replace(STUDIES["mlp"], widths=[64, 512], steps=20, seeds=[0], learning_rates=rates)
     moves = {}
     for parametrization in ("mup", "standard"):
         losses = {
@@ -39,7 +39,7 @@ def test_transfer_for_the_mlp_over_an_eightfold_range() -> None:
             for width in study.widths
         }
         moves[parametrization] = movement(losses)
-    assert moves["mup"] < 2
+    assert moves["mup"] < 1.5
     assert moves["standard"] > 2
 
 
