@@ -195,7 +195,6 @@ class Eraser(ABC):
         return x.reshape(-1, dim), columns(z, leading, dict(self.concepts)) if known else None
 
     def _erase(self, flat: Tensor, z: Tensor | None) -> Tensor:
-        """Erase checked rows [n, d]."""
         labels = z.to(self.mean.device) if self.uses_labels and z is not None else None  # no others see them
 
         def moved(rows: slice) -> Tensor:

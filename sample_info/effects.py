@@ -23,7 +23,6 @@ class Changes:
 
     @classmethod
     def joined(cls, parts: Iterable["Changes"]) -> Self:
-        """Concatenate changes."""
         every = [*parts]
         return cls(*(torch.cat([getattr(one, f.name) for one in every]) for f in fields(cls)))
 

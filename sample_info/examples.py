@@ -74,7 +74,6 @@ class Examples:
         return self.built(self.job.config.model)
 
     def built(self, section: Options) -> Classifier:
-        """Build an architecture for these examples."""
         model = Target(section).build(Classifier, tuple(self.x.shape[1:]), self.num_outputs)
         return model.to(self.x.device).eval()
 
@@ -83,14 +82,12 @@ class Examples:
         return (x - self._channels(self.dataset.channel_mean)) / self._channels(self.dataset.channel_std)
 
     def stored(self, x: Tensor) -> Tensor:
-        """Undo `standardised`."""
         return x * self._channels(self.dataset.channel_std) + self._channels(self.dataset.channel_mean)
 
     def _channels(self, statistic: Tensor) -> Tensor:
         return statistic.to(self.x)[:, None, None]
 
     def accuracy(self, outputs: Tensor, labels: Tensor) -> float:
-        """Return the accuracy of outputs [n, k]."""
         return float((decisions(outputs) == labels).double().mean())
 
     def targets(self, labels: Tensor) -> Tensor:

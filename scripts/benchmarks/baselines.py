@@ -55,8 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """A method, its evaluation and its cost."""
-
     name: str
     attribution: Attribution
     cost: Cost
@@ -110,7 +108,6 @@ class Study:
 
     @cached_property
     def trained(self) -> TrainingProblem:
-        """The problem at the final weights."""
         return replace(self.problem, weights=self.problem.training.trained())
 
     @cached_property
@@ -124,7 +121,6 @@ class Study:
         return f"{self.run_id}: {sizes}, {weights}; trained in {shown(cost.seconds)} s\n{machine(device)}"
 
     def evaluate_methods(self, dampings: Sequence[float], projections: Sequence[int]) -> list[Row]:
-        """Evaluate every method."""
         _ = self.title  # trains before anything is timed
         n, trained = len(self.problem.x), self.trained
         residual = trained.outputs(self.problem.x) - self.problem.y

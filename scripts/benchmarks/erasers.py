@@ -117,7 +117,6 @@ def gradient(bench: EraserBenchmark) -> list[Row]:
 
 
 def apply(bench: EraserBenchmark) -> list[Row]:
-    """Erase float32 images."""
     rows, m = [], bench.moments
     x = bench.x.float() / 255
     maps = torch.eye(bench.d, dtype=torch.float64, device=bench.device).expand(bench.k, -1, -1)

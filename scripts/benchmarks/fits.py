@@ -90,7 +90,6 @@ def streaming(bench: EraserBenchmark) -> list[Row]:
 
 
 def from_data(bench: EraserBenchmark) -> list[Row]:
-    """Fit LEACE to float64 vectors, statistics included."""
     x, z = bench.x[:EXAMPLES].double() / 255, bench.z[:EXAMPLES]
     _, ours = bench.timed(lambda: LeaceEraser.fit(x, z, num_classes=bench.k))
 
@@ -168,7 +167,6 @@ def leace_fitter(m: ClassMoments):
 
 
 def quadratic_fitter(m: ClassMoments):
-    """Return concept-erasure's QLEACE with our statistics."""
     from concept_erasure import QuadraticFitter  # pyright: ignore[reportMissingImports]
 
     statistics = {"mean_x": m.means, "n": m.counts.double(), "sigma_xx_": m.covariances * m.counts[:, None, None]}

@@ -90,7 +90,6 @@ class EKFAC:
         self._analyzer.fit_all_factors("factors", self._train, per_device_batch_size=_BATCH)
 
     def effects(self, damping: float) -> Effects:
-        """Return effects under a damping."""
         from kronfluence import ScoreArguments  # pyright: ignore[reportMissingImports]
 
         name, analyzer = f"damping-{damping:g}", self._analyzer

@@ -52,10 +52,10 @@ class Step(NamedTuple):
 
 def _counted(model: Classifier, shape: Sequence[int], batch: int) -> tuple[int, int, int]:
     """Count forward FLOPs, all FLOPs, and saved floating numbers of a batch."""
-    weights, saved_tensors = list(model.parameters()), dict[int, Tensor]()
+    weights, stored = list(model.parameters()), dict[int, Tensor]()
 
     def keep(saved: Tensor) -> Tensor:
-        saved_tensors[saved.untyped_storage().data_ptr()] = saved
+        stored[saved.untyped_storage().data_ptr()] = saved
         return saved
 
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.convolution_backward: _gradient_flops})
@@ -64,10 +64,8 @@ def _counted(model: Classifier, shape: Sequence[int], batch: int) -> tuple[int, 
         forward = counter.get_total_flops()
         torch.autograd.grad(logits, weights, torch.zeros_like(logits))
     for weight in weights:
-        saved_tensors.pop(weight.untyped_storage().data_ptr(), None)
-    numbers = [
-        t.untyped_storage().nbytes() // t.element_size() for t in saved_tensors.values() if t.is_floating_point()
-    ]
+        stored.pop(weight.untyped_storage().data_ptr(), None)
+    numbers = [t.untyped_storage().nbytes() // t.element_size() for t in stored.values() if t.is_floating_point()]
     return forward, counter.get_total_flops(), sum(numbers)
 
 

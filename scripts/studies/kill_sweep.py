@@ -67,7 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sweep() -> Iterator[list[str]]:
-    """Yield the overrides of each run."""
     for seed in itertools.count():
         for eraser, model in itertools.product(("control", "leace"), ("linear", "mlp")):
             yield [f"eraser={eraser}", f"model={model}", f"seeds=[{seed}]", *_TINY]

@@ -65,7 +65,6 @@ class KilledTasks:
         return process.exitcode, [entry for entry in self.entries() if entry.pid == process.pid]
 
     def note(self, run: str, what: str) -> None:
-        """Write an entry of this process into the diary."""
         with self.diary.open("a") as file:
             file.write(f"{os.getpid()} {run} {what}\n")
 

@@ -69,20 +69,14 @@ def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
         if not isinstance(result, TrainedResult) or dataset["name"] != "image_folder" or "width" not in config["model"]:
             continue
         usual = train["patience_steps"] == 4000 and train["lr"] == 1e-3 and train["batch_size"] == 128
-        standard_validation = config.get("mdl", {}).get("validation", "given") == "given"
-        ours = (
-            train.get("protocol", "standard") == "standard"
-            and dataset["normalize"] == "zscore"
-            and usual
-            and standard_validation
-        )
+        usual = usual and config.get("mdl", {}).get("validation", "given") == "given"
+        ours = train.get("protocol", "standard") == "standard" and dataset["normalize"] == "zscore" and usual
         published = train.get("protocol") == "published" and train["published"]["backtrack"]
         if ours or published:
             yield result
 
 
 def recipe_of(result: TrainedResult) -> str:
-    """Name the recipe of a run."""
     train, dataset = result.config["train"], result.config["dataset"]
     if train.get("protocol", "standard") == "standard":
         return _OURS
@@ -101,7 +95,6 @@ def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
 
 
 def table_lines(cells: dict[Cell, list[float]]) -> Iterator[str]:
-    """Yield the first table in Markdown."""
     yield "| | " + " | ".join(display_name(eraser) for eraser in ERASERS) + " |"
     yield "| --- " * (len(ERASERS) + 1) + "|"
     for model in ENTRIES:

@@ -62,7 +62,6 @@ def train(x: Tensor, y: Tensor, runs: int, generator: torch.Generator) -> Tensor
 
 
 def gaussian(w: Tensor) -> MultivariateNormal:
-    """Fit a Gaussian to weights [runs, 3]."""
     w = w.double()
     return MultivariateNormal(w.mean(0), w.T.cov())
 

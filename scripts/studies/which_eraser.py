@@ -94,7 +94,6 @@ class Cell:
 
 
 def datasets(folder: Path | None) -> dict[str, Callable[[], Part]]:
-    """Return functions that load the datasets, by name."""
     loaders = {"breast cancer": breast_cancer, "digits": digits, "hidden states": digits}
     return loaders | ({} if folder is None else {"CIFAR-10": functools.partial(photographs, folder)})
 
@@ -347,7 +346,6 @@ def compute(dataset: str, eraser: str, seed: int, key: str, parts: Split) -> Cel
 
 
 def planned(dim: int) -> list[str]:
-    """Return the erasers for a dataset of `dim` dimensions."""
     without = set() if importlib.util.find_spec("concept_erasure") else {"LEACE, concept-erasure"}
     return [name for name, method in METHODS.items() if not (method.slow and dim > _SLOW) and name not in without]
 

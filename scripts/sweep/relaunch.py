@@ -51,7 +51,6 @@ def launch_command(run: SweepRun, runs_dir: Path) -> list[str]:
 
 
 def launch(commands: Sequence[Sequence[str]]) -> int:
-    """Run commands one after another; return 0 if all ended with 0."""
     code = 0
     for words in commands:
         print(f"\n$ {shlex.join(words)}", flush=True)

@@ -36,7 +36,6 @@ class SweepRun:
 
 
 def on_disk(root: Path) -> list[SweepRun]:
-    """Return every run below `root`, by name."""
     now = file_system_time(root)
     names = sorted(path.name for path in root.iterdir() if _may_be_run(path))
     runs = (SweepRun(root / name, state_of(root / name, now)) for name in names if not name.startswith("."))
