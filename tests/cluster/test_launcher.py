@@ -65,7 +65,9 @@ def test_every_process_sees_a_device_of_its_own_its_threads_and_no_ctrl_c(comman
             given.append(device)
             threads.append(os.environ["OMP_NUM_THREADS"])
             handlers.append(signal.getsignal(signal.SIGINT))  # what a child process starts with
+            monkeypatch.setattr(process, "waits_for_others", True)
             local(device, directory, [], state)  # as the process does, without a run
+            assert not process.waits_for_others
             seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
             return Worker()
 
