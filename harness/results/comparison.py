@@ -28,7 +28,7 @@ def differences(
         losses: reads losses of test examples, for the error over them.
     """
     measured = runs[runs[value].notna()]
-    baselines: dict[Any, pd.DataFrame] = dict(iter(measured[is_baseline[measured.index]].groupby(by[0], sort=False)))
+    baselines: dict[Any, pd.DataFrame] = dict(iter(measured[is_baseline[measured.index]].groupby(by[0])))
     by_group = {}
     key: Any
     for key, group in measured[~is_baseline[measured.index]].groupby(list(by), sort=False):
