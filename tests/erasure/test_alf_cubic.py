@@ -132,5 +132,5 @@ def test_limits_and_where_nothing_is_left() -> None:
         AlfCubicEraser.fit(x, z, target=None)
     with pytest.raises(ValueError, match="starts=0: each class's ascent needs at least 1"):
         AlfCubicEraser.fit(x, z, starts=0)
-    with pytest.raises(ValueError, match=r"AlfCubicEraser needs examples .* call AlfCubicEraser.fit\(x, z\)"):
+    with pytest.raises(ValueError, match=r"AlfCubicEraser needs examples, .* call AlfCubicEraser.fit\(x, z\)"):
         AlfCubicEraser.fit_moments(ClassMoments.fit(x, z))
