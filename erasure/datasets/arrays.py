@@ -151,7 +151,7 @@ class Arrays(Source):
         if 0 < spread < _LEAST or reach > 1 / _LEAST:
             size = max(spread, reach if reach > 1 / _LEAST else 0)
             raise ValueError(
-                f"{self.path}: '{key}' has values of size {size:.0e}, and their products overflow float64: "
+                f"{self.path}: '{key}' has values of size {size:.0e}, and their products leave float64's range: "
                 f"multiply them all by {1 / size:.0e}"
             )
         return vectors

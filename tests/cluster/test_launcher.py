@@ -154,13 +154,16 @@ def where(tmp_path: Path) -> list[str]:
 
 
 def wait_for_trainings(tmp_path: Path, shell: subprocess.Popen, count: int) -> list[Path]:
-    """Wait until so many runs have saved a training; return their directories."""
+    """Wait until so many runs are going on and have saved a training; return their directories."""
     deadline = time.monotonic() + 120
-    while len(runs := {path.parent for path in tmp_path.glob("runs/mdl-*/checkpoint-*")}) < count:
+    while True:
+        locked = [lock.parent for lock in tmp_path.glob(f"runs/mdl-*/{LOCK}")]
+        runs = [run for run in locked if any(run.glob("checkpoint-*"))]
+        if len(runs) >= count:
+            return sorted(runs)
         assert shell.poll() is None, (tmp_path / "driver.log").read_text()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return sorted(runs)
 
 
 def test_ctrl_c_lets_every_process_save_its_training_first(tmp_path: Path) -> None:
@@ -181,7 +184,7 @@ def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(
     command, launcher, tmp_path: Path, monkeypatch, caplog
 ) -> None:
     """Processes take runs in turn: of three runs one fails at once, and the process of another is killed."""
-    options = ["eraser=control", "train.max_epochs=60"]
+    options = ["eraser=control", "train.max_epochs=300"]
     with launched(tmp_path, *options, "train.lr=1e38,0.005,0.006") as shell:
         run, *_ = wait_for_trainings(tmp_path, shell, 1)
         os.kill(json.loads((run / LOCK).read_text())["pid"], signal.SIGKILL)
