@@ -131,10 +131,12 @@ def trainings(config: Options, points: Sequence[Point], final: Final | None, n: 
 
 
 def unfinished(folders: Sequence[Path]) -> Iterator[tuple[str, Row, Scores]]:
-    """Yield eraser, row and scores of the sizes that unfinished runs of python -m mdl have trained."""
+    """Yield eraser, row and scores of the sizes that unfinished runs of our recipe have trained."""
     for path in sorted(path for folder in folders for path in folder.glob("*/part-[0-9]*.json")):
         if not (path.parent / "result.json").exists():
             config, point = read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
+            if config["train"].get("protocol") == "published":
+                continue
             for row, scores in trainings(config, [point], None, point.n):
                 yield config["eraser"]["name"], row, scores
 
