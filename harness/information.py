@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.trained import Part
+from harness.result_fields import Part
 
 
 @dataclass(frozen=True, kw_only=True)

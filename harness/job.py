@@ -29,8 +29,8 @@ from harness.information import Information
 from harness.interruption import interruptible
 from harness.logger import Logger
 from harness.result import Result, result_of
+from harness.result_fields import Timing, Trained
 from harness.run import RESULTS_VERSION, Run
-from harness.trained import Timing, Trained
 from models.classifier import Model
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from conf import Options
 from conf.schema import LoggerSettings
 from harness.loss_curves import CurveRow
 from harness.result import Result, as_json, per_seed
-from harness.trained import Coded, Part
+from harness.result_fields import Coded, Part
 
 log = logging.getLogger(__name__)
 

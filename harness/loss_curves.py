@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from erasure.store.regular import regular
 from erasure.store.storage import write_text
-from harness.trained import SharpDrops
+from harness.result_fields import SharpDrops
 
 DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp
 

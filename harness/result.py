@@ -14,7 +14,7 @@ from conf import Options
 from erasure.certificate import Certificate
 from erasure.store.storage import DamagedFileError, read_json
 from harness.information import Information
-from harness.trained import Coded, Part, Timing, Trained, TrainedOnce, published_units
+from harness.result_fields import Coded, Part, Timing, Trained, TrainedOnce, published_units
 
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")

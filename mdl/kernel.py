@@ -16,8 +16,8 @@ from harness.example_bits import save_coded_bits, save_test_bits
 from harness.job import Job, erased
 from harness.logger import Logger
 from harness.result import as_json, parsed
+from harness.result_fields import Coded, Part, Point
 from harness.run import Run
-from harness.trained import Coded, Part, Point
 from mdl.chunks import MdlConfig, chunk_sizes
 from mdl.kernel_code import KernelCode
 from mdl.prequential import as_result, placed, split_positions

@@ -20,9 +20,9 @@ from harness.job import Job
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
+from harness.result_fields import Coded, Codelength, Final, Point, Timing, published_units
 from harness.results.statistics import Spread
 from harness.run import Run
-from harness.trained import Coded, Codelength, Final, Point, Timing, published_units
 from mdl.chunks import MdlConfig, chunk_sizes
 from train import prepare
 from train.early_stopping import endings, warn_of_unlike_validation

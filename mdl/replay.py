@@ -15,8 +15,8 @@ from torch import Tensor
 from erasure.progress import Display
 from harness.example_bits import save_coded_bits, save_test_bits
 from harness.logger import Logger
+from harness.result_fields import Coded, Point, Timing
 from harness.run import Run
-from harness.trained import Coded, Point, Timing
 from mdl.chunks import MdlConfig, ReplaySettings, chunk_sizes
 from mdl.mixture import TemperatureMixture
 from mdl.prequential import as_result, placed

@@ -15,8 +15,8 @@ from erasure.store.storage import save_tensors, sealed
 from harness.job import run_id
 from harness.loss_curves import sharp_drops
 from harness.result import as_json
+from harness.result_fields import published_units
 from harness.run import Run
-from harness.trained import published_units
 from mdl.prequential import online_code_bits
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")

@@ -21,7 +21,7 @@ from erasure.spectrum import order_spectrum
 from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint
 from harness.job import Job
-from harness.trained import CounterpartResult
+from harness.result_fields import CounterpartResult
 from train.data import DeviceImages, as_trained_on
 from train.ensemble import Ensemble, Weights
 from train.settings import TrainConfig

@@ -8,8 +8,8 @@ from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import sharp_drops
 from harness.result import per_seed
+from harness.result_fields import Final, Timing, TrainedOnce
 from harness.run import Run
-from harness.trained import Final, Timing, TrainedOnce
 from train.counterparts import draw_counterparts, results_of
 from train.data import label_entropy_bits
 from train.early_stopping import endings, warn_of_unlike_validation

@@ -22,6 +22,7 @@ import pandas as pd
 from harness.example_bits import loss_error
 from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult, TrainedResult
+from harness.result_fields import stuck
 from harness.results.comparison import differences, reader
 from harness.results.excess import area_bits, sample_complexity, surplus_bits
 from harness.results.frames import run_frame
@@ -29,7 +30,6 @@ from harness.results.labels import Label, whole
 from harness.results.read import Note, StoredRun
 from harness.results.statistics import difference_record, holm
 from harness.results.table import spread_record
-from harness.trained import stuck
 
 Entry = dict[str, Any]
 Member = tuple[Any, int]  # a result, and the position of a seed in it

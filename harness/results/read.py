@@ -10,11 +10,11 @@ from erasure.store.regular import DamagedFileError, IrregularFileError
 from erasure.store.storage import read_json
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import MdlResult, Result, unknown_keys
+from harness.result_fields import published_units
 from harness.results.excess import blocks_of, sizes_of
 from harness.run import RESULT, whole_curves
 from harness.run_files import believed_result, command_of, read_config, require_run_id, run_directories
 from harness.state import read_state
-from harness.trained import published_units
 
 INFORMATION = "sample_info"  # the command that scores examples, and whose runs have tables of their own
 Note = Callable[[str], object]  # called with a line on what is left out

@@ -19,11 +19,11 @@ from conf import Options
 from conf.errors import exit_code
 from erasure.store.storage import read_json
 from harness.result import MdlResult, TrainedResult, parsed, read_result
+from harness.result_fields import Final, Point
 from harness.results.labels import display_name
 from harness.results.statistics import Spread
 from harness.run_files import read_config
 from harness.style import eraser_colours, figure_at
-from harness.trained import Final, Point
 from scripts.options import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")

@@ -17,11 +17,11 @@ from harness.loss_curves import (
     sharp_drops,
 )
 from harness.result import MdlResult
+from harness.result_fields import SharpDrops
 from harness.results.arrange import arrange
 from harness.results.entries import Entry
 from harness.results.statistics import Difference
 from harness.run import Run
-from harness.trained import SharpDrops
 from tests.results import made_up
 
 

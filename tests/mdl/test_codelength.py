@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trained import published_units
+from harness.result_fields import published_units
 from mdl.chunks import ChunkSettings, chunk_sizes, rounded_sizes
 from mdl.prequential import fit_power_law, online_code_bits
 from mdl.published_procedure import mean_bits

@@ -9,11 +9,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness.result import MdlResult, read_result
+from harness.result_fields import SharpDrops
 from harness.results.arrange import Comparison, arrange, by_dataset
 from harness.results.columns import columns
 from harness.results.read import read_runs
 from harness.results.table import caption_of
-from harness.trained import SharpDrops
 from mdl.figure import draw
 from mdl.table import table_of
 from tests.runs import write_run

@@ -14,13 +14,13 @@ import torch
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
 from harness.result import MdlResult, read_result
+from harness.result_fields import published_units
 from harness.results.arrange import by_dataset
 from harness.results.labels import Label
 from harness.results.output import file_name
 from harness.results.read import StoredRun, read_runs
 from harness.results.table import Column, Table, tex
 from harness.run import Run
-from harness.trained import published_units
 from scripts.report.__main__ import main
 from scripts.report.figures import drawings_of, is_sound
 from scripts.report.tables import tables_of

@@ -10,6 +10,7 @@ from scipy.stats import ttest_rel
 
 from conf.groups import keys
 from harness.result import Result
+from harness.result_fields import Timing
 from harness.results.arrange import Comparison, arrange, by_setting
 from harness.results.statistics import (
     LEVEL,
@@ -22,7 +23,6 @@ from harness.results.statistics import (
     paired_difference,
     seeds_text,
 )
-from harness.trained import Timing
 from tests.results import made_up
 
 
