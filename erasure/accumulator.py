@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from erasure.batches import Array, check_batch
-from erasure.exact import integer_moments
+from erasure.integer_moments import integer_moments
 from erasure.polar import gram
 
 _POOLED_ROWS = 2048  # of float64 values; 4,096 of d = 768 are a quarter slower, their memory is mapped anew
