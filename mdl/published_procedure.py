@@ -8,6 +8,7 @@ bfloat16, whose losses move in steps of 1/64 bit. Everything else of a run is as
 
 import functools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from schedulefree import AdamWScheduleFree
 from torch import Tensor
+from torch.nn import Parameter
 
 from conf.target import Target
 from erasure.pipeline import ErasedDataset
@@ -141,8 +143,10 @@ def published_order(seed: int, total: int, chunk: int) -> Tensor:
     return order
 
 
-def mean_bits(log_probabilities: Tensor, z: Tensor, precision: torch.dtype | None = None) -> float:
+def mean_bits(log_probabilities: Tensor, z: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """Return the mean cross-entropy of a batch in bits, rounded as CUDA does: after the mean and after the division.
+
+    It stays on its device, so that a GPU is not waited for after every batch.
 
     Args:
         log_probabilities: of a softmax, rounded to its dtype, [B, k].
@@ -150,7 +154,7 @@ def mean_bits(log_probabilities: Tensor, z: Tensor, precision: torch.dtype | Non
         precision: of the mean; None for that of `log_probabilities`.
     """
     nats = -log_probabilities.gather(1, z[:, None]).float().mean()
-    return float(nats.to(precision or log_probabilities.dtype) / math.log(2))
+    return nats.to(precision or log_probabilities.dtype) / math.log(2)
 
 
 @dataclass(frozen=True)
@@ -232,9 +236,11 @@ class PublishedTraining:
         self.model, self.train, self.validation, self.settings, self.flip = model, train, validation, settings, flip
         initialise(model, generator(seed, len(labels), "init"))
         self._parameters = list(model.parameters())
-        factors = model.learning_rates()
+        factors, groups = model.learning_rates(), defaultdict[float, list[Parameter]](list)
+        for name, parameter in model.named_parameters():
+            groups[settings.lr * factors[name]].append(parameter)
         self._optimizer = AdamWScheduleFree(
-            [{"params": [p], "lr": settings.lr * factors[name]} for name, p in model.named_parameters()],
+            [{"params": parameters, "lr": lr} for lr, parameters in groups.items()],
             betas=settings.betas,
             weight_decay=settings.weight_decay,
             warmup_steps=settings.warmup_steps,
@@ -276,13 +282,15 @@ class PublishedTraining:
 
     def score(self, examples: Examples, batch_size: int) -> tuple[float, float]:
         """Return loss in bits and accuracy of the weights as they are, in training mode, a mean over batches."""
-        bits = right = 0.0
+        bits, right, sizes = [], [], []
         with torch.no_grad():
             for x, z in _batches(examples, batch_size):
                 log_probabilities = self._log_probabilities(x)
-                bits += mean_bits(log_probabilities, z, self._loss_precision) * len(z)
-                right += int((log_probabilities.argmax(1) == z).sum())
-        return bits / len(examples[1]), right / len(examples[1])
+                bits.append(mean_bits(log_probabilities, z, self._loss_precision))
+                right.append((log_probabilities.argmax(1) == z).sum())
+                sizes.append(len(z))
+        total = sum(mean * size for mean, size in zip(torch.stack(bits).tolist(), sizes, strict=True))
+        return total / sum(sizes), int(torch.stack(right).sum()) / sum(sizes)
 
     @torch.no_grad()
     def averaged_loss(self, examples: Examples) -> float:
@@ -307,7 +315,9 @@ class PublishedTraining:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Continue where another training of the same seed and size stood."""
+        """Continue where another training of the same seed and size stood; not if its optimizer had other groups."""
+        if len(values["now"]) != len(self._optimizer.param_groups):
+            return False
         now, best = (
             {key.removeprefix(f"{kind}."): value for key, value in tensors.items() if key.startswith(f"{kind}.")}
             for kind in ("now", "best")
@@ -353,7 +363,7 @@ class PublishedTraining:
             loss.backward()
             self._optimizer.step()
             losses.append(mean_bits(log_probabilities.detach(), z, self._loss_precision))
-        self._train_bits = sum(losses) / len(losses)
+        self._train_bits = sum(torch.stack(losses).tolist()) / len(losses)
 
     def _log_probabilities(self, x: Tensor) -> Tensor:
         """Return the log-softmax of the network's logits, [B, k], branches dropped as in training."""
@@ -387,7 +397,9 @@ class PublishedTraining:
     @torch.no_grad()
     def _set_to(self, snapshot: Snapshot) -> None:
         tensors, numbers = snapshot
-        for i, (parameter, group) in enumerate(zip(self._parameters, self._optimizer.param_groups, strict=True)):
+        for group, of_group in zip(self._optimizer.param_groups, numbers, strict=True):
+            group.update(of_group)
+        for i, parameter in enumerate(self._parameters):
             parameter.copy_(tensors[f"y.{i}"])
             state = {
                 name: tensors[f"{name}.{i}"].to(parameter, copy=True)
@@ -395,7 +407,6 @@ class PublishedTraining:
                 if f"{name}.{i}" in tensors
             }
             self._optimizer.state[parameter] = state
-            group.update(numbers[i])
 
 
 def initialise(model: Classifier, source: torch.Generator) -> None:

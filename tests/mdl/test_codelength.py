@@ -31,7 +31,7 @@ def test_the_papers_unit_at_chance_is_table_16s_entry() -> None:
     sizes = rounded_sizes(47_952, ChunkSettings(num_chunks=10, min_chunk=1024))
     assert sizes == [1024, 2375, 4157, 6507, 9606, 13694, 19086, 26198, 35579, 47952]
     assert published_units(sizes, [math.log2(10)] * 9) == pytest.approx(11.441, abs=5e-4)
-    untrained = mean_bits(torch.zeros(128, 10, dtype=torch.bfloat16).log_softmax(1), torch.arange(128) % 10)
+    untrained = float(mean_bits(torch.zeros(128, 10, dtype=torch.bfloat16).log_softmax(1), torch.arange(128) % 10))
     assert published_units(sizes, [untrained] * 9) == pytest.approx(11.409, abs=5e-4)
     assert published_units([10, 30, 60], [2.0, 1.0]) == pytest.approx((30 * 2 + 60) / 60)
 

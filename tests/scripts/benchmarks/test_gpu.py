@@ -1,4 +1,4 @@
-"""The command for a machine with a GPU, in small on the CPU: a part is done once, and a failure is told."""
+"""The command for a machine with a GPU, in small on the CPU: a part is done once, and a failure is printed."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from scripts.benchmarks import gpu
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Two of its parts, of which one fails."""
-    found = gpu.parts("cpu", tmp_path, "", small=True)
-    erasers = [*found["erasers of 48 values"], "--only", "moments", "leace"]
+    parts = gpu.parts("cpu", tmp_path, "", small=True)
+    erasers = [*parts["erasers of 48 values"], "--only", "moments", "leace"]
     two = {"erasers of 48 values": erasers, "wrong": ["scripts.benchmarks.wrong"]}
     monkeypatch.setattr(gpu, "parts", lambda *_, **__: two)
 
@@ -26,9 +26,9 @@ def test_it_writes_a_page_and_goes_on_where_it_stopped(few, tmp_path: Path, caps
     assert gpu.main(run) == 1  # one of them fails
     page = (tmp_path / "page.md").read_text()
     assert re.search(r"^ ?moments +ours, uint8", page, re.MULTILINE)
-    assert re.search("Failed with 1: .*No module named scripts.benchmarks.wrong", page)
+    assert re.search("Failed with exit code 1:\n\n```\n.*No module named scripts.benchmarks.wrong\n```", page)
     erasers = json.loads((tmp_path / "parts" / "erasers of 48 values.json").read_text())
-    assert all(work in "\n".join(erasers["told"]) for work in ("moments", "LEACE fit"))
+    assert all(work in "\n".join(erasers["printed"]) for work in ("moments", "LEACE fit"))
     capsys.readouterr()
     assert gpu.main(run) == 1
     assert "…" not in capsys.readouterr().out  # nothing is done again
