@@ -38,7 +38,7 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, l
     cell = ["mdl", "logger.mode=disabled", f"device={device}", f"cache_dir={folder}/cache", f"runs_dir={folder}/runs"]
     cell += ["train=quick", "train.max_epochs=2", "mdl=quick"] if small else ["train=paper", "mdl=paper"]
     cell += ["dataset=image_folder", f"dataset.root={images}", "dataset.normalize=zscore"] if images else []
-    commands = {"tests": ["pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests/test_cuda.py"]}
+    commands = {"tests": ["pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short", "tests/test_cuda.py"]}
     for dim in (48,) if small else (768, 3072):
         commands[f"erasers of {dim} values"] = [*erasers, *sized, str(dim), "--device", device]
     for model in _SHAPES[:1] if small else _SHAPES:
@@ -63,11 +63,12 @@ def run(command: Sequence[str], limit_s: float) -> Mapping[str, object] | None:
     except subprocess.TimeoutExpired:
         return None
     printed = ended.stdout + (ended.stderr if ended.returncode else "")
+    lines = printed.replace(f"{Path.cwd()}/", "").strip().splitlines()
     return {
         "command": f"python -m {' '.join(command)}",
         "seconds": round(time.monotonic() - started, 1),
         "code": ended.returncode,
-        "printed": [line.rstrip() for line in printed.strip().splitlines()[-60:]],
+        "printed": [line.rstrip() for line in lines if not line.endswith(" …")][-60:],  # without what shows progress
     }
 
 
