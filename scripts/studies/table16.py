@@ -2,10 +2,11 @@
 
     python -m scripts.studies.table16 docs/study docs/study_published --out docs/study_table16.svg
 
-Prints two tables in Markdown, mean ± standard deviation over seeds, and draws what each eraser adds to the control: in
-the paper, in our recipe (train=paper) and in the published one (train=published). The first table is in the paper's
+Prints three tables in Markdown, mean ± standard deviation over seeds, and draws what each eraser adds to the control:
+in the paper, in our recipe (train=paper) and in the published one (train=published). The first table is in the paper's
 unit, of photographs of 32 × 32; the second has test losses of our recipe, for every number and size of images for
-which both maps of QLEACE were run, also by runs that are not finished.
+which both maps of QLEACE were run; the third those of the published recipe by number of images. Second and third have
+what unfinished runs have trained, too.
 """
 
 import argparse
@@ -66,7 +67,11 @@ def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
         result = read_result(path)
         config = result.config
         dataset, train = config["dataset"], config.get("train", {})
-        if not isinstance(result, TrainedResult) or dataset["name"] != "image_folder" or "width" not in config["model"]:
+        if (
+            not isinstance(result, TrainedResult)
+            or dataset["name"] != "image_folder"
+            or model_of(config) not in ENTRIES
+        ):
             continue
         usual = train["patience_steps"] == 4000 and train["lr"] == 1e-3 and train["batch_size"] == 128
         usual = usual and config.get("mdl", {}).get("validation", "given") == "given"
@@ -76,12 +81,17 @@ def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
             yield result
 
 
-def recipe_of(result: TrainedResult) -> str:
-    train, dataset = result.config["train"], result.config["dataset"]
+def model_of(config: Options) -> str:
+    return config["model"]["name"].removesuffix("_published")  # LeNet at the sizes of the paper's code
+
+
+def recipe_of(config: Options) -> str:
+    train, dataset = config["train"], config["dataset"]
     if train.get("protocol", "standard") == "standard":
         return _OURS
     raw = "" if dataset["normalize"] == "zscore" else ", not z-scored"
-    return f"published, {train['precision']}{raw}"
+    rounded = ", losses rounded" if train["published"].get("round_losses") else ""
+    return f"published, {train['precision']}{rounded}{raw}"
 
 
 def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
@@ -90,7 +100,7 @@ def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
     for result in results:
         config = result.config
         if isinstance(result, MdlResult) and config["dataset"]["size"] is None and result.train_size > _ALL:
-            cells[Cell(recipe_of(result), config["model"]["name"], config["eraser"]["name"])] += result.mdl.published
+            cells[Cell(recipe_of(config), model_of(config), config["eraser"]["name"])] += result.mdl.published
     return dict(cells)
 
 
@@ -130,28 +140,22 @@ def trainings(config: Options, points: Sequence[Point], final: Final | None, n: 
         yield (model["name"], size, trained_on), dict(zip(config["seeds"], scores, strict=True))
 
 
-def unfinished(folders: Sequence[Path]) -> Iterator[tuple[str, Row, Scores]]:
-    """Yield eraser, row and scores of the sizes that unfinished runs of our recipe have trained."""
+def unfinished(folders: Sequence[Path]) -> Iterator[tuple[Options, Point]]:
+    """Yield configuration and scores of the sizes that unfinished runs have trained."""
     for path in sorted(path for folder in folders for path in folder.glob("*/part-[0-9]*.json")):
         if not (path.parent / "result.json").exists():
-            config, point = read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
-            if config["train"].get("protocol") == "published":
-                continue
-            for row, scores in trainings(config, [point], None, point.n):
-                yield config["eraser"]["name"], row, scores
+            yield read_config(path.parent), parsed(Point, read_json(path)["value"]["point"])
 
 
 def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
     """Yield the second table in Markdown: test loss and accuracy."""
     rows: dict[Row, dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
-    trained = [
-        (result.config["eraser"]["name"], row, scores)
-        for result in results
-        if recipe_of(result) == _OURS
-        for row, scores in trainings(result.config, getattr(result, "curve", []), result.final, result.train_size)
-    ]
-    for eraser, row, scores in [*trained, *unfinished(folders)]:
-        rows[row][eraser] = {**scores, **rows[row][eraser]}
+    trained = [(one.config, getattr(one, "curve", []), one.final, one.train_size) for one in results]
+    trained += [(config, [point], None, point.n) for config, point in unfinished(folders)]
+    for config, points, final, n in trained:
+        for row, scores in trainings(config, points, final, n) if recipe_of(config) == _OURS else ():
+            seeds = rows[row][config["eraser"]["name"]]
+            seeds.update({seed: score for seed, score in scores.items() if seed not in seeds})
     yield "| test loss in bits (right) | " + " | ".join(display_name(eraser) for eraser in QLEACE) + " |"
     yield "| --- " * (len(QLEACE) + 1) + "|"
     for (model, size, n), row in sorted(rows.items()):
@@ -163,6 +167,22 @@ def qleace_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> I
 def _shown(scores: Sequence[Score]) -> str:
     losses, accuracies = zip(*scores, strict=True)
     return f"{Spread.of(losses):.3f} ({Spread.of(accuracies).mean:.1%})"
+
+
+def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the third table in Markdown: test loss by number of training images."""
+    trained = [(result.config, point) for result in results if isinstance(result, MdlResult) for point in result.curve]
+    losses: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for config, point in [*trained, *unfinished(folders)]:
+        if (recipe := recipe_of(config)) != _OURS:
+            losses[Cell(recipe, model_of(config), config["eraser"]["name"])][point.n] += point.ce_test_bits
+    sizes = sorted({n for of_size in losses.values() for n in of_size})
+    yield "| published: test loss in bits after n images | " + " | ".join(f"{n:,}" for n in sizes) + " |"
+    yield "| --- " * (len(sizes) + 1) + "|"
+    for cell in sorted(losses, key=lambda cell: (cell.model != "mlp", cell.recipe, ERASERS.index(cell.eraser))):
+        shown = (f"{Spread.of(losses[cell][n]).mean:.2f}" if n in losses[cell] else "" for n in sizes)
+        name = f"{display_name(cell.model)}, {cell.recipe.removeprefix('published, ')}, {display_name(cell.eraser)}"
+        yield f"| {name} | " + " | ".join(shown) + " |"
 
 
 def draw(cells: dict[Cell, list[float]], path: Path) -> None:
@@ -198,7 +218,8 @@ def show(options: argparse.Namespace) -> int:
     cells = table_16(results)
     if not cells:
         raise FileNotFoundError(f"{options.runs[0]}: no finished run of python -m mdl on all of CIFAR-10")
-    print(*table_lines(cells), "", *qleace_lines(results, options.runs), sep="\n")
+    tables = (table_lines(cells), qleace_lines(results, options.runs), size_lines(results, options.runs))
+    print("\n\n".join("\n".join(lines) for lines in tables))
     draw(cells, options.out)
     print(f"\nfigure: {options.out}")
     return 0
