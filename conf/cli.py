@@ -34,7 +34,7 @@ from conf.errors import (
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
 from conf.schema import config_of, plain, validate
-from conf.sweep import Sweep, process  # process: one mutable object, the state of this process in a sweep
+from conf.sweep_directory import Sweep, process  # process: one mutable object, the state of this process in a sweep
 from conf.target import READ_RESULT, imported
 
 log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
 from erasure.folding import fold, fold_layers
-from erasure.hidden import erase, fit_layers
+from erasure.hidden_states import erase, fit_layers
 from erasure.moments import ClassMoments
+from erasure.order_spectra import OrderSpectrum, order_spectrum
 from erasure.progress import on_progress
-from erasure.spectrum import OrderSpectrum, order_spectrum
 
 __version__ = "0.3.0"
 

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from erasure.batches import Array, check_batch
+from erasure.inputs import Array, check_batch
 from erasure.integer_moments import integer_moments
 from erasure.polar import gram
 
@@ -88,7 +88,7 @@ class Accumulator:
 
         Args:
             x: [n, ...] with d values each, or [..., d]; any real dtype.
-            z: integers in 0..k-1, booleans, or one-hot, for each example; see `erasure.batches.check_batch`.
+            z: integers in 0..k-1, booleans, or one-hot, for each example; see `erasure.inputs.check_batch`.
 
         Raises:
             ValueError: shapes that do not match, labels out of range, or values that are not finite.

@@ -6,11 +6,11 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from erasure.batches import check_batch
 from erasure.concept_moments import ConceptMoments, moments_of
+from erasure.inputs import check_batch
 from erasure.moments import ClassMoments
+from erasure.order_spectra import Whitening, order_spectrum
 from erasure.predictability import linear_prediction, quadratic_prediction
-from erasure.spectrum import Whitening, order_spectrum
 
 _ORDER_DIRECTIONS, _ORDER_EXAMPLES = 30, 5_000
 _LARGEST_TOLERANCE = 0.01  # class means a hundredth of a standard deviation apart can be learnt
@@ -41,7 +41,7 @@ class Certificate:
         quadratic_r2: the same for polynomials of degree two in the `quadratic_directions` of largest variance.
         quadratic_chance: likewise.
         quadratic_directions: as many as the number of examples allows (`erasure.predictability`).
-        order_shares: share of the energy of orders 1 to 4 that lies between classes (`erasure.spectrum`), in the
+        order_shares: share of the energy of orders 1 to 4 that lies between classes (`erasure.order_spectra`), in the
             directions of largest variance of the erased training split, of at most 5,000 examples.
         order_errors: standard errors of the shares over examples.
         order_z_scores: shares in standard deviations under shuffled labels.

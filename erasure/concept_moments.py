@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from erasure.accumulator import Accumulator
-from erasure.batches import as_tensor, is_one_hot, leading_shape, per_example, spread, values_per_example
+from erasure.inputs import as_tensor, is_one_hot, leading_shape, per_example, spread, values_per_example
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.store.storage import load_tensors, save_tensors

@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get
 import torch
 from torch import Tensor
 
-from erasure.batches import Array, as_tensor, by_rows, check_batch, leading_shape
 from erasure.concept_moments import ConceptMoments, columns, moments_of
+from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape
 from erasure.moments import ClassMoments
 from erasure.store.storage import load_tensors, save_tensors
 

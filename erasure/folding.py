@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from erasure.eraser import Eraser
-from erasure.hidden import erase, first_output, named_module
+from erasure.hidden_states import erase, first_output, named_module
 
 _TOLERANCE = 1e-4  # of the largest output: float32 rounds to 1e-6, a wrong fold is off by far more
 

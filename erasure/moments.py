@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure.accumulator import Accumulator
-from erasure.batches import Array, as_tensor, values_per_example
+from erasure.inputs import Array, as_tensor, values_per_example
 from erasure.store.storage import load_tensors, save_tensors
 
 

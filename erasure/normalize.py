@@ -7,9 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from erasure.batches import by_rows
 from erasure.eraser import Eraser
 from erasure.erasers.gradient_orders import GradientOrdersEraser
+from erasure.inputs import by_rows
 from erasure.moments import ClassMoments
 from erasure.source import LabelledImages
 

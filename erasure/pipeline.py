@@ -14,7 +14,7 @@ from erasure.code_identity import code_identity
 from erasure.device_memory import fitting_device
 from erasure.eraser import Eraser
 from erasure.erasers.gradient import GradientEraser
-from erasure.images import file_name, packed, raw_images, unpacked
+from erasure.image_cache import file_name, packed, raw_images, unpacked
 from erasure.moments import ClassMoments
 from erasure.normalize import Numbers, Scaling, require_precision
 from erasure.progress import shown_progress

@@ -19,7 +19,7 @@ from erasure.erasers.quantile import QuantileEraser
 from erasure.erasers.random import RandomEraser
 from erasure.erasers.random_edit import RandomEditEraser
 from erasure.erasers.splince import SplinceEraser
-from erasure.extras import needs
+from erasure.optional_packages import needs
 
 with needs("sklearn"):
     from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from erasure.alignment import Search, align, factor_map
+from erasure.barycenter_search import Search, align, factor_map
 from erasure.linalg import CovarianceFactor
 from erasure.polar import polar_factor
 

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erasure.store.regular import DamagedFileError, regular
+from erasure.store.regular_files import DamagedFileError, regular
 from erasure.store.storage import load_tensors, save_tensors
 from harness.results.statistics import Array, bootstrap_error
-from harness.run import Run
+from harness.run_directory import Run
 
 TEST_BITS = "test_bits.safetensors"  # of the final models: losses in bits [S, n], in the order of the test split
 CODED_BITS = "bits.safetensors"

@@ -25,12 +25,12 @@ from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import fingerprint
 from harness.device import pick_device, versions
-from harness.information import Information
 from harness.interruption import interruptible
 from harness.logger import Logger
 from harness.result import Result, result_of
 from harness.result_fields import Timing, Trained
-from harness.run import RESULTS_VERSION, Run
+from harness.run_directory import RESULTS_VERSION, Run
+from harness.sample_info_fields import Information
 from models.classifier import Model
 
 log = logging.getLogger(__name__)

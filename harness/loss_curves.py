@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from erasure.store.regular import regular
+from erasure.store.regular_files import regular
 from erasure.store.storage import write_text
 from harness.result_fields import SharpDrops
 

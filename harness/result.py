@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 from conf import Options
 from erasure.certificate import Certificate
 from erasure.store.storage import DamagedFileError, read_json
-from harness.information import Information
 from harness.result_fields import Coded, Part, Timing, Trained, TrainedOnce, published_units
+from harness.sample_info_fields import Information
 
 VERSION = 1  # of the format; raise it when a key's meaning changes
 T = TypeVar("T")

@@ -96,7 +96,7 @@ class Timing(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class CounterpartResult(Part):
-    """Predictions of a sample along a training: for each seed, a value per step (`train.counterparts`).
+    """Predictions of a sample along a training: for each seed, a value per step (`train.counterpart_losses`).
 
     Attributes:
         z_scores: of the class information that the sample holds in each order, by "order 1", ...

@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from harness.figure_style import chance_line, eraser_colours, figure_at, line_width, literal, shared_legend, wrapped
 from harness.results.arrange import Comparison, Rows
 from harness.results.entries import Entry
-from harness.results.labels import Label
 from harness.results.panels import panel_size, panels
+from harness.results.run_labels import Label
 from harness.results.statistics import Difference, seeds_text, signed
-from harness.style import chance_line, eraser_colours, figure_at, line_width, literal, shared_legend, wrapped
 
 
 def draw(comparison: Comparison, path: Path) -> Path:

@@ -17,7 +17,7 @@ from harness.job import Job, erased
 from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
-from harness.run import Run
+from harness.run_directory import Run
 from mdl.chunks import MdlConfig, chunk_sizes
 from mdl.kernel_code import KernelCode
 from mdl.prequential import as_result, placed, split_positions

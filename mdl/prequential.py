@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from erasure.images import positions, whole_images
+from erasure.image_cache import positions, whole_images
 from erasure.progress import Display
 from erasure.source import LabelledImages
 from erasure.store.cache import Cache
@@ -22,14 +22,14 @@ from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Codelength, Final, Point, Timing, published_units
 from harness.results.statistics import Spread
-from harness.run import Run
+from harness.run_directory import Run
 from mdl.chunks import MdlConfig, chunk_sizes
 from train import prepare
 from train.early_stopping import endings, warn_of_unlike_validation
 from train.prepare import PreparedTraining
 from train.progress import TrainingProgress
 from train.training import Engine, EpochReport
-from train.whole import save_weights
+from train.whole_split import save_weights
 
 
 def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
@@ -46,7 +46,7 @@ def split_positions(job: Job) -> Mapping[str, LabelledImages]:
     """Return the positions of each split's examples in the dataset, and their labels, without fitting an eraser.
 
     Returns:
-        One entry per split, whose `images` are not pixels but positions, [n] int64 (`erasure.images.positions`).
+        One entry per split, whose `images` are not pixels but positions, [n] int64 (`erasure.image_cache.positions`).
     """
     return positions(job.source, whole_images(job.source, Cache(job.config.cache_dir)))
 

@@ -27,7 +27,7 @@ from harness.logger import Logger
 from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point
-from harness.run import Run
+from harness.run_directory import Run
 from mdl.chunks import MdlConfig, rounded_sizes
 from mdl.prequential import as_result, online_code_bits, split_positions
 from models.classifier import Classifier, count_parameters

@@ -16,13 +16,13 @@ from erasure.progress import Display
 from harness.example_bits import save_coded_bits, save_test_bits
 from harness.logger import Logger
 from harness.result_fields import Coded, Point, Timing
-from harness.run import Run
+from harness.run_directory import Run
 from mdl.chunks import MdlConfig, ReplaySettings, chunk_sizes
-from mdl.mixture import TemperatureMixture
 from mdl.prequential import as_result, placed
+from mdl.temperature_mixture import TemperatureMixture
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Scores
-from train.order import Draws, drawn, stacked
+from train.epoch_draws import Draws, drawn, stacked
 from train.prepare import PreparedTraining
 from train.randomness import generator
 from train.settings import TrainSettings

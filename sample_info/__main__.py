@@ -31,11 +31,11 @@ def execution(config: "SampleInfoConfig") -> cli.Executable:
 
 def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     """Return the job that a configuration describes, on the classes that it names."""
-    from erasure.classes import ClassSubset
+    from erasure.class_subset import ClassSubset
     from harness.job import Job
     from sample_info.dataset_summaries import summary_model
     from sample_info.references.registry import require_known
-    from sample_info.training_problem import checksum_of
+    from sample_info.trained_weights import checksum_of
     from train.prepare import require_network
 
     settings = config.sample_info
@@ -76,7 +76,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     print(f"table: {directory / 'table.md'}")
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
-        from harness.style import eraser_colours
+        from harness.figure_style import eraser_colours
         from sample_info.report.figures import comparison_figures, save  # imports matplotlib
 
         figures = comparison_figures(comparison, moved, alike, eraser_colours(comparison.erasers))

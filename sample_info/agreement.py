@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from harness.information import Correlation, Ratio, ReferenceAgreement
+from harness.sample_info_fields import Correlation, Ratio, ReferenceAgreement
 from sample_info.effects import Changes
 
 

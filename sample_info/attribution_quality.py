@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import save_tensors
-from harness.information import Attribution, Interval
-from harness.run import Run
+from harness.run_directory import Run
+from harness.sample_info_fields import Attribution, Interval
 from sample_info.agreement import auroc, pearson, ranks
 from sample_info.effects import Effects
 from sample_info.linearized.network import LinearizedNetwork

@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from harness.information import ErrorEstimate
+from harness.sample_info_fields import ErrorEstimate
 from models.tangent.ntk import Kernels
 from sample_info.agreement import spearman
 from sample_info.effects import Changes, Effects

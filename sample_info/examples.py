@@ -12,16 +12,19 @@ from torch.nn.functional import one_hot
 from conf import Options
 from conf.target import Target
 from erasure.eraser import Eraser
-from erasure.images import positions, whole_images
+from erasure.image_cache import positions, whole_images
 from erasure.pipeline import ErasedDataset
 from erasure.source import stratified_split
 from erasure.store.cache import Cache
 from harness.job import Job, erased
 from models.classifier import Classifier, count_parameters
-from sample_info.refitting import EraserFit, Refitting, resolved
+from sample_info.adversarial_examples import adversaries
+from sample_info.eraser_refitting import EraserFit, Refitting, resolved
+from sample_info.label_noise import flip_labels
 from sample_info.settings import SampleInfoConfig, SampleInfoSettings
-from sample_info.subgroups import Subgroups, adversaries, capped, decisions, flip_labels, subgroups_of
-from sample_info.training_problem import TrainedWeights, TrainingProblem, initial_weights
+from sample_info.subgroups import Subgroups, capped, subgroups_of
+from sample_info.trained_weights import TrainedWeights
+from sample_info.training_problem import TrainingProblem, decisions, initial_weights
 from train.data import to_device
 
 log = logging.getLogger(__name__)

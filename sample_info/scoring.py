@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from harness.information import Information
 from harness.logger import Logger
-from harness.run import Run, Tensors
+from harness.run_directory import Run, Tensors
+from harness.sample_info_fields import Information
 from models.tangent.jacobian import Projection
 from models.tangent.ntk import Kernels, exact_or
 from sample_info.attribution_quality import attributions
@@ -24,8 +24,7 @@ from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.registry import SUBSETS, references_of
 from sample_info.report.records import Scored, save_scores, share_of
 from sample_info.settings import SampleInfoSettings
-from sample_info.subgroups import decisions
-from sample_info.training_problem import TrainingProblem
+from sample_info.training_problem import TrainingProblem, decisions
 from train.randomness import generator
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from conf import Options
 from conf.check import AtLeast1, Fraction, Positive
 from conf.schema import Config, later, unhashed
 from models.tangent.jacobian import Kind
+from sample_info.eraser_refitting import EraserFit
 from sample_info.linearized.training import LinearizedDescent
-from sample_info.refitting import EraserFit
 
 Order = Literal["bottom", "bottom_iterative", "top", "random"]
 ORDERS: tuple[Order, ...] = get_args(Order)

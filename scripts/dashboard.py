@@ -25,7 +25,7 @@ from harness.logger import ignore_local_settings
 from harness.results.arrange import by_setting
 from harness.results.columns import sweep_table
 from harness.results.read import StoredRun, read_runs
-from harness.run_files import one_line
+from harness.untrusted_runs import one_line
 from scripts.options import argument_parser
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration

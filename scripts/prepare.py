@@ -12,7 +12,7 @@ from conf.compose import composed
 from conf.errors import exit_code
 from conf.groups import choices
 from conf.target import Target
-from erasure.images import raw_images, raw_key
+from erasure.image_cache import raw_images, raw_key
 from erasure.progress import console
 from erasure.source import MissingDataError, RawImages, Source, splits
 from erasure.store.cache import Cache

@@ -16,9 +16,9 @@ from torch import Tensor
 from conf.compose import composed
 from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
+from harness.figure_style import hide_axes, literal, name_row, save
 from harness.job import Job, erased
-from harness.results.labels import display_name
-from harness.style import hide_axes, literal, name_row, save
+from harness.results.run_labels import display_name
 from mdl.chunks import MdlConfig
 from scripts.options import argument_parser
 

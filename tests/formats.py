@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
-from conf.sweep import Sweep
+from conf.sweep_directory import Sweep
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.cifar10 import Cifar10
 from erasure.datasets.hf import HuggingFace
@@ -33,8 +33,8 @@ from erasure.store.storage import digest, fingerprint, save_tensors, sealed
 from harness.result import MdlResult, read_result
 from harness.results.read import StoredRun as Read
 from harness.results.read import read_run
-from harness.run import Run
-from harness.state import State, state_of
+from harness.run_directory import Run
+from harness.run_state import State, state_of
 from mdl.__main__ import COMMAND
 from mdl.chunks import MdlConfig
 from sample_info.report.tables import read_scores

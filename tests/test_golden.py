@@ -1,6 +1,6 @@
 """A tiny run whose numbers a refactoring must reproduce.
 
-Where a change moves them on purpose, raise `harness.run.RESULTS_VERSION` (so that no result of the old code
+Where a change moves them on purpose, raise `harness.run_directory.RESULTS_VERSION` (so that no result of the old code
 is taken for one of the new) and put the new numbers here.
 """
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from erasure.store.storage import read_json
-from harness.run import RESULTS_VERSION
+from harness.run_directory import RESULTS_VERSION
 from mdl.__main__ import COMMAND as MDL
 
 GOLDEN_VERSION = 2

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from conf import cli
-from conf.sweep import process
+from conf.sweep_directory import process
 from erasure.store.storage import read_json
 from harness.example_bits import read_test_bits
 from mdl.__main__ import COMMAND as MDL

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from harness.figure_style import figure_at, literal, shared_legend, wrapped
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import Comparison
 from harness.results.entries import Entry
 from harness.results.statistics import deviation_over
 from harness.results.table import Column, Row, Table, spread, spread_record, word
-from harness.style import figure_at, literal, shared_legend, wrapped
 
 NAMES = {  # what a sample shares with the images
     "data": "the images",

@@ -91,7 +91,7 @@ class TrainConfig(TrainingConfig):
 
     Args:
         counterparts: samples that share some statistics with the test images, whose losses are followed along the
-            training (`train.counterparts`); None for none.
+            training (`train.counterpart_losses`); None for none.
     """
 
     counterparts: list[Literal["order1", "order2", "independent", "swap", "quantile"]] | None = field(

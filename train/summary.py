@@ -7,12 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from conf import Options
-from harness.results.arrange import Comparison, Rows
-from harness.results.columns import FINALS, sweep_table
-from harness.results.labels import Label
-from harness.results.panels import loss_lines, panel_size, panels
-from harness.results.table import Table
-from harness.style import (
+from harness.figure_style import (
     chance_line,
     epoch_axis,
     eraser_colours,
@@ -22,6 +17,11 @@ from harness.style import (
     shared_legend,
     wrapped,
 )
+from harness.results.arrange import Comparison, Rows
+from harness.results.columns import FINALS, sweep_table
+from harness.results.panels import loss_lines, panel_size, panels
+from harness.results.run_labels import Label
+from harness.results.table import Table
 
 
 def table_of(comparison: Comparison) -> Table:

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.run import Run
+from harness.run_directory import Run
 from train.calibration import tempered
 from train.checkpoint import Checkpoints, R, in_stacks
-from train.counterparts import CounterpartCurves, CounterpartRow, Counterparts
+from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping, MemberCurve
 from train.ensemble import Ensemble, Scores, Weights
+from train.epoch_draws import Draws, EpochOrder
 from train.memory import advice, keep_freed_memory
 from train.optimizer import ScheduleFree, ScheduleFreeSettings
-from train.order import Draws, EpochOrder
 from train.prepare import PreparedTraining
 from train.randomness import generator, permutation
 from train.settings import TrainSettings
@@ -45,7 +45,7 @@ class TrainingSets:
         train: training split.
         validation: split for early stopping.
         held_out: positions in `validation` that stop each member, [S, m]; None for all.
-        counterparts: samples whose losses are followed along the training, by name (`train.counterparts`).
+        counterparts: samples whose losses are followed along the training, by name (`train.counterpart_losses`).
     """
 
     seeds: Sequence[int]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from erasure.extras import needs
-from erasure.published import Published
+from erasure.optional_packages import needs
+from erasure.published_datasets import Published
 from erasure.source import LabelledImages, RawImages
 
 with needs("torchvision"):

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from erasure.extras import needs
+from erasure.optional_packages import needs
 from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.storage import digest
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from erasure.datasets import hub
-from erasure.extras import needs
-from erasure.published import fetching
+from erasure.optional_packages import needs
+from erasure.published_datasets import fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
 from erasure.store.storage import fingerprint
 
 with needs("hub"):
-    from erasure import decode
+    from erasure import image_decoding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class HuggingFaceTable(Source):
 
     def content(self) -> str:
         """Return a digest of the names and checksums of all files, independent of their folder."""
-        return fingerprint({"files": hub.checksums(self._location()), "decoded": decode.VERSION})
+        return fingerprint({"files": hub.checksums(self._location()), "decoded": image_decoding.VERSION})
 
     def fetch(self) -> None:
         if self._is_local:
@@ -176,7 +176,7 @@ class HuggingFace(HuggingFaceTable):
                 labels.append(label)
                 yield where, file
 
-        return decode.decode_all(files(), size=self.size, channels=self.channels), labels, names
+        return image_decoding.decode_all(files(), size=self.size, channels=self.channels), labels, names
 
 
 def _require_below(location: Path, files: set[str]) -> None:

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path, PurePosixPath
 
-from erasure.extras import needs
-from erasure.published import FetchError
+from erasure.optional_packages import needs
+from erasure.published_datasets import FetchError
 from erasure.store.lease import Lease
 from erasure.store.storage import file_checksum, remove, write_text
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from erasure import decode
+from erasure import image_decoding
 from erasure.source import LabelledImages, RawImages, Source
 from erasure.store.storage import file_checksum
 
@@ -19,7 +19,7 @@ _HELD_OUT = ("test", "val", "valid", "validation")
 class ImageFolder(Source):
     """Images in <root>/train/<class>/ and, if there is one, <root>/test/<class>/ (or val, valid, validation).
 
-    `erasure.decode.decode` says how 16-bit values, palettes, CMYK, transparency and orientation are read.
+    `erasure.image_decoding.decode` says how 16-bit values, palettes, CMYK, transparency and orientation are read.
 
     Args:
         root: the folder that holds the splits.
@@ -48,7 +48,7 @@ class ImageFolder(Source):
 
     def content(self) -> str:
         """Digest of every image's relative path and content."""
-        content = hashlib.sha256(f"decoded {decode.VERSION}\n".encode())
+        content = hashlib.sha256(f"decoded {image_decoding.VERSION}\n".encode())
         for split in ("train", *_HELD_OUT):
             if split == "train" or (Path(self.root) / split).is_dir():
                 for path in self._split(split):
@@ -68,6 +68,8 @@ class ImageFolder(Source):
         return images
 
     def _read(self, paths: list[Path], classes: list[str]) -> LabelledImages:
-        images = decode.decode_all(((str(path), path) for path in paths), size=self.size, channels=self.channels)
+        images = image_decoding.decode_all(
+            ((str(path), path) for path in paths), size=self.size, channels=self.channels
+        )
         label = {name: j for j, name in enumerate(classes)}
         return LabelledImages(images, torch.tensor([label[path.parent.name] for path in paths]))

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from erasure.extras import needs
+from erasure.optional_packages import needs
 from erasure.source import LabelledImages, RawImages, Source, stratified_split
 from erasure.store.storage import fingerprint
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from erasure.alignment import Search, align
+from erasure.barycenter_search import Search, align
 from erasure.eraser import Eraser
-from erasure.interval import contains, free, pull_back, values
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.polar import gram
 from erasure.progress import report_progress
+from erasure.range_constraint import contains, free, pull_back, values
 from erasure.relaxed_transport import relaxed_transport
 
 _ROUNDS = 10  # of the start's, which L-BFGS goes on from

@@ -13,8 +13,8 @@ from erasure.erasers.gradient import GradientEraser, moment_gaps
 from erasure.erasers.qleace import QleaceEraser
 from erasure.hermite import kernel_sum, third_mean, third_slope
 from erasure.moments import ClassMoments
+from erasure.order_spectra import order_spectrum
 from erasure.progress import report_progress
-from erasure.spectrum import order_spectrum
 
 # of tr Σ_xx, added to variances before y is divided by their roots: what hardly varies is not all that counts
 _FLOOR = 1e-4

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 import torch
 from torch import Tensor
 
-from erasure.alignment import Search, align
+from erasure.barycenter_search import Search, align
 from erasure.eraser import Eraser
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments

@@ -7,9 +7,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from erasure.batches import Array
 from erasure.concept_moments import ConceptMoments, named_concepts
 from erasure.erasers.leace import LeaceEraser
+from erasure.inputs import Array
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
 from erasure.projection import ProjectionEraser

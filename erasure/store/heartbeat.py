@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from erasure.store.regular import DamagedFileError, regular
+from erasure.store.regular_files import DamagedFileError, regular
 
 NOBODY = "nobody known"
 _LARGEST_BYTES = 2**16  # of a lock file, which has some 300

@@ -24,10 +24,10 @@ from harness.loss_curves import crossing, crossing_epoch
 from harness.result import MdlResult, TrainedResult
 from harness.result_fields import stuck
 from harness.results.comparison import differences, reader
-from harness.results.excess import area_bits, sample_complexity, surplus_bits
+from harness.results.excess_description_length import area_bits, sample_complexity, surplus_bits
 from harness.results.frames import run_frame
-from harness.results.labels import Label, whole
 from harness.results.read import Note, StoredRun
+from harness.results.run_labels import Label, whole
 from harness.results.statistics import difference_record, holm
 from harness.results.table import spread_record
 

@@ -18,9 +18,9 @@ import pandas as pd
 from conf.schema import identifying
 from erasure.store.storage import fingerprint
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
-from harness.results.excess import excess_bits
-from harness.results.labels import comparable, flatten, setting_text
+from harness.results.excess_description_length import excess_bits
 from harness.results.read import StoredRun, read_runs
+from harness.results.run_labels import comparable, flatten, setting_text
 
 RUNS: Mapping[str, str] = {
     "run_id": "name of the run's directory",

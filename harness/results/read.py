@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conf import Options
-from erasure.store.regular import DamagedFileError, IrregularFileError
+from erasure.store.regular_files import DamagedFileError, IrregularFileError
 from erasure.store.storage import read_json
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import MdlResult, Result, unknown_keys
 from harness.result_fields import published_units
-from harness.results.excess import blocks_of, sizes_of
-from harness.run import RESULT, whole_curves
-from harness.run_files import believed_result, command_of, read_config, require_run_id, run_directories
-from harness.state import read_state
+from harness.results.excess_description_length import blocks_of, sizes_of
+from harness.run_directory import RESULT, whole_curves
+from harness.run_state import read_state
+from harness.untrusted_runs import believed_result, command_of, read_config, require_run_id, run_directories
 
 INFORMATION = "sample_info"  # the command that scores examples, and whose runs have tables of their own
 Note = Callable[[str], object]  # called with a line on what is left out

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table as RichTable
 
 from erasure.progress import console
-from harness.results.labels import Label, display_name
+from harness.results.run_labels import Label, display_name
 from harness.results.statistics import Spread
 
 Row = Mapping[str, Any]  # of a frame: numbers unrounded, units in the names; None where there is none

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from conf.check import ConfigError
 from conf.compose import Composer
 from conf.errors import explain
-from conf.sweep import Sweep, process
+from conf.sweep_directory import Sweep, process
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def unfinished(jobs: Sequence[SweepJob]) -> list[SweepJob]:
 
 def note_finished(job: SweepJob) -> bool:
     """Return whether the job's run has finished; if so, the sweep notes it."""
-    from harness.run import Run
+    from harness.run_directory import Run
 
     run = Run(job.run.parent, job.run.name)
     if run.result is None:
@@ -105,7 +105,7 @@ def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool) -> Iterator[S
 def computed_elsewhere(run: Path) -> str:
     """Return who computes a run, in words; empty where nobody does."""
     from erasure.store.heartbeat import file_system_time
-    from harness.state import state_of
+    from harness.run_state import state_of
 
     if not run.is_dir():
         return ""

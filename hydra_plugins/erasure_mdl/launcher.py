@@ -15,7 +15,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from conf.check import AtLeast1, ConfigError, check, section_of
-from conf.sweep import Sweep, process
+from conf.sweep_directory import Sweep, process
 from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn, planned, unfinished
 
 log = logging.getLogger(__name__)

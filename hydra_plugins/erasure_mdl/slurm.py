@@ -13,7 +13,7 @@ from hydra.core.singleton import Singleton
 from omegaconf import OmegaConf
 
 from conf.check import AtLeast1, ConfigError, Positive
-from conf.sweep import process
+from conf.sweep_directory import process
 from hydra_plugins.erasure_mdl.jobs import SweepJob, computed_elsewhere, note_finished
 from hydra_plugins.erasure_mdl.launcher import Submitit
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from harness.run import Run
+from harness.run_directory import Run
 from models.tangent.ntk import Kernels
 from sample_info.effects import Effects
 from sample_info.linearized.solvers import inverse

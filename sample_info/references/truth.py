@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from erasure.progress import Display
-from harness.run import Run, Tensors
+from harness.run_directory import Run, Tensors
 from sample_info.effects import Effects
 from sample_info.references.retraining import GradientDescent
 from sample_info.training_problem import TrainingProblem

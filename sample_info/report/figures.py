@@ -14,13 +14,13 @@ from matplotlib.figure import Figure, SubFigure
 from torch import Tensor
 
 from conf import Options
-from harness import style
-from harness.information import SummaryCurves
+from harness import figure_style
+from harness.figure_style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend, wrapped
 from harness.results.arrange import Comparison
-from harness.results.labels import Label, display_name
 from harness.results.panels import panel_size, panels
+from harness.results.run_labels import Label, display_name
 from harness.results.table import Row
-from harness.style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend, wrapped
+from harness.sample_info_fields import SummaryCurves
 from sample_info.examples import Examples
 from sample_info.report.tables import SCORES, Agreement, eraser_note, information, spreads, whose
 from sample_info.settings import ORDERS
@@ -38,7 +38,7 @@ _PALETTE = [
 def save(make: Callable[[], Figure], path: Path, dpi: int | None = None) -> Path:
     """Draw a figure in our style to a file."""
     with mpl.rc_context(STYLE):
-        return style.save(make(), path, dpi or "figure")
+        return figure_style.save(make(), path, dpi or "figure")
 
 
 def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from erasure.store.storage import save_tensors, write_text
-from harness.information import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from harness.logger import Logger
 from harness.results.table import Row, csv_of
+from harness.sample_info_fields import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from sample_info.agreement import agreements_of, auroc, pearson
 from sample_info.dataset_summaries import Curve
 from sample_info.effects import Changes

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from conf import Options
-from erasure.store.regular import DamagedFileError
+from erasure.store.regular_files import DamagedFileError
 from erasure.store.storage import digest, fingerprint
 from harness.example_bits import read_stored
-from harness.information import Attribution, ErrorEstimate, Group, ReferenceAgreement, SummaryCurves
 from harness.result import InformationResult
 from harness.results.arrange import Comparison, comparable
-from harness.results.labels import Label
+from harness.results.run_labels import Label
 from harness.results.statistics import Spread, deviation_over, seeds_text
 from harness.results.table import Column, Row, Table, number, spread, spread_record, word
+from harness.sample_info_fields import Attribution, ErrorEstimate, Group, ReferenceAgreement, SummaryCurves
 from sample_info.agreement import pearson, spearman
 
 MAX_RUNS = 30  # of which the agreement is shown

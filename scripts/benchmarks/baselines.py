@@ -17,9 +17,9 @@ import torch
 
 from conf.schema import validate
 from erasure.store.storage import load_tensors, write_text
-from harness.information import Attribution, Interval
 from harness.result import read_result
 from harness.results.table import Table
+from harness.sample_info_fields import Attribution, Interval
 from sample_info.__main__ import job_of
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
 from sample_info.effects import Effects
@@ -30,7 +30,7 @@ from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem
 from scripts import options
 from scripts.benchmarks.benchmark import Cost, machine, measured, shown
-from scripts.benchmarks.peers import EKFAC, require_installed, require_one_output, trak
+from scripts.benchmarks.trak_and_ekfac import EKFAC, require_installed, require_one_output, trak
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

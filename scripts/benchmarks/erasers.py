@@ -16,10 +16,10 @@ import torch
 
 from erasure import AlfQleaceEraser, ClassMoments, GradientEraser, LeaceEraser, QleaceEraser, erase, fit_layers
 from erasure.certificate import certify
+from erasure.order_spectra import order_spectrum
 from erasure.progress import console
-from erasure.spectrum import order_spectrum
 from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, measured
-from scripts.benchmarks.fits import EraserBenchmark, from_data, leace, qleace, streaming
+from scripts.benchmarks.eraser_fits import EraserBenchmark, from_data, leace, qleace, streaming
 
 DIRECTIONS = 15  # the paper's CIFARNet intervention has rank d - 15 (Figure 1)
 IMAGES = 32  # in a ViT-tiny's batch

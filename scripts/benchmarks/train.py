@@ -24,9 +24,9 @@ from mdl.chunks import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, machine, matmul_rate, measured, timed
 from scripts.benchmarks.images import DIGITS, labelled_images
+from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_cost import Step
-from scripts.benchmarks.train_peer import batches, train_one
-from train.counterparts import DATA, Counterparts
+from train.counterpart_losses import DATA, Counterparts
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.memory import keep_freed_memory

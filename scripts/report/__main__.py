@@ -15,11 +15,11 @@ from pathlib import Path
 from conf.check import unknown_key
 from conf.errors import explain
 from erasure.progress import Display, duration
+from harness.figure_style import eraser_colours
 from harness.results.arrange import Comparison, arrange, by_dataset, comparable, eraser_order
 from harness.results.columns import BY_NAME
 from harness.results.read import INFORMATION, Reading, read_runs
-from harness.run_files import one_line
-from harness.style import eraser_colours
+from harness.untrusted_runs import one_line
 from sample_info.report.figures import comparison_figures
 from sample_info.report.tables import agreements, information, movements, read_scores
 from sample_info.report.tables import tables_of as information_tables

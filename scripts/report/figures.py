@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from harness.figure_style import shared_legend, wrapped
 from harness.results.arrange import Comparison, model_of
 from harness.results.entries import Entry
-from harness.results.labels import Label, labels
 from harness.results.panels import panel_size
-from harness.style import shared_legend, wrapped
+from harness.results.run_labels import Label, labels
 from mdl.figure import draw_in as draw_learning_curves
 from scripts.report.write import Drawing
 from train.summary import draw_in as draw_loss_curves

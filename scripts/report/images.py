@@ -13,9 +13,9 @@ from harness.example_bits import CodedBits
 from harness.job import Job, erased
 from harness.results.arrange import eraser_order
 from harness.results.entries import Entry
-from harness.results.labels import Label
 from harness.results.output import file_name
 from harness.results.read import Note
+from harness.results.run_labels import Label
 from scripts.report.write import file_in
 from scripts.show_erasers import Shown, draw, draw_rows, require_images
 

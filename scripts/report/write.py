@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 
 from erasure.progress import duration
 from erasure.store.storage import write_text
-from harness.results.labels import Label
+from harness.figure_style import STYLE, css_colour, save
 from harness.results.output import file_name
 from harness.results.read import Note, StoredRun
+from harness.results.run_labels import Label
 from harness.results.table import Table, markdown
-from harness.run_files import printable
-from harness.style import STYLE, css_colour, save
+from harness.untrusted_runs import printable
 
 MAX_FIGURES = 60  # a figure takes half a second
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from harness.figure_style import figure_at
 from harness.results.table import Table
-from harness.style import figure_at
 from models.mup import Parametrization
 from scripts.benchmarks.images import standardised_digits
-from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
+from scripts.studies.mup_training import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
 
 COLOURS = {"mup": "#0072B2", "standard": "#D55E00"}
 WIDTHS = {

@@ -30,15 +30,15 @@ from conf.schema import identifying, plain, validate
 from conf.target import Target
 from harness.device import pick_device
 from harness.result import MdlResult
-from harness.results.labels import labels
 from harness.results.read import read_runs
+from harness.results.run_labels import labels
 from harness.results.table import Table
 from mdl.chunks import MdlConfig, chunk_sizes
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step_cost import Device, Step
 from scripts.options import argument_parser
-from train.order import EpochOrder
+from train.epoch_draws import EpochOrder
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}

@@ -22,7 +22,7 @@ from conf.errors import exit_code
 from erasure.progress import Display
 from erasure.source import LabelledImages
 from erasure.store.storage import load_tensors
-from harness.results.labels import display_name
+from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
 from harness.results.table import Table
 from scripts.options import argument_parser
@@ -32,7 +32,7 @@ from train.data import as_trained_on
 from train.ensemble import Weights
 from train.prepare import PreparedTraining, load, training_job
 from train.settings import TrainConfig
-from train.whole import WEIGHTS
+from train.whole_split import WEIGHTS
 
 _CAPTION = (
     "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "

@@ -109,7 +109,7 @@ class KilledTasks:
     def _run(self, task: Sequence[str]) -> None:
         """Run `python -m mdl TASK`, and write its finished parts into the diary."""
         from conf import cli
-        from harness.run import Run
+        from harness.run_directory import Run
         from mdl.__main__ import COMMAND
 
         step, finish = Run.step, Run.finish

@@ -25,7 +25,7 @@ from torch import Tensor
 from conf.errors import exit_code
 from conf.target import Target
 from erasure.eraser import Eraser
-from erasure.images import raw_images
+from erasure.image_cache import raw_images
 from erasure.linalg import CovarianceFactor
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages

@@ -12,11 +12,11 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
+from harness.figure_style import figure_at
 from harness.results.table import Table
-from harness.style import figure_at
 from models.mup import Parametrization
 from scripts.benchmarks.images import standardised_digits
-from scripts.studies.scaling import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
+from scripts.studies.mup_training import PARAMETRIZATIONS, TITLES, Architecture, Steps, argument_parser, over_widths
 
 
 @dataclass(frozen=True)

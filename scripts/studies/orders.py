@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from erasure.store.storage import write_text
+from harness.figure_style import chance_line, eraser_colours, figure_at
 from harness.result import MdlResult
 from harness.result_fields import stuck
 from harness.results.arrange import eraser_order
-from harness.results.labels import Label, display_name
 from harness.results.read import read_runs
+from harness.results.run_labels import Label, display_name
 from harness.results.statistics import Spread
 from harness.results.table import Table
-from harness.style import chance_line, eraser_colours, figure_at
 from scripts.options import argument_parser
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first

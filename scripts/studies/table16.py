@@ -19,12 +19,12 @@ from typing import NamedTuple
 from conf import Options
 from conf.errors import exit_code
 from erasure.store.storage import read_json
+from harness.figure_style import eraser_colours, figure_at
 from harness.result import MdlResult, TrainedResult, parsed, read_result
 from harness.result_fields import Final, Point
-from harness.results.labels import display_name
+from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
-from harness.run_files import read_config
-from harness.style import eraser_colours, figure_at
+from harness.untrusted_runs import read_config
 from scripts.options import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")

@@ -21,7 +21,7 @@ from pathlib import Path
 from conf.errors import exit_code
 from conf.groups import look_in, user_folders
 from harness.device import pick_device
-from harness.run_files import printable
+from harness.untrusted_runs import printable
 from scripts.commands import COMMANDS, command_named
 from scripts.options import argument_parser
 from scripts.sweep.relaunch import launch, launch_command

@@ -19,7 +19,7 @@ from conf.errors import explain
 from conf.groups import choices, user_folders
 from conf.schema import TARGETS, ConfigError, config_of, validate
 from conf.target import require_listed
-from harness.run_files import read_config
+from harness.untrusted_runs import read_config
 from scripts.commands import command_named
 from scripts.sweep.status import SweepRun
 

@@ -15,13 +15,13 @@ from rich.text import Text
 from conf.check import ConfigError
 from conf.cli import Command, run_path
 from conf.compose import jobs_of
-from conf.sweep import Sweep
+from conf.sweep_directory import Sweep
 from erasure.progress import console, duration
 from erasure.store.heartbeat import file_system_time
-from erasure.store.regular import DamagedFileError
-from harness.run import RESULT, Run
-from harness.run_files import RUN_ID, printable
-from harness.state import UNFINISHED, Name, State, read_state, state_of
+from erasure.store.regular_files import DamagedFileError
+from harness.run_directory import RESULT, Run
+from harness.run_state import UNFINISHED, Name, State, read_state, state_of
+from harness.untrusted_runs import RUN_ID, printable
 
 _SHOWN = 50  # lines per state
 

@@ -21,8 +21,8 @@ from omegaconf import OmegaConf
 
 import harness.job
 from conf.check import ConfigError
-from conf.sweep import Sweep, process, read_json
-from harness.run import LOCK, Run
+from conf.sweep_directory import Sweep, process, read_json
+from harness.run_directory import LOCK, Run
 from hydra_plugins.erasure_mdl import jobs
 from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn
 from hydra_plugins.erasure_mdl.slurm import _max_array_size

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.run import LOCK
+from harness.run_directory import LOCK
 from scripts.studies.killed_tasks import LEFT
 from tests.cluster.slurm import (
     ArraySweep,

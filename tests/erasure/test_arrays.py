@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 import erasure
 from erasure.certificate import certify
-from erasure.classes import ClassSubset
+from erasure.class_subset import ClassSubset
 from erasure.datasets.arrays import Arrays
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.store.cache import Cache

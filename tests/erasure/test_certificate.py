@@ -8,9 +8,9 @@ import torch
 from erasure import ClassMoments, LeaceEraser
 from erasure.certificate import BrokenGuaranteeError, certify, require_erased
 from erasure.normalize import require_precision
+from erasure.order_spectra import order_spectrum
 from erasure.predictability import linear_prediction
 from erasure.source import splits
-from erasure.spectrum import order_spectrum
 from tests.conftest import gaps
 
 
@@ -44,7 +44,7 @@ def test_leace_keeps_its_promise_in_every_stored_dtype_and_raw_data_does_not(dig
 
 
 def test_pixels_that_hardly_ever_vary_tell_classes_on_other_images(digits_source) -> None:
-    """docs/erasers.md: LEACE takes a pixel's regression on what it erases out of it, also where the pixel is dark."""
+    """LEACE subtracts a regression on what it erases, also from dark pixels (docs/erasure_on_held_out_images.md)."""
     parts = splits(digits_source, digits_source.load())
     x, z = ({name: getattr(parts[name], kind) for name in ("train", "test")} for kind in ("images", "labels"))
     flat = {name: images.flatten(1).double() / 16 for name, images in x.items()}

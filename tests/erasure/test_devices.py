@@ -27,13 +27,13 @@ from erasure import (
     TruncatedQleaceEraser,
 )  # fmt: skip
 from erasure.erasers import gradient_orders
+from erasure.order_spectra import order_spectrum
 from erasure.pipeline import erased_dataset
 from erasure.polar import polar_factor
 from erasure.source import LabelledImages, RawImages, Source
-from erasure.spectrum import order_spectrum
 from erasure.store.cache import Cache
 from erasure.transport import barycenter, bures_distance, transport_map
-from tests.elsewhere import DEVICE, Device
+from tests.fake_device import DEVICE, Device
 
 ERASERS: dict[type[Eraser], dict] = {
     IdentityEraser: {}, LeaceEraser: {}, OracleLeaceEraser: {}, QleaceEraser: {}, SplinceEraser: {},

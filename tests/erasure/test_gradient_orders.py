@@ -12,9 +12,9 @@ from erasure import ClassMoments, GradientOrdersEraser, QleaceEraser
 from erasure.certificate import BrokenGuaranteeError
 from erasure.erasers.gradient_orders import _Loss
 from erasure.hermite import hermite_kernels
+from erasure.order_spectra import order_spectrum
 from erasure.pipeline import erased_dataset
 from erasure.source import Source, splits
-from erasure.spectrum import order_spectrum
 from erasure.store.cache import Cache
 
 OPTIONS: dict[str, Any] = {"weights": (1e4, 1e4, 1.0), "directions": 4, "max_iterations": 300}

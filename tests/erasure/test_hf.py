@@ -16,7 +16,7 @@ from PIL import Image
 
 from erasure.datasets import hub
 from erasure.datasets.hf import HuggingFace
-from erasure.published import FetchError
+from erasure.published_datasets import FetchError
 from erasure.source import MissingDataError, RawImages
 from tests.erasure.test_image_folder import write_images
 

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 from erasure.datasets.image_folder import ImageFolder
-from erasure.decode import decode, decode_all
-from erasure.images import raw_images
+from erasure.image_cache import raw_images
+from erasure.image_decoding import decode, decode_all
 from erasure.source import RawImages
 from erasure.store.cache import Cache
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from erasure import ClassMoments, GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
 from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
-from erasure.images import raw_images
+from erasure.image_cache import raw_images
 from erasure.normalize import Scaling
 from erasure.pipeline import ErasedDataset, erased_dataset
 from erasure.source import splits

@@ -22,7 +22,7 @@ from erasure import (
 from erasure.certificate import BrokenGuaranteeError
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.digits import Digits
-from erasure.images import raw_images, raw_key
+from erasure.image_cache import raw_images, raw_key
 from erasure.pipeline import erased_dataset
 from erasure.source import LabelledImages, RawImages, splits
 from erasure.store.cache import Cache

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasure.datasets.digits import Digits
-from erasure.images import positions
+from erasure.image_cache import positions
 from erasure.source import LabelledImages, RawImages, splits, stratified_split
 
 

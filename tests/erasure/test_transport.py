@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from erasure.alignment import Search, align
+from erasure.barycenter_search import Search, align
 from erasure.linalg import CovarianceFactor
 from erasure.polar import _weights, gram, orthonormalise, polar_factor, rough_polar_factor
 from erasure.transport import NotConvergedError, barycenter, bures_distance, transport_map

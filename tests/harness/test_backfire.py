@@ -21,8 +21,8 @@ from harness.result_fields import SharpDrops
 from harness.results.arrange import arrange
 from harness.results.entries import Entry
 from harness.results.statistics import Difference
-from harness.run import Run
-from tests.results import made_up
+from harness.run_directory import Run
+from tests.made_up_results import made_up
 
 
 def curve(*bits: float, every: int = 1) -> LossCurve:
@@ -145,7 +145,7 @@ def test_loss_curves_are_read_back(tmp_path) -> None:
 
 def test_the_analysis_is_in_results_and_tables(command, tmp_path) -> None:
     """A small sweep of both commands: result.json, the terminal's table, table.csv."""
-    from conf.sweep import process
+    from conf.sweep_directory import process
     from erasure.store.storage import read_json
     from mdl.__main__ import COMMAND as MDL
     from train.__main__ import COMMAND as TRAIN

@@ -15,9 +15,9 @@ import torch
 from erasure.store.heartbeat import file_system_time
 from erasure.store.lease import Lease, LeaseLostError
 from harness.interruption import interruptible
-from harness.run import LOCK, Run
-from harness.state import state_of
-from tests.results import made_up
+from harness.run_directory import LOCK, Run
+from harness.run_state import state_of
+from tests.made_up_results import made_up
 from train.checkpoint import Checkpoints
 
 

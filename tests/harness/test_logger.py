@@ -15,7 +15,7 @@ import wandb
 
 from conf.schema import LoggerSettings
 from harness.logger import Logger
-from tests.results import made_up
+from tests.made_up_results import made_up
 from tests.wandb_file import WandbRun, only_run, records
 from tests.wandb_server import Server, serve
 

@@ -10,7 +10,7 @@ import torch
 from conf.compose import composed
 from harness.example_bits import read_coded_bits, read_test_bits
 from harness.job import Job
-from harness.run import leftover
+from harness.run_directory import leftover
 from mdl import kernel
 from mdl.__main__ import COMMAND as MDL
 from mdl.chunks import MdlConfig

@@ -20,7 +20,7 @@ from harness.example_bits import read_coded_bits
 from harness.logger import Logger
 from harness.loss_curves import CurveRow
 from harness.result_fields import Final, Point
-from harness.run import Run, leftover
+from harness.run_directory import Run, leftover
 from mdl import prequential
 from mdl.__main__ import COMMAND as MDL
 from mdl.chunks import MdlConfig

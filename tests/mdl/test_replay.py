@@ -15,8 +15,8 @@ from erasure.source import LabelledImages
 from harness.example_bits import read_coded_bits
 from mdl.__main__ import COMMAND as MDL
 from mdl.chunks import ReplaySettings
-from mdl.mixture import INVERSE_TEMPERATURES
 from mdl.replay import ReplayCode, ReplayLabels, batch_ends, stream_positions
+from mdl.temperature_mixture import INVERSE_TEMPERATURES
 from models.classifier import Classifier
 from models.mlp import MLP
 from tests.train.test_training import Dropping

@@ -16,7 +16,7 @@ from harness.results.read import read_runs
 from harness.results.table import caption_of
 from mdl.figure import draw
 from mdl.table import table_of
-from tests.runs import write_run
+from tests.made_up_runs import write_run
 
 
 def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") -> list[MdlResult]:

@@ -8,7 +8,7 @@ from torch.func import functional_call, grad, vmap
 
 from models.classifier import Classifier, count_parameters
 from models.polynomial import PolynomialClassifier
-from tests.elsewhere import DEVICE, Device
+from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY, Shape
 
 SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 32, 32), (3, 64, 64))

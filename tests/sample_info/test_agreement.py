@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from harness.information import Ratio
 from harness.result import as_json
+from harness.sample_info_fields import Ratio
 from sample_info.agreement import agreement, auroc, pearson, spearman
 from sample_info.effects import Changes
 

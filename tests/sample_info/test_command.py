@@ -24,7 +24,7 @@ from sample_info.examples import load
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.references import registry
 from sample_info.settings import SampleInfoConfig
-from sample_info.subgroups import decisions
+from sample_info.training_problem import decisions
 from tests.sample_info.reference_dynamics import coefficients
 from tests.wandb_file import only_run
 

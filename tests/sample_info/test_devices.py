@@ -11,7 +11,7 @@ from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out, s
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.registry import influence
 from sample_info.references.retraining import GradientDescent
-from tests.elsewhere import DEVICE, Device
+from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY, SMALL
 
 MODELS = {"products of layers": "mlp-relu", "Jacobians": "lenet"}

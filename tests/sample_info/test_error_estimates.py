@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 import torch
 
-from harness.information import ErrorEstimate
+from harness.sample_info_fields import ErrorEstimate
 from models.classifier import Classifier
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier

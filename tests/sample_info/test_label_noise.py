@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sample_info.subgroups import flip_labels
+from sample_info.label_noise import flip_labels
 
 Z = torch.arange(1000) % 5
 

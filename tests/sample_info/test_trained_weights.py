@@ -13,7 +13,8 @@ from models.tangent.jacobian import network_outputs
 from sample_info import training_problem
 from sample_info.__main__ import COMMAND
 from sample_info.examples import Examples
-from sample_info.training_problem import TrainedWeights, initial_weights
+from sample_info.trained_weights import TrainedWeights
+from sample_info.training_problem import initial_weights
 from tests.conftest import Outcome
 from train.__main__ import COMMAND as TRAIN
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.dashboard import main
-from tests.runs import write_run
+from tests.made_up_runs import write_run
 
 SETTING = "train=paper, mdl=paper"
 

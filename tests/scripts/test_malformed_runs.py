@@ -19,11 +19,11 @@ import torch
 import yaml
 
 from erasure.store.storage import read_json, save_tensors, write_json
-from harness.run import Run
+from harness.run_directory import Run
 from scripts.dashboard import main as dashboard
 from scripts.report.__main__ import main as report
 from scripts.sweep.__main__ import main as sweep
-from tests.runs import write_information_run, write_run
+from tests.made_up_runs import write_information_run, write_run
 
 GROUPS = 8  # cases that are alike stand next to each other, and come into different groups
 LIMIT_S = 120  # a group takes a second, all figures some five on an idle machine

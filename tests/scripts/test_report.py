@@ -16,16 +16,16 @@ from harness.example_bits import save_test_bits
 from harness.result import MdlResult, read_result
 from harness.result_fields import published_units
 from harness.results.arrange import by_dataset
-from harness.results.labels import Label
 from harness.results.output import file_name
 from harness.results.read import StoredRun, read_runs
+from harness.results.run_labels import Label
 from harness.results.table import Column, Table, tex
-from harness.run import Run
+from harness.run_directory import Run
 from scripts.report.__main__ import main
 from scripts.report.figures import drawings_of, is_sound
 from scripts.report.tables import tables_of
 from scripts.report.write import Section, file_in, write_page
-from tests.runs import write_run
+from tests.made_up_runs import write_run
 
 CONTROL, LEACE, QLEACE = (Label((name,)) for name in ("control", "leace", "qleace"))
 

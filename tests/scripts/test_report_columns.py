@@ -10,7 +10,7 @@ from harness.results.arrange import by_dataset
 from harness.results.read import read_runs
 from scripts.report.__main__ import main
 from scripts.report.figures import scaling_panels
-from tests.runs import write_run
+from tests.made_up_runs import write_run
 
 
 def test_columns_can_be_chosen(tmp_path: Path, capsys, no_figures) -> None:

@@ -11,7 +11,7 @@ import pytest
 from erasure.store.storage import read_json, write_json
 from sample_info.__main__ import COMMAND
 from scripts.report.__main__ import main
-from tests.runs import write_information_run, write_run
+from tests.made_up_runs import write_information_run, write_run
 
 OTHERS = {"groups": {}, "summaries": None}
 

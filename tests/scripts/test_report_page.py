@@ -12,7 +12,7 @@ from PIL import Image
 from harness.results.table import Column, Table, spread, spread_record
 from scripts.report.__main__ import main
 from scripts.report.write import Section, write_page
-from tests.runs import ERASERS, write_information_run, write_run
+from tests.made_up_runs import ERASERS, write_information_run, write_run
 from tests.scripts.chromium import (
     CHROMIUM,
     DRIVER,

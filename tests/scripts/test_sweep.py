@@ -12,11 +12,11 @@ import pytest
 from conf.cli import run_path
 from conf.compose import unchecked
 from erasure.store.storage import sealed
-from harness.run import Run
+from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
 from scripts.sweep.__main__ import main as sweep
 from scripts.sweep.status import jobs_by_id
-from tests.results import made_up
+from tests.made_up_results import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from train import whole
+from train import whole_split
 from train.__main__ import COMMAND as TRAIN
 from train.progress import TrainingProgress
 from train.settings import TrainSettings
@@ -38,7 +38,7 @@ def test_progress_never_goes_backwards(settings: TrainSettings) -> None:
 
 def test_a_training_of_its_own_shows_it(command, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = []
-    monkeypatch.setattr(whole.Display, "update", lambda self, done, detail: shares.append(done))
+    monkeypatch.setattr(whole_split.Display, "update", lambda self, done, detail: shares.append(done))
     few = ["train.max_epochs=1000", "train.patience_steps=21", "train.plateau_steps=21"]  # an epoch has 21 steps
     assert command(TRAIN, "train=quick", *few, "model=linear", "seeds=[0]", "logger.mode=disabled").code == 0
     assert shares[0] == pytest.approx(0.1)  # of ten epochs expected; 0.001 of those allowed

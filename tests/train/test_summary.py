@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from harness.result import TrainResult, read_result
 from harness.results.arrange import Comparison, arrange
-from tests.runs import write_run
+from tests.made_up_runs import write_run
 from train.summary import draw, table_of
 
 

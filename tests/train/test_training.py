@@ -14,7 +14,7 @@ from models.classifier import Classifier
 from models.layers import Linear
 from models.polynomial import PolynomialClassifier
 from models.stochastic_depth import StochasticDepth
-from tests.elsewhere import DEVICE, Device
+from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages

@@ -14,8 +14,8 @@ from harness.result import TrainResult
 from harness.results import compare, load
 from harness.results.arrange import arrange
 from harness.results.statistics import holm, paired_difference
-from tests.results import made_up
-from tests.runs import write_run
+from tests.made_up_results import made_up
+from tests.made_up_runs import write_run
 
 
 def run(eraser: str = "control", losses: list[float] | None = None, width: int = 8) -> TrainResult:

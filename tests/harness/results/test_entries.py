@@ -9,8 +9,8 @@ from harness.loss_curves import CurveRow
 from harness.results.arrange import arrange
 from harness.results.entries import Entry
 from harness.results.read import StoredRun
-from harness.run import Run
-from tests.results import made_up
+from harness.run_directory import Run
+from tests.made_up_results import made_up
 
 
 def entry(*runs: StoredRun) -> Entry:

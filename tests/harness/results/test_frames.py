@@ -12,7 +12,7 @@ import pytest
 from harness.results import load
 from harness.results.frames import CURVE, LOSSES, RUNS, UNFINISHED
 from mdl.__main__ import COMMAND as MDL
-from tests.runs import write_information_run, write_run
+from tests.made_up_runs import write_information_run, write_run
 
 
 def test_a_row_per_run_and_seed_has_what_result_json_has(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from scipy.sparse.linalg import cg
 from torch import Tensor
 
-from harness.run import Run
+from harness.run_directory import Run
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import Kernels, ntk

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.run import Run
+from harness.run_directory import Run
 from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.retraining import GradientDescent
 from sample_info.references.truth import halves, positions, retrained_stacks, train_on_each, trained_without

@@ -13,8 +13,8 @@ from harness.result import InformationResult, read_result
 from harness.results.arrange import arrange
 from sample_info.report import tables
 from sample_info.report.tables import Agreement, RunScores, agreements, headline, tables_of
-from tests.results import made_up
-from tests.runs import write_information_run
+from tests.made_up_results import made_up
+from tests.made_up_runs import write_information_run
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 

@@ -17,7 +17,7 @@ from sample_info.linearized.training import LinearizedDescent
 from sample_info.references.registry import influence
 from sample_info.training_problem import TrainingProblem
 from scripts.benchmarks import baselines
-from scripts.benchmarks.peers import EKFAC, plain, require_one_output, trak
+from scripts.benchmarks.trak_and_ekfac import EKFAC, plain, require_one_output, trak
 from tests.sample_info.networks import away_from_zero
 from tests.sample_info.problems import draws
 

@@ -11,15 +11,15 @@ import torch
 from PIL import Image
 
 from erasure import ClassMoments, QleaceEraser
-from scripts.benchmarks import erasers, fits
+from scripts.benchmarks import eraser_fits, erasers
 from scripts.benchmarks.images import labelled_images, side_of, synthetic_images
 
 SMALL = ["--dim", "48", "--samples", "400", "--classes", "4"]
 
 
 def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "installed", lambda _: False)
-    monkeypatch.setattr(fits, "STREAM", 5)
+    monkeypatch.setattr(eraser_fits, "installed", lambda _: False)
+    monkeypatch.setattr(eraser_fits, "STREAM", 5)
     monkeypatch.setattr(erasers, "IMAGES", 10)
     monkeypatch.setattr(timm, "create_model", functools.partial(timm.create_model, depth=1))
     assert erasers.main([*SMALL, "--json", str(tmp_path / "rows.json")]) == 0
@@ -40,7 +40,7 @@ def test_every_part_reports_and_json_holds_the_rows(tmp_path: Path, capsys, monk
     assert "synthetic" in saved["title"]
     ours = [row for row in saved["rows"] if row["who"].startswith("ours")]
     assert all(row["cost"]["seconds"] > 0 for row in ours)
-    missing = [row for row in saved["rows"] if row["note"] == fits.MISSING]
+    missing = [row for row in saved["rows"] if row["note"] == eraser_fits.MISSING]
     assert all(row["cost"] is None for row in missing)
     assert {row["who"] for row in missing} == {"concept-erasure", "POT, barycenter only"}
 
@@ -50,14 +50,14 @@ def test_gap_and_edit_from_moments_are_those_of_the_data() -> None:
     x = images.flatten(1).double() / 255
     moments = ClassMoments.fit(x, z)
     eraser = QleaceEraser.from_moments(moments)
-    assert fits.covariance_gap(moments, eraser.maps) < 1e-12
+    assert eraser_fits.covariance_gap(moments, eraser.maps) < 1e-12
     identity = torch.eye(48, dtype=torch.float64).expand(4, -1, -1)
-    assert fits.covariance_gap(moments, identity) > 0.01
-    assert fits.edit_size(moments, identity) == 0
+    assert eraser_fits.covariance_gap(moments, identity) > 0.01
+    assert eraser_fits.edit_size(moments, identity) == 0
     centred = torch.stack([x[i] - moments.means[z[i]] for i in range(len(x))])
     mapped = torch.stack([centred[i] @ eraser.maps[z[i]] for i in range(len(x))])
     edit = (mapped - centred).square().sum(1).mean() / moments.total.trace()
-    assert fits.edit_size(moments, eraser.maps) == pytest.approx(float(edit), rel=1e-9)
+    assert eraser_fits.edit_size(moments, eraser.maps) == pytest.approx(float(edit), rel=1e-9)
 
 
 def test_images_of_a_folder_are_averaged_to_the_side(tmp_path: Path) -> None:

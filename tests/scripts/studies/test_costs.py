@@ -10,7 +10,7 @@ from erasure.source import splits
 from mdl.chunks import MdlConfig, chunk_sizes
 from scripts.studies.costs import main, sized
 from tests.conftest import REPOSITORY
-from train.order import epoch_steps
+from train.epoch_draws import epoch_steps
 
 
 def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from scripts.studies import orders
-from tests.runs import write_run
+from tests.made_up_runs import write_run
 
 LEFT = [18.0, -0.7, 2.3, 1.1]
 

@@ -1,0 +1,68 @@
+"""The images of a source, cached where they are slow to load, and where those of a split stand among them."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from erasure.class_subset import ClassSubset
+from erasure.source import LabelledImages, RawImages, Source, splits
+from erasure.store.cache import Cache, Entry
+from erasure.store.storage import fingerprint
+
+
+def raw_images(source: Source, cache: Cache) -> RawImages:
+    """Return the source's images; a source that is slow to load is kept in the cache after the first time."""
+    if isinstance(source, ClassSubset):
+        return source.restrict(raw_images(source.base, cache))
+    if not source.slow_to_load:
+        return source.load()
+    key = raw_key(source)
+
+    def build() -> Entry:
+        raw = source.load()
+        if raw_key(source) != key:
+            raise ValueError(f"dataset {source.name} was changed while it was read: load it again")
+        parts = {"train": raw.train} | ({} if raw.test is None else {"test": raw.test})
+        described = {"class_names": list(raw.class_names), "max_value": raw.max_value, "bounded": raw.bounded}
+        return packed(parts), described | {"parts": dict(raw.parts)}
+
+    tensors, metadata = cache.fetch(key, build)
+    images = unpacked(tensors, [name for name in ("train", "test") if f"{name}.images" in tensors])
+    names = tuple(metadata.pop("class_names"))
+    return RawImages(images["train"], images.get("test"), names, **metadata)  # old entries lack fields with defaults
+
+
+def packed(parts: Mapping[str, LabelledImages]) -> dict[str, Tensor]:
+    """Return images and labels by name, as tensors of a cache entry."""
+    images = {f"{name}.images": part.images for name, part in parts.items()}
+    return images | {f"{name}.labels": part.labels for name, part in parts.items()}
+
+
+def unpacked(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, LabelledImages]:
+    """Return the named parts of a cache entry."""
+    return {name: LabelledImages(tensors[f"{name}.images"], tensors[f"{name}.labels"]) for name in names}
+
+
+def whole_images(source: Source, cache: Cache) -> RawImages:
+    """Return the images of the whole dataset, also where `source` has some of its classes only."""
+    return raw_images(source.base if isinstance(source, ClassSubset) else source, cache)
+
+
+def positions(source: Source, raw: RawImages) -> dict[str, LabelledImages]:
+    """Return for each split the positions of its images in `raw`, the source's `whole_images`, and their labels."""
+    numbers = raw.map(lambda part: LabelledImages(torch.arange(len(part)), part.labels))
+    if isinstance(source, ClassSubset):
+        numbers = source.restrict(numbers)
+    return splits(source, numbers)
+
+
+def raw_key(source: Source) -> str:
+    """Return the cache's name of a source's images: the same however they are split and normalised."""
+    return f"{file_name(source.name)}-raw-{fingerprint(source.stored_identity())}"
+
+
+def file_name(name: str) -> str:
+    """Return a dataset's name as part of a file's."""
+    return re.sub(r"[^A-Za-z0-9._]+", "_", name)

@@ -1,0 +1,156 @@
+"""Decoding of image files to pixels, one or many."""
+
+import logging
+import re
+import warnings
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from erasure.optional_packages import needs
+
+with needs("images"):
+    from PIL import Image, ImageOps
+
+VERSION = 2  # raise it when the same file gives other pixels: it is part of the identity of all that is decoded
+
+_AT_ONCE = 1024  # images decoded in parallel
+_MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}
+_ORIENTATION = 0x0112  # EXIF tag
+_SCAN_END = re.compile(rb"\xff[^\x00\xff]")  # a marker; 0xff among a JPEG's coded values is followed by 0x00
+_RESTARTS = range(0xD0, 0xD8)
+_AFTER_SCAN = {0xC4, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)}  # markers that may end a scan
+
+log = logging.getLogger(__name__)
+
+
+class _RefusedError(ValueError):
+    """An intact image whose values have no clear meaning as 8-bit grey or colour."""
+
+
+def decode(
+    file: str | Path | bytes, where: str, *, size: int | None, channels: int, transparent: list[str] | None = None
+) -> np.ndarray:
+    """Decode one image file to pixels [H, W, C] uint8, rotated by its EXIF orientation.
+
+    16-bit values lose their lower 8 bits; palettes, CMYK and YCbCr become colours; transparent pixels are put on white.
+
+    Args:
+        file: path, or the file's content.
+        where: what to call it in messages.
+        size: side in pixels to resize to; None to keep.
+        channels: 3 for colour, 1 for grayscale; images of the other kind are converted.
+        transparent: takes `where` of an image that was put on white.
+
+    Raises:
+        ValueError: no image, or one that is damaged or cut short; values of no known range.
+    """
+    try:
+        encoded = file if isinstance(file, bytes) else Path(file).read_bytes()
+        _require_whole(encoded)
+        with Image.open(BytesIO(encoded)) as image:
+            image.load()
+            seen = _eight_bits(image)
+            if seen.mode == "RGBA":
+                seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
+                if transparent is not None:
+                    transparent.append(where)
+            converted = seen.convert("RGB" if channels == 3 else "L")
+        if size is not None:
+            converted = converted.resize((size, size), Image.Resampling.BILINEAR)
+        array = np.asarray(converted)
+    except _RefusedError as error:
+        raise ValueError(f"{where} {error}") from None
+    except Exception as error:  # Pillow's readers raise whatever damaged bytes lead them to
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise ValueError(f"{where} cannot be read as an image ({reason}): replace or delete it") from error
+    return array if array.ndim == 3 else array[:, :, None]
+
+
+def _require_whole(encoded: bytes) -> None:
+    """Raise for damage that a container shows and Pillow passes over."""
+    with Image.open(BytesIO(encoded)) as image:
+        if image.format == "PNG":
+            image.verify()  # the chunks' checksums
+        elif image.format == "JPEG":
+            _require_whole_scans(encoded)
+
+
+def _require_whole_scans(encoded: bytes) -> None:
+    """Check that a JPEG's scans end at allowed markers, the last at the end of the image."""
+    position, restarts = 2, False
+    while encoded[position : position + 2] != b"\xff\xd9":
+        marker = encoded[position + 1]
+        restarts |= marker == 0xDD
+        position += 2 + int.from_bytes(encoded[position + 2 : position + 4], "big")
+        while marker == 0xDA:  # coded values follow, up to a marker that does not belong to them
+            match = _SCAN_END.search(encoded, position)
+            if match is None:
+                raise ValueError("it ends early")
+            position, ending = match.start(), encoded[match.start() + 1]
+            if ending in _RESTARTS and restarts:
+                position += 2
+                continue
+            if ending not in _AFTER_SCAN:
+                raise ValueError(f"stray marker {ending:#x} among its coded values")
+            break
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Convert to an image of 8 bits per value; RGBA if pixels are transparent, and only then."""
+    sixteen = image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG")  # Pillow before 11.3
+    if not sixteen and image.mode not in _MODES:
+        raise _RefusedError(f"has values of mode {image.mode}, whose range is not known: save it with 8 or 16 bits")
+    if image.getexif().get(_ORIENTATION, 1) != 1:
+        image = ImageOps.exif_transpose(image)
+    if sixteen:
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # as Pillow reads 16-bit colours
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        return image.convert("RGB") if image.getchannel("A").getextrema()[0] == 255 else image
+    return image
+
+
+def decode_all(files: Iterable[tuple[str, str | Path | bytes]], *, size: int | None, channels: int) -> Tensor:
+    """One uint8 tensor [n, C, H, W] of image files, in order; what Pillow warns of is an error.
+
+    Args:
+        files: what to call each in messages, and its path or content; consumed piece by piece.
+        size: as of `decode`.
+        channels: likewise.
+
+    Raises:
+        ValueError: no files, or images of different sizes.
+    """
+    parts: list[Tensor] = []
+    transparent: list[str] = []
+
+    def read(file: tuple[str, str | Path | bytes]) -> np.ndarray:
+        return decode(file[1], file[0], size=size, channels=channels, transparent=transparent)
+
+    left, first = iter(files), ("", (0, 0))
+    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:  # filters are the whole process's, threads included
+        warnings.filterwarnings("error", module=r"PIL\.")
+        while block := list(islice(left, _AT_ONCE)):
+            arrays = list(pool.map(read, block))
+            first = first if parts else (block[0][0], arrays[0].shape)
+            for (where, _), array in zip(block, arrays, strict=True):
+                if array.shape != first[1]:
+                    (h, w), (h0, w0) = array.shape[:2], first[1][:2]
+                    raise ValueError(
+                        f"{where} is {w}×{h} but {first[0]} is {w0}×{h0}: give one side for all with size=PIXELS"
+                    )
+            parts.append(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous())
+    if not parts:
+        raise ValueError("no images")
+    if transparent:
+        log.warning(
+            "%d images have transparent pixels, which were put on white: %s is one", len(transparent), min(transparent)
+        )
+    return torch.cat(parts)

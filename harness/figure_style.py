@@ -1,0 +1,204 @@
+"""Style of all figures: one colour per eraser, safe for colour-blind readers."""
+
+import contextlib
+import io
+import itertools
+import logging
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from erasure.store.storage import replacing
+from harness.results.run_labels import Label
+
+if TYPE_CHECKING:  # the order of erasers needs no matplotlib
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+C = TypeVar("C", Label, str)
+
+# Okabe & Ito's palette.
+ERASER_COLOURS = {
+    "control": "#4d4d4d",
+    "leace": "#0072B2",
+    "oracle_leace": "#56B4E9",
+    "alf_qleace": "#E69F00",
+    "qleace": "#D55E00",
+    "gradient": "#009E73",
+    "random": "#CC79A7",
+}
+_DARK = {  # colours of figures in light mode that are others in dark mode, where they would not be seen
+    "#000000": "#e6e6e6",
+    "#333333": "#d0d0d0",
+    "#4d4d4d": "#b8b8b8",
+    "#777777": "#a8a8a8",
+    "#1b4332": "#5f9e80",
+    "#6a3d9a": "#a880d0",
+    "#e6e6e6": "#3a3a3a",
+    "#ffffff": "#161616",
+}
+ON_DARK, ON_LIGHT = "#fefefe", "#010101"  # text on a coloured cell, the same in both modes
+_SPARE = ("#8C564B", "#7F7F00", "#17BECF", "#6A3D9A", "#1B4332", "#FB9A99", "#F0C800", "#8DD3A7")
+
+STYLE: Any = {  # matplotlib rc parameters
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,  # fonts that publishers accept
+    "svg.fonttype": "none",  # text, not outlines
+}
+
+_PAD_INCHES = 0.1  # around all that is drawn
+_LONGEST_LABEL = 200  # characters
+
+
+@contextlib.contextmanager
+def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
+    """Yield a figure of a size in inches; write it to `path`, and to a PDF of the same name, when the block ends."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        save(figure, path)
+
+
+def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200, *, crop: bool = True) -> Path:
+    """Write a figure to `path` and, to print, to a PDF beside it.
+
+    An SVG has no background and follows the reader's light or dark mode.
+
+    Args:
+        figure: as it was drawn.
+        path: of the file; its ending says which kind.
+        dpi: dots per inch.
+        crop: whether the margins are cut to what is drawn.
+    """
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # which lists every glyph that it keeps
+    if dpi != "figure":
+        figure.set_dpi(dpi)
+    figure.draw_without_rendering()  # arranges it, once for both files
+    figure.set_layout_engine(None)
+    margins = figure.get_tightbbox().padded(_PAD_INCHES) if crop else None
+    for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
+        drawn = io.BytesIO()  # on a full disk, matplotlib's own files end in other errors
+        svg = each.suffix == ".svg"
+        figure.savefig(drawn, format=each.suffix[1:], dpi=dpi, bbox_inches=margins, transparent=svg)
+        content = drawn.getvalue()
+        with replacing(each) as temporary:
+            temporary.write_bytes(content.replace(b"</style>", _dark_mode() + b"</style>", 1) if svg else content)
+    return path
+
+
+def _dark_mode() -> bytes:
+    """Return CSS that gives a figure's greys their dark colours; matplotlib writes each colour into a style attribute.
+
+    Black is what the attribute leaves out.
+    """
+    rules = [f":root {{ color-scheme: light dark; fill: {_DARK['#000000']} }}"]
+    for light, dark in _DARK.items():
+        rules += [f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}' for kind in ("fill", "stroke")]
+    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}".encode()
+
+
+def css_colour(light: str) -> str:
+    """Return a colour of a figure as CSS of a page that is light or dark."""
+    dark = _DARK.get(light.lower(), light)
+    return light if dark == light else f"light-dark({light}, {dark})"
+
+
+def hide_axes(ax: "Axes") -> None:
+    """Hide ticks and frame, as for an image, and save the time that it takes to measure them."""
+    for part in (ax.xaxis, ax.yaxis, ax.spines[:]):
+        part.set_visible(False)
+
+
+def name_row(ax: "Axes", name: str, **options: Any) -> None:
+    """Write the name of a row of images to the left of its first."""
+    ax.yaxis.set_visible(True)
+    ax.set_yticks([])
+    ax.set_ylabel(literal(name), fontsize=9, **options)
+
+
+def eraser_colours(columns: Sequence[C]) -> dict[C, str]:
+    """Give each column, a label or a name, its eraser's colour; variants of one eraser after the first, spare ones."""
+    colours: dict[C, str] = {}
+    taken: set[str] = set()
+    spare = itertools.cycle(_SPARE)
+    for column in columns:
+        name = column.name if isinstance(column, Label) else column
+        colours[column] = ERASER_COLOURS[name] if name in ERASER_COLOURS and name not in taken else next(spare)
+        taken.add(name)
+    return colours
+
+
+def line_width(position: int) -> float:
+    """Return points: the first columns' lines are the widest, and seen beneath those that coincide with them."""
+    return max(1.2, 3.2 - 0.5 * position)
+
+
+def chance_line(ax: "Axes", bits: float, label: str) -> None:
+    """Draw a dashed line at the loss of a predictor that knows nothing; call it when all else is drawn."""
+    ax.set_ylim(0, max(1.12 * bits, ax.get_ylim()[1]))
+    ax.axhline(bits, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+    ax.annotate(
+        f"{label}, {bits:.2f} bits", (0.99, bits), xycoords=("axes fraction", "data"), xytext=(0, 3),
+        textcoords="offset points", ha="right", va="bottom", color="#777777", fontsize=9,
+    )  # fmt: skip
+
+
+def wrapped(text: str, inches: float) -> str:
+    """Return a label broken into lines that fit at the fonts' usual size."""
+    return _plain(textwrap.fill(_short(text), max(12, int(11 * inches)), break_on_hyphens=False))
+
+
+def literal(text: str) -> str:
+    """Return anybody's words as a figure shows them: without their middle where they are long, and no mathematics."""
+    return _plain(_short(text))
+
+
+def _short(text: str) -> str:
+    half = _LONGEST_LABEL // 2
+    return text if len(text) <= _LONGEST_LABEL else f"{text[:half]} … {text[-half:]}"
+
+
+def _plain(text: str) -> str:
+    """Return text without mathematics and without the control characters that no SVG may hold."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text).replace("$", r"\$")
+
+
+def epoch_axis(ax: "Axes", last: float) -> None:
+    """Logarithmic in epoch + 1 up to the `last` epoch, so that epoch 0 is on it and no curve has a kink."""
+    from matplotlib.ticker import FuncFormatter
+
+    steps = (digit * 10**power for power in range(6) for digit in ((1, 3) if last > 100 else (1, 2, 5)))
+    ax.set_xscale("function", functions=(np.log1p, np.expm1))
+    ax.set_xticks([0, *(step for step in steps if step <= last)])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
+    ax.set_xlim(0, max(last, 1))
+
+
+def shared_legend(figure: "Figure", axes: "Sequence[Axes]") -> None:
+    """One legend above all panels, where it covers no data."""
+    handles: dict[str, Artist] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(wrapped(label, 0.8 * figure.get_figwidth()), handle)
+    if not handles:
+        return
+    entry_inches = 0.6 + 0.09 * max(len(line) for label in handles for line in label.split("\n"))
+    rows = -(-len(handles) // max(1, min(6, int(figure.get_figwidth() / entry_inches))))
+    columns = -(-len(handles) // rows)
+    names = list(handles)
+    by_row = [name for column in range(columns) for name in names[column::columns]]  # matplotlib fills columns first
+    figure.legend([handles[name] for name in by_row], by_row, loc="outside upper center", ncols=columns)

@@ -1,0 +1,295 @@
+"""A run on disk: its directory and its result."""
+
+import contextlib
+import fnmatch
+import glob
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from erasure.store.lease import Lease, LeaseLostError
+from erasure.store.regular_files import regular
+from erasure.store.storage import (
+    DamagedFileError,
+    file_checksum,
+    load_tensors,
+    read_json,
+    read_values,
+    remove,
+    save_tensors,
+    write_json,
+    write_text,
+)
+from harness.loss_curves import CurveRow, write_curves
+from harness.result import Result, as_json, read_result
+
+log = logging.getLogger(__name__)
+
+V = TypeVar("V")
+
+LOCK = "run.lock"
+CONFIG = "config.yaml"
+CURVES = "curves.csv"
+STATE = "state.json"
+RESULT = "result.json"
+_STEP = "part-"  # beginning of the names of a step's files
+_LEFTOVERS = (f"{_STEP}*", "checkpoint-*.safetensors", ".*.tmp", f"{LOCK}*")  # of a finished run
+
+RESULTS_VERSION = 2  # raise it when the same configuration gives other numbers: runs then get new identities
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Tensors that a step computed, with values that JSON can hold."""
+
+    tensors: Mapping[str, Tensor]
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Run:
+    """The directory `root/run_id`: config.yaml, result.json once finished, curves.csv, log.txt, state.json.
+
+    Several processes may be asked for the same run: write only within a `claim`. A long computation is a `step`: if an
+    interrupted process has finished it, its value is read back.
+    """
+
+    def __init__(self, root: Path | str, identity: str) -> None:
+        self.id = identity
+        self.directory = Path(root) / identity
+        self._held: list[Lease] = []
+        self._since = time.monotonic()
+
+    @contextlib.contextmanager
+    def claim(self, step: str = "", *, wait: bool = True) -> Iterator[bool]:
+        """Claim a step of this run, or its result: no other process computes or writes it meanwhile.
+
+        Args:
+            step: name of the step; empty for the result.
+            wait: whether to wait while a live process holds the claim; if false, yield False then.
+
+        Yields:
+            Whether this process holds the claim.
+        """
+        lease = Lease(self.directory / (f"{_STEP}{step}.lock" if step else LOCK))
+        if not self._take(lease, wait=wait):
+            yield False
+            return
+        self._held.append(lease)
+        try:
+            yield True
+        finally:
+            self._held.remove(lease)
+            lease.release()
+            if not step:
+                with contextlib.suppress(OSError):
+                    self.directory.rmdir()  # empty: the run was discarded
+
+    def _take(self, lease: Lease, *, wait: bool) -> bool:
+        while True:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another process has just discarded the run
+                if not wait:
+                    return lease.try_acquire()
+                lease.acquire()
+                return True
+
+    def require_lease(self) -> None:
+        """Check that no other process has taken over a claim of this one.
+
+        Raises:
+            LeaseLostError: this process was taken for dead.
+        """
+        for lease in self._held:
+            lease.require()
+
+    @property
+    def result(self) -> Result | None:
+        """The finished run's result; None if the run is unfinished, or its file is damaged or another run's.
+
+        Raises:
+            ValueError: the file cannot be opened.
+        """
+        try:
+            result = read_result(path) if (path := self.directory / RESULT).exists() else None
+        except DamagedFileError:
+            return None
+        return result if result is not None and result.run_id == self.id else None
+
+    def before_code_changed(self) -> Result | None:
+        """Return the latest result of a finished run that differs from this one by its code alone."""
+        pattern = f"{glob.escape(self.id.rpartition('-')[0])}-*/{RESULT}"
+        with contextlib.suppress(OSError, ValueError):  # an unreadable other run must not stop this one
+            latest_first = sorted(self.directory.parent.glob(pattern), key=lambda path: -path.stat().st_mtime)
+            runs = (Run(path.parent.parent, path.parent.name) for path in latest_first if path.parent != self.directory)
+            return next((result for run in runs if (result := run.result) is not None), None)
+        return None
+
+    def start(self, config_yaml: str) -> None:
+        """Write config.yaml and the state "running"; move an unusable result.json aside."""
+        self.require_lease()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if (path := self.directory / RESULT).exists():  # unusable, as `result` is None
+            aside = path.with_name(f"result.damaged-{time.time_ns()}.json")
+            path.replace(aside)
+            log.warning("%s was edited, damaged or is another run's: kept as %s, and computed again", path, aside.name)
+        write_text(self.directory / CONFIG, config_yaml)
+        self._since = time.monotonic()
+        self._save_state("running")
+
+    def finish(self, result: Result) -> None:
+        """Write the result with the checksum of the curves, and delete the files of finished steps."""
+        self.require_lease()
+        curves = self.directory / CURVES
+        checksum = file_checksum(curves) if curves.exists() else None
+        write_json(self.directory / RESULT, as_json(replace(result, curves_checksum=checksum)))
+        self._save_state("finished")
+        self._delete_leftovers()
+
+    def tidy(self) -> None:
+        """Delete the files left by a process that was killed after it had written the result."""
+        with contextlib.suppress(OSError):  # the run may be somebody else's
+            if any(leftover(path.name) for path in self.directory.iterdir()):
+                with self.claim(wait=False) as ours:
+                    if ours:
+                        self._delete_leftovers()
+
+    def _delete_leftovers(self) -> None:
+        for path in self.directory.iterdir():
+            if leftover(path.name) and path.name != LOCK:
+                remove(path)
+
+    def fail(self, error: BaseException) -> None:
+        """Note why the run ended early: failed, or interrupted and ready to be continued.
+
+        A run whose configuration or data were refused (ValueError) before anything was computed is discarded.
+        """
+        if isinstance(error, LeaseLostError):
+            return  # the files belong to the process that took over
+        state = "failed" if isinstance(error, Exception) else "interrupted"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        with contextlib.suppress(OSError, LeaseLostError):  # e.g. a full disk: the original error is the one to report
+            if isinstance(error, ValueError) and all(_says_nothing(path.name) for path in self.directory.iterdir()):
+                self.discard()
+                return
+            self._save_state(state, error=reason)
+
+    def discard(self) -> bool:
+        """Delete the run unless another process works on it; return whether it was deleted."""
+        if any(lease.path.name == LOCK for lease in self._held):
+            self._empty()
+            return True
+        with self.claim(wait=False) as ours:
+            if ours:
+                self._empty()
+        return ours
+
+    def _empty(self) -> None:
+        for path in self.directory.iterdir():
+            if not path.name.startswith(LOCK):
+                remove(path)
+
+    def _save_state(self, name: str, **more: str) -> None:
+        """Write the state, and the seconds that no finished step has recorded."""
+        now = time.monotonic()
+        seconds = round(seconds_noted(self.directory / STATE) + now - self._since, 3)
+        write_json(self.directory / STATE, {"run": self.id, "state": name, "seconds": seconds, **more})
+        self._since = now
+
+    def step(self, name: str, compute: Callable[[], V], *, worth_s: float = 0.0) -> V:
+        """Compute a step of the run, or read its value back if an interrupted process has finished it.
+
+        Args:
+            name: name of the step and of its file, which is deleted when the run has finished.
+            compute: function that returns values that JSON can hold, or `Tensors`.
+            worth_s: seconds; a value computed in less time is not saved.
+        """
+        if (value := self.read_step(name)) is None:
+            started = time.monotonic()
+            value = compute()
+            if time.monotonic() - started >= worth_s:
+                self._save_step(name, value)
+        return value
+
+    def read_step(self, name: str) -> Any:
+        """Return the value of a finished step; None if there is none, or, with a warning, if its file is unusable."""
+        try:
+            try:
+                content = read_json(self._step(name, "json"))
+            except FileNotFoundError:
+                tensors, content = load_tensors(self._step(name, "safetensors"))
+                content["value"] = Tensors(tensors, content["value"])
+        except FileNotFoundError:
+            return None
+        except DamagedFileError as error:
+            log.warning("%s: computed again", error)
+            return None
+        if (content.get("run"), content.get("part")) != (self.id, name):
+            log.warning("step %s of %s is another run's or another step: computed again", name, self.directory)
+            return None
+        return content["value"]
+
+    def _save_step(self, name: str, value: Any) -> None:
+        """Save a step's value, and the seconds that this process spent on it."""
+        self.require_lease()
+        now = time.monotonic()
+        about = {"run": self.id, "part": name, "seconds": round(now - self._since, 3)}
+        if isinstance(value, Tensors):
+            save_tensors(self._step(name, "safetensors"), value.tensors, {**about, "value": dict(value.values)})
+        else:
+            write_json(self._step(name, "json"), {**about, "value": value})
+        self._since = now
+
+    def _step(self, name: str, kind: str) -> Path:
+        return self.directory / f"{_STEP}{name}.{kind}"
+
+    def seconds(self) -> float:
+        """Return the seconds that all processes have spent on the run up to now."""
+        return round(time.monotonic() - self._since + seconds_spent(self.directory), 3)
+
+    def save_curves(self, rows: Iterable[CurveRow]) -> None:
+        """Write loss curves to curves.csv: one row per training size, seed and evaluation."""
+        self.require_lease()
+        write_curves(self.directory / CURVES, rows)
+
+
+def whole_curves(directory: Path, result: Result | None) -> Path | None:
+    """Return the path of a run's curves.csv, or None if there is none.
+
+    Raises:
+        DamagedFileError: it is not a regular file, or was changed after the run had finished.
+    """
+    try:
+        path = regular(directory / CURVES)
+    except FileNotFoundError:
+        return None
+    if result is not None and result.curves_checksum not in (None, file_checksum(path)):
+        raise DamagedFileError(f"{path} was edited or damaged after the run had finished: its curves are left out")
+    return path
+
+
+def seconds_spent(directory: Path) -> float:
+    """Return the seconds recorded in an unfinished run; a killed process recorded only its finished steps."""
+    steps = (path for kind in ("json", "safetensors") for path in directory.glob(f"{_STEP}*.{kind}"))
+    return sum(map(seconds_noted, [directory / STATE, *steps]))
+
+
+def seconds_noted(path: Path) -> float:
+    """Return the seconds recorded in a file of a run; 0 if it is missing or damaged."""
+    with contextlib.suppress(DamagedFileError, OSError):
+        return (read_json if path.suffix == ".json" else read_values)(path).get("seconds", 0.0)
+    return 0.0
+
+
+def _says_nothing(name: str) -> bool:
+    """Return whether a file of this name holds no computed values."""
+    return name in ("config.yaml", STATE, "log.txt", "wandb") or name.startswith(LOCK)
+
+
+def leftover(name: str) -> bool:
+    """Return whether a finished run no longer needs a file of this name."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _LEFTOVERS)

@@ -1,0 +1,94 @@
+"""The state of a run, from its directory, even if its process was killed."""
+
+import fnmatch
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from erasure.store.heartbeat import heartbeat
+from erasure.store.lease import DEFAULT_STALE_AFTER_S
+from erasure.store.storage import DamagedFileError, read_json
+from harness.result import read_result
+from harness.run_directory import CONFIG, LOCK, RESULT, STATE, seconds_spent
+
+Name = Literal["finished", "running", "failed", "interrupted", "missing"]
+UNFINISHED: tuple[Name, ...] = ("failed", "interrupted", "missing")  # no process works on these
+_NOTED = ("running", "finished", "failed", "interrupted")  # what a run notes of itself
+_LONGEST_ERROR = 2000  # characters
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a run.
+
+    Attributes:
+        name: "finished": it has a result. "running": its process shows signs of life. "failed": by an error.
+            "interrupted": by a signal, or killed; launched again, it continues. "missing": never started.
+        detail: the heartbeat of a running one, why another ended.
+        seconds: that its processes have spent on it, as far as they have noted it.
+    """
+
+    name: Name
+    detail: str = ""
+    seconds: float = 0.0
+
+
+def state_of(directory: Path, now: float) -> State:
+    """Return the state of the run in `directory`, which anybody may have written.
+
+    Args:
+        directory: the run's.
+        now: `erasure.store.heartbeat.file_system_time` of the folder it is in.
+    """
+    if directory.is_symlink():
+        return State("failed", "a link, which is not followed: ask for the folder that it leads to")
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 (a third of the time)
+    except FileNotFoundError:
+        return State("missing")
+    except OSError as error:
+        return State("failed", f"cannot be read: {error}")
+    if RESULT in names:
+        return _finished(directory / RESULT)
+    locks = [name for name in names if name == LOCK or fnmatch.fnmatchcase(name, "part-*.lock")]
+    beats = [beat for name in locks if (beat := heartbeat(directory / name)) is not None]
+    if alive := [beat for beat in beats if not beat.gone and now - beat.at <= DEFAULT_STALE_AFTER_S]:
+        parts = sum(fnmatch.fnmatchcase(name, "part-[0-9]*.json") for name in names)
+        sizes = f", {parts} training sizes done" if parts else ""
+        holders = " and ".join(sorted({beat.holder for beat in alive}))
+        detail = f"{holders}, heartbeat {max(0, now - max(b.at for b in alive)):.0f} s ago{sizes}"
+        return State("running", detail, seconds_spent(directory))
+    if STATE not in names:
+        return State("missing") if CONFIG not in names else State("interrupted", "killed")
+    try:
+        name, error = read_state(directory)
+    except (DamagedFileError, OSError) as damage:
+        return State("failed", f"state.json is damaged: {damage}")
+    if name == "failed":
+        return State("failed", error)
+    detail = error or (f"killed: {beats[0].holder} is gone" if beats else "killed")
+    return State("interrupted", detail, seconds_spent(directory))
+
+
+def _finished(path: Path) -> State:
+    try:
+        result = read_result(path)
+    except ValueError as error:
+        return State("failed", str(error)[:_LONGEST_ERROR])
+    if result.run_id != path.parent.name:
+        return State("failed", f"its {RESULT} is of the run {result.run_id[:200]}")
+    return State("finished", seconds=result.timing.seconds or 0.0)
+
+
+def read_state(directory: Path) -> tuple[str, str]:
+    """Return what a run noted of itself (`_NOTED`), and the error that ended it.
+
+    Raises:
+        DamagedFileError: it was edited or damaged, or is another run's.
+        OSError: it cannot be read.
+    """
+    written = read_json(directory / STATE)
+    if written.get("run") != directory.name or written.get("state") not in _NOTED:
+        raise DamagedFileError(f"{directory / STATE} is another run's")
+    return written["state"], str(written.get("error", ""))[:_LONGEST_ERROR]

@@ -1,0 +1,187 @@
+"""Run directories, which anybody may have written: which folders are runs, and reading their files safely.
+
+Every command that reads runs it did not write itself (reports, dashboards, the state of a sweep) reads them through
+this module, so that a run directory can neither stop the command, nor have it read or write elsewhere.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from conf import Options
+from conf.schema import command_of
+from conf.target import TARGETS
+from erasure.store.regular_files import regular
+from harness.result import Result, result_of
+from harness.run_directory import CONFIG, RESULT, STATE
+
+RUN_FILES = {CONFIG, STATE, RESULT}  # any of them makes a folder a run's
+RUN_ID = re.compile(r"[a-z_]+(-[A-Za-z0-9._]+){3}(-[0-9a-f]{8,16}){1,2}")  # as `harness.job.run_id` makes them
+
+_LONGEST_LINE = 600  # characters of a remark
+_LARGEST_CONFIG = 2**18  # bytes; ours have some 3,000
+_LONGEST_NAME, _LONGEST_TEXT = 200, 4096  # characters; a path may have as many
+_DEEPEST, _MOST_IN_CONFIG, _MOST = 30, 10_000, 5_000_000  # sections within sections, values in all
+_MOST_SEEDS = 1000  # each is a line in figures
+_LARGEST, _LARGEST_WHOLE = 1e100, 2**53  # numbers, whose squares are finite and that any reader holds exactly
+Note = Callable[[str], object]  # takes a line on what is left out
+
+
+def printable(text: str) -> str:
+    """Return somebody else's words without what would steer the terminal, or cannot be encoded."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def one_line(remark: str) -> str:
+    """Return a remark, which may quote anybody's words, as a line to print, without its middle where it is long."""
+    half = _LONGEST_LINE // 2
+    return printable(remark if len(remark) <= _LONGEST_LINE else f"{remark[:half]} … {remark[-half:]}")
+
+
+def run_directories(root: Path, note: Note = lambda _: None) -> Iterator[Path]:
+    """Find the folders below `root`, itself included, that hold a run, in the order of their names.
+
+    Args:
+        root: where to search; links to folders are not followed.
+        note: takes a line on each folder that cannot be searched, and on each link that leads elsewhere.
+    """
+    top, folders = Path(os.path.realpath(root)), [root]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                by_name = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            note(f"{folder}: cannot be searched ({error.strerror})")
+            continue
+        if any(entry.name in RUN_FILES and not entry.is_dir(follow_symlinks=False) for entry in by_name):
+            yield folder
+            continue
+        shown = [entry for entry in by_name if not entry.name.startswith(".")]
+        folders += [Path(entry.path) for entry in reversed(shown) if entry.is_dir(follow_symlinks=False)]
+        for entry in shown:
+            if entry.is_symlink() and leads_out(Path(entry.path), top):
+                note(f"{entry.path}: a link to another folder, which is not followed: search that folder itself")
+
+
+def leads_out(link: Path, top: Path) -> bool:
+    """Return whether a link leads to a folder that is not below `top`."""
+    inner = os.path.isdir(link)  # noqa: PTH112 (False where nobody may look)
+    return inner and not Path(os.path.realpath(link)).is_relative_to(top)
+
+
+def read_config(directory: Path) -> Options:
+    """Read a run's config.yaml.
+
+    Raises:
+        ValueError: it is not what a run writes.
+        OSError: it cannot be read.
+    """
+    if directory.is_symlink():
+        raise ValueError(f"{directory} is a link, which is not followed: give the folder that it leads to")
+    text = regular(directory / CONFIG, _LARGEST_CONFIG).read_text(encoding="utf-8")
+    try:
+        config = yaml.load(text, _Loader)
+    except (yaml.YAMLError, RecursionError, OverflowError) as error:
+        raise ValueError(f"{CONFIG} is damaged ({' '.join(str(error).split())[:160]})") from error
+    require_config(config)
+    return config
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML loader for files that runs write; libyaml's is killed by a file of 100,000 brackets."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Refuse merge keys: runs do not write "<<", which multiplies what it merges."""
+
+
+def believed_result(values: Options, directory: Path) -> Result:
+    """Return the result that a run's directory holds, from the content of its result.json.
+
+    Raises:
+        ValueError: it is not what a run with the directory's name writes.
+    """
+    require_plain(values, _MOST)
+    require_config(values.get("config"), str(values.get("verb")))
+    result = result_of(values)
+    result.require_consistent()
+    require_run_id(directory.name)
+    if len(result.seeds) > _MOST_SEEDS:
+        raise ValueError(f"has {len(result.seeds):,} seeds, more than {_MOST_SEEDS:,}")
+    if result.run_id != directory.name or not directory.name.startswith(f"{result.command}-"):
+        raise ValueError(f"is of the run {result.run_id[:200]!r}: give its directory that name")
+    return result
+
+
+def require_run_id(name: str) -> None:
+    """Refuse a directory whose name is no run's.
+
+    Raises:
+        ValueError: names it.
+    """
+    if not RUN_ID.fullmatch(name):
+        raise ValueError(
+            f"{name[:_LONGEST_NAME]!r} is no run's name, which is COMMAND-DATASET-ERASER-MODEL-DIGITS-DIGITS"
+        )
+
+
+def require_config(config: Any, command: str = "") -> None:
+    """Refuse a configuration of which no table can be made.
+
+    Args:
+        config: of a run.
+        command: of the run; if empty, the one that the sections belong to.
+
+    Raises:
+        ValueError: names the section and the type it must have.
+    """
+    require_plain(config, _MOST_IN_CONFIG)
+    if not isinstance(config, dict):
+        raise ValueError(f"config is {config!r:.60}, not sections of options")
+    sections = ("mdl", "train") if (command := command or command_of(config)) == "mdl" else (command,)
+    for section in dict.fromkeys([*TARGETS, *sections, *(["logger"] if "logger" in config else [])]):
+        if not isinstance(config.get(section), Mapping):
+            raise ValueError(f"config.{section} is {config.get(section)!r:.60}, not a section of options")
+    for part in TARGETS:
+        name = config[part].get("name")
+        if not (isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable() and "\\" not in name):
+            allowed = f"a name of 1 to {_LONGEST_NAME} printable characters without backslashes"
+            raise ValueError(f"config.{part}.name is {name!r:.60}, not {allowed}")
+    seeds = config.get("seeds")
+    if not (isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds)):
+        raise ValueError(f"config.seeds is {seeds!r:.60}, not a list of whole numbers")
+
+
+def require_plain(values: Any, most: int) -> None:
+    """Refuse values that JSON does not have, and more, deeper, longer and larger ones than any run writes.
+
+    Raises:
+        ValueError: names one.
+    """
+    left, count = [(values, 0)], 0
+    while left:
+        value, depth = left.pop()
+        count += 1
+        if count > most or depth > _DEEPEST:
+            raise ValueError(f"holds more than {most:,} values, or more than {_DEEPEST} within each other")
+        if isinstance(value, list):
+            left += [(entry, depth + 1) for entry in value]
+        elif isinstance(value, dict):
+            if wrong := [key for key in value if not isinstance(key, str)]:
+                raise ValueError(f"holds the key {wrong[0]!r:.60}, which is no text")
+            left += [(entry, depth + 1) for pair in value.items() for entry in pair]
+        elif not (value is None or _is_plain(value)):
+            raise ValueError(f"holds the value {value!r:.60}, which no run writes")
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is a number, or a text of usual size that can be written to a file."""
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_TEXT and not re.search("[\ud800-\udfff]", value)
+    if isinstance(value, int):
+        return abs(value) <= _LARGEST_WHOLE
+    return isinstance(value, float) and abs(value) <= _LARGEST

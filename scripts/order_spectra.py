@@ -1,0 +1,135 @@
+"""Order spectra of a dataset under erasers: the remaining class information, order by order.
+
+uv run python -m scripts.order_spectra
+uv run python -m scripts.order_spectra dataset=image_folder dataset.root=/data/birds --directions 10 30 100 --out birds
+"""
+
+import argparse
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from conf.errors import exit_code
+from erasure.order_spectra import OrderSpectrum, order_spectrum
+from erasure.store.storage import write_text
+from harness.figure_style import eraser_colours, figure_at
+from harness.results.run_labels import display_name
+from harness.results.table import Table
+from scripts.options import argument_parser
+from scripts.show_erasers import erased_by
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ERASERS = ("control", "leace", "alf_qleace", "qleace", "random")
+Spectra = Mapping[tuple[str, str], Sequence[OrderSpectrum]]  # by eraser and split
+_CAPTION = (
+    "Share of the energy of each order (Hermite tensors of the leading directions, whitened on the training split) "
+    "that lies between classes, in percent, ± standard error over examples (jackknife); z: in standard deviations "
+    "under shuffled labels. "
+    "An order that an eraser has made equal on the training split is below zero there, at about -(k - 1)/n: the test "
+    "split shows what is left of it for new examples."
+)
+_GAPS_CAPTION = (
+    "Gaps of each order (Hermite tensors of the leading directions, whitened on the training split): squared distance "
+    "of class means from the global mean, relative to the order's energy, in this sample. About (k - 1)/n for "
+    "uninformative labels; 0 on the training split if an eraser has made an order equal."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argument_parser("order_spectra", __doc__)
+    parser.add_argument("overrides", nargs="*", help="as for python -m mdl, e.g. dataset=digits")
+    parser.add_argument("--erasers", nargs="+", default=list(ERASERS), help="rows")
+    parser.add_argument("--splits", nargs="+", default=["train", "test"], choices=["train", "validation", "test"])
+    parser.add_argument("--directions", nargs="+", type=int, default=[10, 30], help="of most variance")
+    parser.add_argument("--orders", type=int, default=4, help="highest order")
+    parser.add_argument("--gaps", action="store_true", help="a table of gaps instead of unbiased shares")
+    parser.add_argument("--most", type=int, default=10_000, help="examples, seeded, of larger splits")
+    parser.add_argument("--out", type=Path, default=Path("spectrum"), help="OUT.svg and OUT.md")
+    options = parser.parse_args(arguments)
+    return exit_code(functools.partial(_show, options), "mdl", options.overrides)
+
+
+def _show(options: argparse.Namespace) -> int:
+    how: dict[str, Any] = {name: getattr(options, name) for name in ("directions", "orders", "most")}
+    spectra: dict[tuple[str, str], Sequence[OrderSpectrum]] = {}
+    for name in options.erasers:
+        splits = erased_by(name, options.overrides).splits
+        for split in options.splits:
+            part = splits[split]
+            spectra[name, split] = order_spectrum(
+                part.images, part.labels, reference=splits["train"].images, permutations=0, **how
+            )
+    table = tabulated(spectra, options.orders, gaps=options.gaps)
+    table.show()
+    figure, page = options.out.with_suffix(".svg"), options.out.with_suffix(".md")
+    write_text(page, f"{table.markdown()}\n\n{table.caption}\n")
+    draw(spectra, figure)
+    print(f"figure: {figure}\ntable: {page}")
+    return 0
+
+
+def tabulated(spectra: Spectra, orders: int, *, gaps: bool) -> Table:
+    """Tabulate a row for each eraser, split and number of directions; a cell for each order."""
+    headings = ["eraser", "split", "n", "directions, variance", *(f"order {p}" for p in range(1, orders + 1))]
+    rows = [
+        [
+            display_name(eraser),
+            split,
+            f"{s.n:,}",
+            f"{s.directions}, {s.variance:.0%}",
+            *(_gaps(s) if gaps else _shares(s)),
+        ]
+        for (eraser, split), spectra_of_split in spectra.items()
+        for s in spectra_of_split
+    ]
+    return Table("spectrum", _GAPS_CAPTION if gaps else _CAPTION, headings, rows)
+
+
+def _shares(spectrum: OrderSpectrum) -> list[str]:
+    lines = zip(spectrum.shares.tolist(), spectrum.errors.tolist(), spectrum.z_scores.tolist(), strict=True)
+    return [f"{100 * share:.2g} ± {100 * error:.1g} (z = {z:.0f})" for share, error, z in lines]
+
+
+def _gaps(spectrum: OrderSpectrum) -> list[str]:
+    return [f"{gap:.1e}" for gap in spectrum.gaps.tolist()]
+
+
+def draw(spectra: Spectra, path: Path) -> None:
+    """Draw a panel for each split and number of directions; bounds for shuffled labels as hollow points."""
+    erasers = list(dict.fromkeys(eraser for eraser, _ in spectra))
+    colours = eraser_colours(erasers)
+    splits = list(dict.fromkeys(split for _, split in spectra))
+    wide = max(len(spectra_of_split) for spectra_of_split in spectra.values())
+    with figure_at(path, 4.6 * wide + 1.6, 3.4 * len(splits)) as figure:
+        panels = figure.subplots(len(splits), wide, squeeze=False, sharex=True, sharey=True)
+        for (eraser, split), spectra_of_split in spectra.items():
+            shift = (erasers.index(eraser) - len(erasers) / 2) * 0.05
+            for ax, s in zip(panels[splits.index(split)], spectra_of_split, strict=False):
+                _curve(ax, s, display_name(eraser), colours[eraser], shift)
+                ax.set(title=f"{split}, {s.directions} directions", yscale="log")
+                ax.set_xticks(range(1, len(s.shares) + 1))
+        for ax in panels[-1]:
+            ax.set_xlabel("order")
+        for ax in panels[:, 0]:
+            ax.set_ylabel("between classes (% of energy)")
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", title="± 2 standard errors;\n▽ at most, if anything")
+
+
+def _curve(ax: "Axes", spectrum: OrderSpectrum, label: str, line: str, shift: float) -> None:
+    shares, errors = 100 * spectrum.shares, 100 * spectrum.errors
+    positions = torch.arange(1, len(shares) + 1) + shift
+    seen = spectrum.z_scores > 2
+    look = {"fmt": "o-", "color": line, "markersize": 5, "capsize": 2, "label": label}
+    ax.errorbar(positions[seen], shares[seen], 2 * errors[seen], **look)
+    bounds = (shares + 2 * errors)[~seen].clamp(min=float(errors[~seen].min()) if (~seen).any() else 0)
+    ax.plot(positions[~seen], bounds, "v", color=line, markerfacecolor="none")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

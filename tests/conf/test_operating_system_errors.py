@@ -1,0 +1,203 @@
+"""Folders that may not be read or written, full disks, too little memory: one line each, and what can be shown is."""
+
+import builtins
+import errno
+import io
+import os
+import re
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conf.errors import explain
+from erasure.store.cache import Cache
+from harness.run_directory import Run
+from mdl.__main__ import COMMAND as MDL
+from scripts.report.__main__ import main as report
+from scripts.sweep.__main__ import main as sweep
+from tests.processes import answer
+
+TINY = ["model=linear", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
+REPOSITORY = Path(__file__).parents[2]
+
+
+def refuse_writing(monkeypatch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
+    """Have every attempt to make a file or folder below `folder` fail, as on a disk that is full or somebody else's."""
+    below = str(folder.resolve())
+
+    def refused(function, is_write):
+        def call(path, *args, **kwargs):
+            text = str(path) if isinstance(path, (str, os.PathLike)) else ""
+            if os.path.abspath(text).startswith(below) and is_write(args, kwargs):  # noqa: PTH100
+                raise OSError(number, os.strerror(number), text)
+            return function(path, *args, **kwargs)
+
+        return call
+
+    def writes(args: tuple, kwargs: dict) -> bool:
+        flags = args[0] if args else kwargs.get("mode", kwargs.get("flags", "r"))
+        return bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else any(c in flags for c in "wax+")
+
+    def always(args: tuple, kwargs: dict) -> bool:
+        return True
+
+    monkeypatch.setattr(os, "mkdir", refused(os.mkdir, always))
+    monkeypatch.setattr(os, "open", refused(os.open, writes))
+    monkeypatch.setattr(builtins, "open", refused(builtins.open, writes))
+    monkeypatch.setattr("io.open", refused(builtins.open, writes))
+
+
+def last_line(err: str) -> str:
+    assert "Traceback" not in err
+    return err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("key", ["runs_dir", "cache_dir"])
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_file_is_no_folder(command, key: str, sweeps: list[str]) -> None:
+    Path("taken").write_text("")
+    outcome = command(MDL, *sweeps, *TINY, f"{key}=taken")
+    assert outcome.code == 2
+    assert f"{key}=taken: is a file: give a folder" in last_line(outcome.err)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "free some space, or choose others with runs_dir=FOLDER"),
+        (errno.EACCES, "ask its owner for access, or choose others with runs_dir=FOLDER"),
+        (errno.EROFS, "ask its owner for access, or choose others with runs_dir=FOLDER"),
+    ],
+)
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_run_that_cannot_start_is_one_line(
+    command, tmp_path: Path, monkeypatch, number: int, said: str, sweeps: list[str]
+) -> None:
+    (tmp_path / "runs").mkdir()
+    refuse_writing(monkeypatch, tmp_path / "runs", number)
+    outcome = command(MDL, *sweeps, *TINY)
+    assert outcome.code == 1
+    assert f"{os.strerror(number)}; {said}" in last_line(outcome.err)
+    assert "runs/mdl-digits-leace-linear-" in last_line(outcome.err)
+
+
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_folder_that_cannot_be_made_is_one_line_with_a_remedy(command, sweeps: list[str]) -> None:
+    outcome = command(MDL, *sweeps, *TINY, "runs_dir=/proc/foo")
+    assert outcome.code == 1
+    message = last_line(outcome.err)
+    assert "/proc/foo" in message
+    assert "it is not there, and cannot be made: choose others with runs_dir=FOLDER" in message
+
+
+def test_a_disk_that_fills_up_while_a_run_fails_hides_no_error(tmp_path: Path, monkeypatch) -> None:
+    run = Run(tmp_path, "x")
+    run.start("a: 1\n")
+    refuse_writing(monkeypatch, tmp_path, errno.ENOSPC)
+    run.fail(ValueError("what happened"))
+
+
+def test_finished_runs_of_somebody_else_are_shown_all_the_same(command, tmp_path: Path, monkeypatch, capsys) -> None:
+    both = ["-m", *TINY, "eraser=control,leace"]
+    before = command(MDL, *both)
+    assert before.code == 0
+    for folder in Path("runs").glob("mdl-*"):
+        (folder / "part-10.json").write_text("left over")
+    refuse_writing(monkeypatch, tmp_path / "runs", errno.EACCES)
+    again = command(MDL, *both)
+    assert again.code == 0
+    assert "Traceback" not in again.err
+    assert "2 of 2 runs finished" in again.out
+    elsewhere = Path(again.err.partition("tables go to ")[2].splitlines()[0])
+    assert (elsewhere / "table.md").read_text()
+    shutil.rmtree(elsewhere)
+    alone = command(MDL, *TINY)
+    assert alone.code == 0
+    assert "bits per label" in alone.out
+    assert "not all tables and figures are kept: " in last_line(alone.err)
+    capsys.readouterr()
+    assert sweep(["status", "runs", "--", *both]) == 0
+    assert "2 runs: 2 finished" in capsys.readouterr().out
+    assert report(["runs", "--out", "runs/report"]) == 1
+    message = last_line(capsys.readouterr().err)
+    assert re.fullmatch(r"no report: runs/report.*: Permission denied; .* another folder for it with --out", message)
+
+
+def test_a_disk_that_fills_up_while_a_figure_is_drawn_is_one_line(command, real_figures) -> None:
+    """The result is there; that the rest is not has an exit code."""
+    assert command(MDL, *TINY).code == 0
+    (run,) = Path("runs").glob("mdl-*")
+    (run / "comparison.png").unlink()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # less than a figure takes
+    try:
+        outcome = command(MDL, *TINY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert outcome.code == 1
+    assert "results are saved, but not all tables and figures are kept: " in last_line(outcome.err)
+    assert "File too large" in last_line(outcome.err)
+    assert not (run / "comparison.png").exists()
+    assert command(MDL, *TINY).code == 0
+
+
+@pytest.mark.parametrize("sweeps", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_terminal_without_a_character_shows_another(command, monkeypatch, sweeps: list[str]) -> None:
+    """With PYTHONIOENCODING=ascii, "±" ended the command after the training, without a table."""
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", terminal)
+    outcome = command(MDL, *sweeps, *TINY[:-2], "seeds=[0,1]", TINY[-1])
+    assert outcome.code == 0, outcome.err
+    terminal.flush()
+    shown = terminal.buffer.getvalue().decode("ascii")
+    assert re.search(r"bits per label +\d\.\d+ \? \d\.\d+|\d\.\d+ \? \d\.\d+ bits per label", shown)
+    assert "tables: " in shown
+
+
+def test_a_renamed_run_is_not_taken_for_another(command, capsys) -> None:
+    assert command(MDL, *TINY, "eraser=control").code == 0
+    (run,) = Path("runs").glob("mdl-*")
+    run.rename("runs/this")
+    assert sweep(["status", "runs"]) == 1
+    assert f"its result.json is of the run {run.name}" in " ".join(capsys.readouterr().out.split())
+    Path("runs/this/result.json").unlink()
+    assert sweep(["status", "runs", "--retry-failed"]) == 1
+    assert last_line(capsys.readouterr().err) == (
+        "runs/this: not launched: 'this' is no command: choose from mdl, sample_info, train"
+    )
+
+
+def test_what_is_no_override_and_what_needs_too_much_memory_are_one_line(command) -> None:
+    for words in (["foo"], ["-m", "foo"]):
+        outcome = command(MDL, *words)
+        assert outcome.code == 2
+        assert outcome.err.strip() == "foo: nothing is set: write KEY=VALUE, e.g. model=mlp (see --help)"
+    outcome = command(MDL, "model.width=100000000000", "logger.mode=disabled")
+    assert outcome.code == 1
+    assert "not enough memory for 25600000000000 bytes at once: choose a smaller model.width" in last_line(outcome.err)
+
+
+def fetch_as_nobody(folder: Path) -> str:
+    os.setgid(65534)
+    os.setuid(65534)
+    try:
+        Cache(folder).fetch("key", lambda: ({}, {}))
+    except OSError as error:
+        return explain(error, "")
+    return ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be somebody else")
+def test_a_cache_entry_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    """Permissions do not bind root, so that another user asks."""
+    folder = Path("/var/tmp") / f"cache-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    try:
+        (folder / "key.safetensors").write_bytes(b"secret")
+        (folder / "key.safetensors").chmod(0o600)
+        message = answer(fetch_as_nobody, folder)
+        assert message.startswith(f"{folder / 'key.safetensors'}: Permission denied; ask its owner for access")
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,61 @@
+"""Reading of folders that anybody may have written."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from erasure.store.heartbeat import heartbeat
+from erasure.store.regular_files import DamagedFileError, regular
+from erasure.store.storage import read_json
+
+
+def bound(path: Path) -> None:
+    before = Path.cwd()
+    os.chdir(path.parent)  # a socket's path is short
+    socket.socket(socket.AF_UNIX).bind(path.name)
+    os.chdir(before)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (os.mkfifo, "a named pipe, which is not read"),
+        (bound, "a socket, which is not read"),
+        (lambda path: path.symlink_to("/dev/zero"), "a link, which is not read"),
+        (lambda path: path.symlink_to(path), "a link, which is not read"),
+        (lambda path: path.write_bytes(bytes(11)), "too large to be read, 11 bytes: at most 10"),
+    ],
+)
+def test_only_regular_files_are_read(tmp_path: Path, how: Callable[[Path], object], said: str) -> None:
+    path = tmp_path / "file"
+    how(path)
+    with pytest.raises(DamagedFileError, match=f"{path} is {said}"):
+        regular(path, 10)
+
+
+def test_what_is_read_is_the_file_itself(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(10))
+    assert regular(tmp_path / "file", 10) == tmp_path / "file"
+    with pytest.raises(FileNotFoundError):
+        regular(tmp_path / "none")
+    with pytest.raises(IsADirectoryError):
+        regular(tmp_path)
+
+
+def test_readers_do_not_wait_for_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DamagedFileError, match="a named pipe"):
+        read_json(tmp_path / "pipe")
+    beat = heartbeat(tmp_path / "pipe")
+    assert beat is not None
+    assert beat.process == {}
+
+
+def test_a_lock_of_brackets_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("[" * 60_000)
+    beat = heartbeat(tmp_path / "lock")
+    assert beat is not None
+    assert beat.process == {}

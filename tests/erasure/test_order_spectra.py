@@ -1,0 +1,210 @@
+"""The order spectrum against explicit Hermite tensors, planted orders, and chance."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from erasure import LeaceEraser, QleaceEraser
+from erasure.order_spectra import OrderSpectrum, Whitening, order_spectrum
+from tests.erasure.test_hermite import hermite_tensor, normal
+
+
+def spectrum(x: Tensor, z: Tensor, **options: object) -> OrderSpectrum:
+    (only,) = order_spectrum(x, z, **{"directions": [x[0].numel()], **options})  # pyright: ignore[reportArgumentType]
+    return only
+
+
+def test_shares_are_those_of_the_explicit_class_means() -> None:
+    x, z = normal(60, 3), torch.arange(60) % 3
+    x = x + 0.5 * normal(3, 3, seed=2)[z]
+    found = spectrum(x, z, orders=3)
+    centred = x - x.mean(0)
+    values, vectors = torch.linalg.eigh(centred.T @ centred / len(x))
+    white = centred @ vectors / values.sqrt()
+    for p in range(1, 4):
+        features = hermite_tensor(white, p)
+        by_class = [features[z == j] for j in range(3)]
+        means = torch.stack([own.mean(0) for own in by_class])
+        # |mean|² of a class, less what its own noise adds to it
+        squared = torch.stack([(own.mean(0).square() - own.var(0) / len(own)).sum() for own in by_class])
+        weights = torch.eye(3, dtype=torch.float64) / 9
+        grand = (means @ means.T / 9).sum() - (weights * (means @ means.T)).sum() + squared.sum() / 9
+        share = (squared.mean() - grand) / (features.square().sum(1).mean() - grand)
+        assert float(found.shares[p - 1]) == pytest.approx(float(share), rel=1e-10)
+        gap = (means - features.mean(0)).square().sum(1).mean() / features.square().sum(1).mean()
+        assert float(found.gaps[p - 1]) == pytest.approx(float(gap), rel=1e-10)
+
+
+def signs(n: int, order: int, r: int) -> tuple[Tensor, Tensor]:
+    """Normal coordinates; the product of the first `order` is positive in class 0 and negative in class 1."""
+    x, z = normal(n, r), torch.arange(n) % 2
+    x[:, 0] = x[:, 0].abs() * x[:, 1:order].sign().prod(1) * (1 - 2 * z)
+    return x, z
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_a_planted_order_is_found_and_no_lower_one(order: int) -> None:
+    found = spectrum(*signs(2000, order, 5))
+    assert found.z_scores[order - 1] > 10
+    assert found.p_values[order - 1] == pytest.approx(1 / 21)
+    assert (found.shares[: order - 1].abs() < 3 * found.errors[: order - 1]).all()
+
+
+def test_p_values_of_equal_gaussian_classes_are_uniform() -> None:
+    kstest = pytest.importorskip("scipy.stats").kstest
+    p_values = []
+    for seed in range(200):
+        z = torch.arange(60) % 2
+        p_values.append(spectrum(normal(60, 3, seed=seed), z, permutations=49, seed=seed).p_values)
+    for p, values in enumerate(torch.stack(p_values, 1), start=1):
+        assert kstest((values - 0.01).numpy(), "uniform").pvalue > 0.01, p
+
+
+def test_permutations_and_the_sample_of_many_examples_follow_the_seed() -> None:
+    x, z = normal(60, 3), torch.arange(60) % 2
+    first, again, other = (spectrum(x, z, permutations=200, most=40, seed=seed) for seed in (0, 0, 1))
+    assert first.n == 40
+    assert torch.equal(first.p_values, again.p_values)
+    assert not torch.equal(first.p_values, other.p_values)
+    assert not torch.equal(first.shares, other.shares)
+
+
+NULLS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {  # classes that do not differ
+    "two classes": lambda seed: (normal(60, 3, seed=seed), torch.arange(60) % 2),
+    "ten classes": lambda seed: (normal(200, 10, seed=seed), torch.arange(200) % 10),
+    "unequal classes": lambda seed: (normal(150, 5, seed=seed), (torch.arange(150) % 10 - 5).clamp(min=0)),
+    "heavy tails": lambda seed: (
+        normal(150, 5, seed=seed) / (0.3 + normal(150, 1, seed=1000 + seed).abs()), torch.arange(150) % 3
+    ),
+    "not white": lambda seed: (3 * normal(100, 4, seed=seed).square(), torch.arange(100) % 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("design", NULLS)
+def test_two_standard_deviations_are_what_chance_seldom_gives(design: str) -> None:
+    """One draw in forty, if shares were normal; the jackknife's errors are exceeded twice by one in a thousand."""
+    found = [spectrum(*NULLS[design](seed), permutations=0) for seed in range(200)]
+    z_scores, twice = torch.stack([s.z_scores for s in found]), torch.stack([s.shares > 2 * s.errors for s in found])
+    assert (z_scores.std(0) - 1).abs().max() < 0.2
+    assert (z_scores > 2).double().mean() > 0.015
+    assert ((z_scores > 2).double().mean(0) < 0.075).all()
+    assert twice.double().mean() < 0.01
+
+
+@pytest.mark.parametrize("moved", [0.0, 2.0])  # far from white, kernels have a mean
+def test_z_scores_are_those_of_all_permutations(moved: float) -> None:
+    x, z = normal(12, 2) + moved, torch.tensor([0] * 3 + [1] * 4 + [2] * 5)
+    options = {"reference": normal(50, 2, seed=1), "orders": 3}
+    found = spectrum(x, z, **options, permutations=0)
+    draw = torch.Generator().manual_seed(0)
+    orders = (torch.randperm(12, generator=draw) for _ in range(1000))
+    shares = torch.stack([spectrum(x, z[order], **options, permutations=0).shares for order in orders])
+    # whose energies move a little with the labels
+    torch.testing.assert_close(shares.std(0), found.shares / found.z_scores, rtol=0.1, atol=0)
+
+
+def test_z_scores_are_zero_where_all_permutations_have_the_same_share() -> None:
+    """All pairs of a simplex's corners are alike: the standard deviation is zero but for rounding, to either side."""
+    for n in range(12, 40, 3):
+        (found,) = order_spectrum(torch.eye(n, dtype=torch.float64), torch.arange(n) % 3, directions=[n - 1], orders=2)
+        assert found.z_scores.abs().max() < 1e-3
+
+
+def test_coordinates_order_and_tiles_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, z = signs(300, 3, 4)
+    expected = spectrum(x, z, permutations=2).shares
+    rotation = torch.linalg.qr(normal(4, 4, seed=3)).Q
+    shuffle = torch.randperm(300, generator=torch.Generator().manual_seed(4))
+    monkeypatch.setattr("erasure.hermite._TILE", 37)
+    for other in (spectrum(x @ rotation + 5, z, permutations=2), spectrum(x[shuffle], z[shuffle], permutations=2)):
+        assert torch.allclose(other.shares, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_classes_and_examples_add_up_to_the_share() -> None:
+    x, z = signs(300, 3, 4)
+    found = spectrum(x, z, permutations=2)
+    assert torch.allclose(found.by_class.sum(1), found.shares)
+    assert torch.allclose(found.by_example.mean(1), found.shares)
+
+
+def test_erasers_leave_on_the_digits_what_they_do_not_promise_to_erase(digits: tuple[Tensor, Tensor]) -> None:
+    x, z = digits[0].flatten(1), digits[1]
+    shares = {
+        name: spectrum(erased, z, directions=[30]).shares
+        for name, erased in (
+            ("control", x),
+            ("LEACE", LeaceEraser.fit(x, z)(x)),
+            ("QLEACE", QleaceEraser.fit(x, z)(x, z)),
+        )
+    }
+    chance = -9 / len(x)  # where moments are equal on the very sample
+    assert torch.allclose(100 * shares["control"], torch.tensor([18.5, 6.2, 2.35, 1.19]).double(), atol=0.06)
+    assert float(shares["LEACE"][0]) == pytest.approx(chance, rel=0.02)
+    assert torch.allclose(shares["QLEACE"][:2], torch.tensor(chance).double(), rtol=0.02)
+    assert float(shares["LEACE"][1]) > 0.03
+    assert float(shares["QLEACE"][2]) > 5e-4
+
+
+def test_the_reference_whitens() -> None:
+    x, z = signs(300, 3, 4)
+    scaled = order_spectrum(x * 3 + 1, z, reference=x * 3 + 1, directions=[4], permutations=2)
+    other = order_spectrum(x, z, reference=2 * x, directions=[4], permutations=2)
+    assert torch.allclose(scaled[0].shares, spectrum(x, z, permutations=2).shares, rtol=1e-9)
+    assert not torch.allclose(other[0].shares, scaled[0].shares, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("x", "z", "options", "said"),
+    [
+        (normal(6, 2), torch.tensor([0, 0, 0, 0, 1, 1]), {}, r"class sizes \[4, 2\]"),
+        (normal(6, 2), torch.zeros(6, dtype=torch.int64), {}, r"class sizes \[6\]"),
+        (torch.ones(6, 2), torch.arange(6) % 2, {}, "all examples are alike"),
+        (normal(6, 2), torch.arange(6) % 2, {"orders": 0}, "orders=0"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(x: Tensor, z: Tensor, options: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        order_spectrum(x, z, **options)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_error_is_the_jackknifes_to_the_digit() -> None:
+    x, z = signs(24, 3, 3)
+    whitening = Whitening.fit(x, 3)
+    shares = [
+        spectrum(x[rest], z[rest], whitening=whitening, permutations=0).shares
+        for rest in (torch.arange(24) != i for i in range(24))
+    ]
+    variance = 23 / 24 * (torch.stack(shares) - torch.stack(shares).mean(0)).square().sum(0)
+    torch.testing.assert_close(spectrum(x, z, permutations=0).errors, variance.sqrt(), rtol=1e-9, atol=0)
+
+
+def test_the_variance_held_is_a_share_of_that_of_all_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, z = normal(300, 60) * torch.linspace(1, 9, 60), torch.arange(300) % 2
+    values = torch.linalg.eigvalsh(x.T.cov(correction=0)).flip(0)
+    for dense in (1024, 8):  # beyond so many dimensions directions are found by subspace iteration
+        monkeypatch.setattr("erasure.order_spectra._DENSE", dense)
+        for r in (2, 5):
+            (found,) = order_spectrum(x, z, directions=[r], permutations=0)
+            assert found.variance == pytest.approx(float(values[:r].sum() / values.sum()), rel=1e-7)
+
+
+def test_examples_are_in_the_order_in_which_they_came() -> None:
+    x, z = signs(300, 3, 4)
+    forwards, backwards = (spectrum(a, b, permutations=0).by_example for a, b in ((x, z), (x.flip(0), z.flip(0))))
+    torch.testing.assert_close(backwards.flip(1), forwards, rtol=1e-9, atol=1e-12)
+
+
+def test_what_float32_cannot_tell_from_its_rounding_is_no_direction() -> None:
+    x = torch.cat([normal(200, 2), 1e-5 * normal(200, 1, seed=1)], 1)
+    assert Whitening.fit(x, 3).basis.shape == (3, 3)
+    assert Whitening.fit(x + 1000, 3).basis.shape == (3, 2)
+
+
+def test_directions_of_less_than_1e_10_of_the_largest_variance_are_left_out() -> None:
+    x = torch.cat([normal(300, 1), 3e-6 * normal(300, 1, seed=1), 1e-6 * normal(300, 1, seed=2)], 1)
+    (found,) = order_spectrum(x, torch.arange(300) % 2, directions=[3], orders=1, permutations=0)
+    assert (found.directions, len(found.shares)) == (1, 1)
+    (wider,) = order_spectrum(x * torch.tensor([1, 1e3, 1e3]), torch.arange(300) % 2, directions=[3], permutations=0)
+    assert wider.directions == 3

@@ -1,0 +1,44 @@
+"""Quantities of a learning curve against the published sums, label by label."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from harness.result import MdlResult, read_result
+from harness.results.excess_description_length import area_bits, blocks_of, excess_bits, sample_complexity, surplus_bits
+from tests.made_up_runs import write_run
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> MdlResult:
+    found = read_result(write_run(tmp_path, dataset="digits", eraser="leace", seeds=(0, 1)).directory / "result.json")
+    assert isinstance(found, MdlResult)
+    return found
+
+
+def label_by_label(result: MdlResult, s: int) -> list[float]:
+    """Whitney et al. 2020: the loss at the i-th label, i = 1..N."""
+    costs = {point.n: point.ce_next_bits[s] for point in result.curve if point.ce_next_bits}
+    costs[0] = math.log2(result.num_classes)
+    return [costs[max(n for n in costs if n < i)] for i in range(1, result.curve[-1].n + 1)]
+
+
+def test_sums_over_labels_are_those_of_the_formulas(result: MdlResult) -> None:
+    for s in range(2):
+        losses = label_by_label(result, s)
+        assert len(losses) == sum(labels for labels, _ in blocks_of(result, s)) == result.curve[-1].n
+        for target in (0.0, 0.7, losses[-1], 9.0):
+            exact = math.fsum(max(0.0, loss - target) for loss in losses)
+            assert surplus_bits(result, s, target) == pytest.approx(exact, rel=1e-12, abs=1e-9)
+        assert area_bits(result, s) == pytest.approx(math.fsum(losses) - len(losses) * losses[-1], rel=1e-11)
+        spent = result.mdl.total_bits[s] - result.train_size * result.final.loss_bits[s]
+        assert excess_bits(result, s) == pytest.approx(spent, rel=1e-12)
+
+
+def test_the_sample_complexity_is_the_first_size_that_is_good_enough(result: MdlResult) -> None:
+    losses = [(point.n, (point.ce_next_bits or point.ce_test_bits)[0]) for point in result.curve]
+    for n, loss in losses:
+        first = next(size for size, other in losses if other <= loss)
+        assert sample_complexity(result, 0, loss) == (first if first <= n else n)
+        assert sample_complexity(result, 0, -1.0) is None

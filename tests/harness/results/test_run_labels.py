@@ -1,0 +1,72 @@
+"""Labels of runs: enough to tell them apart, and no more."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conf.groups import keys
+from harness.results.run_labels import Label, labels, setting, setting_text
+
+MODELS = st.fixed_dictionaries(
+    {"width": st.integers(1, 2), "depth": st.integers(1, 3), "activation": st.sampled_from(["relu", "gelu"])}
+)
+
+
+def texts(descriptions: list[dict], named: tuple[str, ...]) -> list[str]:
+    return [str(label) for label in labels(descriptions, named)]
+
+
+def test_labels_leave_out_what_most_runs_share_of_sample_infos_options() -> None:
+    settings = [(300, 0.0), (300, 0.1), (300, 0.0), (1000, 0.0)]
+    runs = [{"model": {"name": "mlp"}, "sample_info": {"examples": n, "noise": noise}} for n, noise in settings]
+    assert texts(runs, ("model",)) == ["mlp", "mlp (noise=0.1)", "mlp", "mlp (examples=1000)"]
+    assert texts(runs[1:3], ("model",)) == ["mlp (noise=0.1)", "mlp (noise=0)"]
+
+
+def test_labels_are_spelled_as_people_write_names() -> None:
+    assert Label(("mnist", "mlp"), (("width", 64),)).display == "MNIST · MLP (width=64)"
+    assert Label(("alf_qleace",), (("num_directions", 3), ("", "a1"))).display == "ALF-QLEACE (num_directions=3, a1)"
+    assert Label(("my_eraser", "leaceful")).display == "my_eraser · leaceful"
+
+
+@given(st.lists(MODELS, min_size=1, max_size=8))
+def test_labels_tell_apart_whatever_differs(models: list[dict]) -> None:
+    written = labels([{"model": {"name": "mlp"} | model} for model in models], ("model",))
+    for one, label in zip(models, written, strict=True):
+        for other, another in zip(models, written, strict=True):
+            assert (one == other) == (label == another)
+
+
+def test_labels_are_the_shortest_that_distinguish() -> None:
+    """Presets differ in a dozen options, all of which a label used to list."""
+    both = [{"model": {"name": "mlp", **keys("train", preset)}} for preset in ("default", "quick")]
+    assert texts(both, ("model",)) == ["mlp (lr=0.003)", "mlp (lr=0.005)"]
+    sizes = [{"model": {"name": "mlp", "width": w, "depth": d, "both": [w, d]}} for w, d in ((8, 1), (8, 2), (16, 2))]
+    assert texts(sizes, ("model",)) == [
+        "mlp (width=8, depth=1)", "mlp (width=8, depth=2)", "mlp (width=16, depth=2)",
+    ]  # fmt: skip
+
+
+def test_a_setting_is_the_nearest_preset_and_what_differs() -> None:
+    config = {"train": keys("train", "quick"), "mdl": keys("mdl", "paper"), "dtype": "float32"}
+    assert setting(config) == {"train": "quick", "mdl": "paper"}
+    config["train"] |= {"max_epochs": 5, "stack": "one"}  # how it was computed is no part of it
+    assert setting_text(config) == "train=quick, train.max_epochs=5, mdl=paper"
+    assert setting_text({"train": config["train"], "dtype": "float64"}).endswith("dtype=float64")
+    assert setting({"train": keys("train", "quick") | {"betas": (0.9, 0.999)}}) == {"train": "quick"}
+
+
+def test_a_setting_names_no_preset_where_several_are_equally_near() -> None:
+    """`mdl=quick mdl.num_chunks=4` is the run of `mdl.num_chunks=4`: their block code differs in nothing else."""
+    for choice in ("default", "quick"):
+        assert setting_text({"mdl": keys("mdl", choice) | {"num_chunks": 4}}) == "mdl.num_chunks=4"
+    assert setting_text({"mdl": keys("mdl", "quick")}) == "mdl=quick"
+    replayed = {"mdl": keys("mdl", "quick") | {"num_chunks": 4, "code": "replay"}}  # whose streams are quick's alone
+    assert setting(replayed) == {"mdl": "quick", "mdl.num_chunks": 4, "mdl.code": "replay"}
+
+
+def test_values_that_two_options_exchange_are_told_apart() -> None:
+    """Python's hashes of such pairs often have the same sum: one in three of these had two labels for three models."""
+    for i in range(100):
+        a, b = f"a{i}", f"b{i}"
+        models = [{"name": "mlp", a: x, b: y} for x, y in ((1, 1), (1, 2), (2, 1))]
+        assert len({*labels([{"model": model} for model in models], ("model",))}) == 3

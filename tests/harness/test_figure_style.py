@@ -1,0 +1,110 @@
+"""Axes that figures share."""
+
+import resource
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from conf.groups import choices
+from harness import figure_style
+from harness.figure_style import (
+    ERASER_COLOURS,
+    STYLE,
+    css_colour,
+    epoch_axis,
+    eraser_colours,
+    literal,
+    save,
+    shared_legend,
+    wrapped,
+)
+from harness.results.run_labels import Label
+
+pytestmark = pytest.mark.usefixtures("real_figures")
+
+
+@pytest.mark.parametrize("columns", [choices("eraser"), ["linear", "quadratic", "cubic", "mlp", "lenet"]])
+def test_no_two_columns_have_one_colour(columns: list[str]) -> None:
+    drawn = [*(Label((column,)) for column in columns), Label(("leace",), (("rank_tolerance", 0.1),))]
+    assert len({*eraser_colours(drawn).values()}) == len(drawn)
+
+
+@pytest.mark.parametrize("last", [0, 4, 60, 1000])
+def test_the_axis_of_epochs_has_no_kink(last: int) -> None:
+    """The symlog axis was linear up to epoch 10, where every smooth curve got a corner."""
+    ax = Figure().add_subplot()
+    epoch_axis(ax, last)
+    at = ax.transData.transform(np.column_stack([np.arange(1001.0), np.zeros(1001)]))[:, 0]
+    slopes = np.diff(at) * (np.arange(1000) + 1.5)  # of log(1 + epoch): constant
+    assert slopes == pytest.approx(np.full(1000, slopes[-1]), rel=0.05)
+    ticks = ax.get_xticks()
+    assert ticks[0] == 0
+    assert len(ticks) == {0: 1, 4: 3, 60: 7, 1000: 8}[last]
+    assert not any(label.get_text() == "" for label in ax.get_xticklabels())
+
+
+def test_a_legend_of_nothing_is_none() -> None:
+    """A group without a finished run was a division by zero, and no report."""
+    figure = Figure()
+    shared_legend(figure, [figure.add_subplot()])
+    assert figure.legends == []
+
+
+def test_names_are_no_mathematics(tmp_path: Path) -> None:
+    figure = Figure()
+    ax = figure.add_subplot(title=wrapped(r"$\frac{$ costs $", 4.0))
+    ax.plot([0, 1], label=r"$\frac{$")
+    ax.set_yticks([0], [literal(r"$\frac{$" + 500 * "x")])
+    shared_legend(figure, [ax])
+    save(figure, tmp_path / "figure.png")
+    assert len(ax.get_yticklabels()[0].get_text()) < 250
+
+
+def test_an_svg_keeps_text_as_text_and_has_no_background_and_colours_of_its_own_in_dark_mode(tmp_path: Path) -> None:
+    with mpl.rc_context(STYLE):
+        figure = Figure()
+        ax = figure.add_subplot(title=literal("LEACE & <co>\x1b[31m"))
+        ax.plot([0, 1], color="white")
+        save(figure, tmp_path / "figure.svg")
+    root = ElementTree.parse(tmp_path / "figure.svg").getroot()
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "LEACE & <co> [31m" in texts
+    sheet = next(root.iter("{http://www.w3.org/2000/svg}style")).text or ""
+    assert "@media (prefers-color-scheme: dark)" in sheet
+    assert '[style*="stroke: #ffffff"]' in sheet
+    faces = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if "fill: #" in path.get("style", "")]
+    assert faces == []
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance by WCAG 2.1."""
+    values = np.array(to_rgb(colour))
+    return float(
+        np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
+    )
+
+
+@pytest.mark.parametrize("light", [*ERASER_COLOURS.values(), *figure_style._SPARE])
+def test_every_eraser_s_colour_is_seen_on_a_dark_page(light: str) -> None:
+    dark = css_colour(light).removeprefix(f"light-dark({light}, ").rstrip(")")
+    assert (luminance(dark) + 0.05) / (luminance("#161616") + 0.05) >= 3  # WCAG's least contrast of graphics
+
+
+def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path) -> None:
+    """A PDF cut short was an AttributeError of matplotlib's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    figure = Figure()
+    figure.add_subplot().plot(np.arange(5000) % 7)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save(figure, tmp_path / "figure.pdf")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,208 @@
+"""A run's identity and its files."""
+
+import csv
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from erasure.store.storage import DamagedFileError, sealed
+from harness.job import logged, run_id
+from harness.loss_curves import CurveRow
+from harness.result import as_json, read_result
+from harness.results.arrange import arrange
+from harness.results.entries import Entry
+from harness.run_directory import Run, whole_curves
+from harness.run_state import state_of
+from tests.made_up_results import made_up
+
+DESCRIBED = {
+    "dataset": {"name": "my digits/8x8", "split_seed": 0},
+    "eraser": {"name": "leace"},
+    "model": {"name": "mlp", "width": 8},
+    "seeds": [0, 1],
+}
+CODE = {"train": 1, "mine.Mine": "a"}
+
+
+def test_identity_is_readable_and_covers_every_value() -> None:
+    identity = run_id("mdl", DESCRIBED, CODE)
+    assert identity.startswith("mdl-my_digits_8x8-leace-mlp-")
+    assert identity == run_id("mdl", dict(reversed(DESCRIBED.items())), CODE)
+    others = [
+        run_id("train", DESCRIBED, CODE),
+        run_id("mdl", DESCRIBED | {"seeds": [1, 0]}, CODE),
+        run_id("mdl", DESCRIBED | {"model": {"name": "mlp", "width": 9}}, CODE),
+        run_id("mdl", DESCRIBED, CODE | {"mine.Mine": "b"}),
+    ]
+    assert len({identity, *others}) == 5
+
+
+def test_a_run_finds_those_that_only_older_code_tells_from_it(tmp_path: Path) -> None:
+    runs = [Run(tmp_path, run_id("mdl", DESCRIBED, CODE | {"mine.Mine": digest})) for digest in "abc"]
+    runs.append(Run(tmp_path, run_id("mdl", DESCRIBED | {"seeds": [7]}, CODE)))
+    for run in runs[1:]:
+        run.start("")
+    runs[1].finish(made_up(runs[1].id))
+    runs[3].finish(made_up(runs[3].id))
+    assert runs[0].before_code_changed() == made_up(runs[1].id)
+    assert runs[1].before_code_changed() is None
+
+
+def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    run.start("a: 1\n")
+    assert run.result is None
+    assert run.read_step("100") is None
+    run.step("100", lambda: {"loss": 1.5})
+    assert Run(tmp_path, "x").read_step("100") == {"loss": 1.5}
+    run.finish(made_up("x"))
+    assert run.result == made_up()
+    assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
+
+
+def test_seconds_are_those_of_all_that_worked_on_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was shared, or stopped and gone on with, once said what its last process took: seconds."""
+    now = 100.0
+    monkeypatch.setattr("harness.run_directory.time.monotonic", lambda: now)
+    first, second = Run(tmp_path, "x"), Run(tmp_path, "x")
+    first.start("")
+    now += 5
+    first.step("10", lambda: {})
+    now += 2
+    first.fail(KeyboardInterrupt())
+    now += 1000  # nobody works on it
+    second.start("")
+    now += 3
+    second.step("20", lambda: {})
+    now += 0.5
+    assert second.seconds() == pytest.approx(10.5)
+    second.finish(made_up("x"))
+    assert sorted(path.name for path in second.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
+
+
+def test_curves_are_plain_csv(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    run.save_curves([CurveRow(10, 0, 0, None, 3.3), CurveRow(10, 0, 1, 2.5, 2.0)])
+    with (run.directory / "curves.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0] == {"n": "10", "seed": "0", "epoch": "0", "train_loss_bits": "", "validation_loss_bits": "3.3"}
+    assert rows[1]["train_loss_bits"] == "2.5"
+    run.save_curves([CurveRow(10, 0, 1, 1.23456789e-9, 3.32192809)])
+    assert run.directory.joinpath("curves.csv").read_text().splitlines()[1] == "10,0,1,1.234568e-09,3.321928"
+
+
+def test_no_digit_of_the_curves_changes_unnoticed(tmp_path: Path, caplog) -> None:
+    run = Run(tmp_path, "x")
+    run.save_curves([CurveRow(10, 0, 0, None, 3.3), CurveRow(10, 0, 1, 2.5, 2.0)])
+    run.finish(made_up(config={**made_up().config, "runs_dir": str(tmp_path)}))
+    result = run.result
+    assert result is not None
+
+    def entry() -> Entry:
+        (only,) = arrange([result]).entries
+        return only
+
+    assert entry()["curves"][0].validation_bits.tolist() == [3.3, 2.0]
+    path = run.directory / "curves.csv"
+    path.write_text(path.read_text().replace(",2\n", ",1\n"))
+    assert entry()["curves"] == {}
+    assert "curves.csv was edited or damaged" in caplog.text
+    with pytest.raises(DamagedFileError, match="left out"):
+        whole_curves(run.directory, result)
+    path.unlink()
+    assert entry()["curves"] == {}
+
+
+def test_a_failure_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+
+    def fail() -> None:
+        run.directory.mkdir()
+        with logged(run.directory):
+            logging.getLogger("test").warning("before it broke")
+            raise RuntimeError("it broke")
+
+    with pytest.raises(RuntimeError, match="it broke") as failed:
+        fail()
+    text = (run.directory / "log.txt").read_text()
+    assert "before it broke" in text
+    assert "Traceback" in text
+    assert text.rstrip().endswith("RuntimeError: it broke")
+    assert failed.value.__notes__ == [f"traceback in {run.directory / 'log.txt'}"]
+    logging.getLogger("test").warning("after the run")
+    assert "after the run" not in (run.directory / "log.txt").read_text()
+
+
+NO_RESULT = ["", "{}", '{"run_id": "x"', '{"run_id": "x", "bits": 0.5}', "[1]", "null", sealed({"state": "finished"})]
+
+
+@pytest.mark.parametrize("text", [*NO_RESULT, sealed(as_json(made_up("y")))])
+def test_a_result_that_is_not_the_runs_own_is_kept_aside_and_computed_again(tmp_path: Path, text: str, caplog) -> None:
+    run = Run(tmp_path, "x")
+    run.start("a: 1\n")
+    (run.directory / "result.json").write_text(text)
+    assert run.result is None
+    run.start("a: 1\n")
+    assert "result.json was edited, damaged or is another run's: kept as result.damaged-" in caplog.text
+    run.finish(made_up(label_entropy_bits=3.25))
+    assert run.result == made_up(label_entropy_bits=3.25)
+    assert len(list(run.directory.glob("result.damaged-*.json"))) == 1
+
+
+@pytest.mark.parametrize("text", NO_RESULT)
+def test_what_is_no_result_is_named_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"result\.json .*delete it and launch the run again") as caught:
+        read_result(path)
+    assert "\n" not in str(caught.value)
+    assert state_of(tmp_path, 0).name == "failed"
+
+
+def test_a_result_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    (run.directory / "result.json").mkdir(parents=True)  # a folder: permissions do not stop root
+    with pytest.raises(ValueError, match=r"result\.json cannot be read \(Is a directory\): make it readable"):
+        _ = run.result
+    assert state_of(run.directory, 0).name == "failed"
+
+
+def test_a_damaged_or_foreign_part_is_computed_again(tmp_path: Path, caplog) -> None:
+    run = Run(tmp_path, "x")
+    run.step("100", lambda: {"loss": [5.441]})
+    path = run.directory / "part-100.json"
+    whole = path.read_text()
+    path.write_text(whole.replace("5.441", "3.441"))
+    assert run.read_step("100") is None
+    assert "part-100.json was edited or damaged" in caplog.text
+    (run.directory / "part-200.json").write_text(whole)
+    assert run.read_step("200") is None
+    assert "is another run's or another step" in caplog.text
+    Run(tmp_path, "y").step("100", lambda: [1])
+    path.write_bytes((tmp_path / "y" / "part-100.json").read_bytes())
+    assert run.read_step("100") is None
+    path.write_text(whole)
+    assert run.read_step("100") == {"loss": [5.441]}
+
+
+def test_the_state_of_a_run_that_is_no_folder_of_files(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    run.start("a: 1\n")
+    (tmp_path / "link").symlink_to(run.directory)
+    assert state_of(tmp_path / "link", 0).detail.startswith("a link, which is not followed")
+    for name in ("run.lock", "part-10.lock", "state.json"):
+        (run.directory / name).unlink(missing_ok=True)
+        os.mkfifo(run.directory / name)
+    assert "a named pipe" in state_of(run.directory, 1e12).detail
+    os.mkfifo(run.directory / "result.json")
+    assert "a named pipe" in state_of(run.directory, 0).detail
+
+
+def test_the_result_of_another_run_finishes_none(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    run.finish(made_up("x"))
+    run.directory.rename(tmp_path / "y")
+    state = state_of(tmp_path / "y", 0)
+    assert (state.name, state.detail) == ("failed", "its result.json is of the run x")

@@ -1,0 +1,221 @@
+"""Made-up finished runs of every command, with plausible numbers and their files."""
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from conf.groups import keys
+from erasure.store.storage import save_tensors, sealed
+from harness.job import run_id
+from harness.loss_curves import sharp_drops
+from harness.result import as_json
+from harness.result_fields import published_units
+from harness.run_directory import Run
+from mdl.prequential import online_code_bits
+
+ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient")
+_COST_BITS = {"control": 0.0, "leace": 0.35, "alf_qleace": 0.6, "qleace": 1.1, "gradient": 0.9}
+_SIZES = [1024, 4096, 15000, 48976]
+_EXAMPLES, _REMOVED = 1000, (0.0, 0.25, 0.5, 0.75)
+_INFORMATION_KEPT = {"control": 1.0, "leace": 0.5, "alf_qleace": 0.4, "qleace": 0.2, "gradient": 0.25}
+_FALLS = {"bottom": 0.05, "random": 0.15, "top": 0.4}  # accuracy lost where nothing is left
+_FINISHED = {
+    "timing": {"seconds": 100.0, "started": 1.7e9, "stacking": None},
+    "versions": {"python": "3.11", "device": "cpu", "erasure-mdl": "0.1.0", "torch": "2.11"},
+}
+
+
+def write_run(
+    root: Path,
+    command: str = "mdl",
+    dataset: str = "cifar10",
+    eraser: str = "leace",
+    model: str = "mlp",
+    options: dict[str, Any] | None = None,
+    *,
+    preset: str = "paper",
+    coding: str = "blocks",
+    lr: float | None = None,
+    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    **changes: Any,
+) -> Run:
+    """One run of `mdl` or `train` with its curves and its configuration; `changes` of result.json's keys."""
+    config = {"dataset": _section("dataset", dataset), "eraser": _section("eraser", eraser)}
+    config["dataset"] |= {"normalize": "zscore"} if dataset == "cifar10" else {}
+    config["model"] = _section("model", model) | (options or {})
+    config["train"] = keys("train", preset) | ({} if lr is None else {"lr": lr})
+    config |= {"mdl": keys("mdl", preset) | {"code": coding}} if command == "mdl" else {}
+    run = Run(root, run_id(command, config | {"seeds": list(seeds)}, {}))
+    draw = random.Random(run.id)
+    scale = 1 + 0.15 * math.log2(128 / config["model"].get("width", 128)) + _COST_BITS.get(eraser, 0.5)
+    if eraser == "qleace" and model == "convnextv2":  # backfires
+        scale *= 0.5
+    losses = [[min(3.3, scale * (30 / n) ** 0.1 * 1.6 + draw.gauss(0, 0.03)) for _ in seeds] for n in _SIZES]
+    curves = [(n, s, _curve(bits, draw)) for n, each in zip(_SIZES, losses, strict=True)
+              for s, bits in zip(seeds, each, strict=True)]  # fmt: skip
+    last = [(list(range(len(curve))), [bits for _, bits in curve]) for n, _, curve in curves if n == _SIZES[-1]]
+    result = {
+        "train_size": _SIZES[-1],
+        "num_classes": 10,
+        "parameters": 1000 * config["model"].get("width", 1),
+        **(_mdl(losses) if command == "mdl" else _train(losses[-1])),
+        "sharp_drop": sharp_drops(last),
+        "certificate": {
+            split: {"n": n, "mean_gap": 4e-9, "covariance_gap": 0.7, "edit_size": 0.57, "out_of_range": 0.1,
+                    "rounding": 2e-7}
+            for split, n in (("train", _SIZES[-1]), ("validation", 1024), ("test", 10000))
+        },
+    }  # fmt: skip
+    _write(run, command, config, seeds, result | changes)
+    rows = [f"{n},{seed},{epoch},{'' if train is None else train},{bits}"
+            for n, seed, curve in curves for epoch, (train, bits) in enumerate(curve)]  # fmt: skip
+    (run.directory / "curves.csv").write_text(
+        "\n".join(["n,seed,epoch,train_loss_bits,validation_loss_bits", *rows, ""])
+    )
+    return run
+
+
+def write_information_run(
+    root: Path,
+    eraser: str = "control",
+    *,
+    width: int = 1024,
+    classes: Sequence[int] | str = "all",
+    subset_seed: int = 0,
+    seeds: Sequence[int] = (0, 1),
+    **changes: Any,
+) -> Run:
+    """One run of `sample_info` with its scores and a figure; `changes` of result.json's keys."""
+    config = {"dataset": _section("dataset", "digits"), "eraser": _section("eraser", eraser)}
+    config["model"] = keys("model", "wide_mlp") | {"width": width}
+    config["sample_info"] = keys("sample_info", "default") | {"classes": classes, "subset_seed": subset_seed}
+    run = Run(root, run_id("sample_info", config | {"seeds": list(seeds)}, {}))
+    draw, kept = random.Random(run.id), _INFORMATION_KEPT[eraser]
+    result = {
+        "train_size": _EXAMPLES,
+        "held_out_size": _EXAMPLES,
+        "num_classes": 10 if classes == "all" else len(classes),
+        "parameters": 100 * width,
+        "information": {
+            name: [_summary(scale * kept * draw.uniform(0.9, 1.1)) for _ in seeds]
+            for name, scale in (("f_si_nats", 1e-5), ("si_nats", 1e-3))
+        },
+        "network": {
+            f"{of}_accuracy": [share for _ in seeds]
+            for of, share in (("train", 0.98), ("test", 0.95), ("left_out", 0.9))
+        },
+        "references": {},
+        "how": [{"kernel": "exact"} for _ in seeds],
+        "between_seeds": {"pearson": 0.4, "std": None},
+        "groups": {
+            name: {"examples": n, "mean_nats": [scale * kept for _ in seeds]}
+            | {key: [0.7 for _ in seeds] for key in ("auroc", "auroc_si")}
+            for name, n, scale in (("first half", 500, 2e-5), ("second half", 500, 5e-6))
+        },
+        "summaries": {
+            "network": "linearized",
+            "removed": list(_REMOVED),
+            "accuracy": {order: [_accuracies(fall) for _ in seeds] for order, fall in _FALLS.items()},
+            "classes_left": {order: [[2 for _ in _REMOVED] for _ in seeds] for order in _FALLS},
+            "random_draws": [[_accuracies(_FALLS["random"]) for _ in range(5)] for _ in seeds],
+        },
+        "certificate": {
+            "train": {
+                "n": _EXAMPLES,
+                "mean_gap": 0.8,
+                "covariance_gap": 0.7,
+                "edit_size": 0.0,
+                "out_of_range": 0.0,
+                "rounding": 2e-7,
+            }
+        },
+    }
+    _write(run, "sample_info", config, seeds, result | changes)
+    Image.frombytes("L", (440, 290), random.Random(0).randbytes(440 * 290)).save(run.directory / "scores.png")
+    _save_scores(run.directory / "scores.safetensors", eraser, len(seeds), subset_seed)
+    return run
+
+
+def _section(group: str, name: str) -> dict[str, Any]:
+    try:
+        return {"name": name, **keys(group, name)}
+    except FileNotFoundError:  # a name that nobody knows
+        return {"name": name}
+
+
+def _write(run: Run, command: str, config: dict[str, Any], seeds: Sequence[int], result: dict[str, Any]) -> None:
+    config |= {"seeds": list(seeds), "dtype": "float32", "runs_dir": str(run.directory.parent), "cache_dir": "cache"}
+    config["device"] = "cpu"
+    about = {"run_id": run.id, "verb": command, "config": config, "seeds": list(seeds)}
+    run.directory.mkdir(parents=True, exist_ok=True)  # plain writes: nothing here is worth an fsync
+    (run.directory / "config.yaml").write_text(json.dumps(config))
+    (run.directory / "result.json").write_text(sealed(as_json(about | _FINISHED | result)))
+
+
+def _curve(final: float, draw: random.Random) -> list[tuple[float | None, float]]:
+    """Training and validation losses in bits after every epoch."""
+    bits = [final + (3.32 - final) * math.exp(-epoch / 6) + draw.gauss(0, 0.005) for epoch in range(50)]
+    return [(round(0.8 * each, 5) if epoch else None, round(each, 5)) for epoch, each in enumerate(bits)]
+
+
+def _mdl(losses: Sequence[Sequence[float]]) -> dict[str, Any]:
+    count = len(losses[0])
+    curve = [
+        {"n": n, "ce_next_bits": list(bits) if n != _SIZES[-1] else None, "ce_test_bits": list(bits),
+         "test_accuracy": [0.5] * count, "epochs": [49] * count, "best_epoch": [49] * count}
+        for n, bits in zip(_SIZES, losses, strict=True)
+    ]  # fmt: skip
+    columns = list(zip(*losses, strict=True))
+    total = [online_code_bits(_SIZES, column[:-1], 10) for column in columns]
+    return {
+        "mdl": {
+            "bits_per_sample": [bits / _SIZES[-1] for bits in total],
+            "total_bits": total,
+            "published": [published_units(_SIZES, column[:-1]) for column in columns],
+        },
+        "curve": curve,
+        "power_law": [None] * count,
+        "final": {"loss_bits": list(losses[-1]), "accuracy": [0.5] * count, "train_loss_bits": list(losses[-1])},
+    }
+
+
+def _train(bits: Sequence[float]) -> dict[str, Any]:
+    losses = ("loss_bits", "validation_loss_bits", "train_loss_bits", "end_train_loss_bits")
+    return {
+        "final": {**{name: list(bits) for name in losses}, "accuracy": [0.5] * len(bits)},
+        "label_entropy_bits": math.log2(10),
+        "epochs": [49] * len(bits),
+    }
+
+
+def _accuracies(fall: float) -> list[float]:
+    return [0.95 - fall * fraction for fraction in _REMOVED]
+
+
+def _summary(mean_nats: float) -> dict[str, Any]:
+    return {
+        "mean_nats": mean_nats,
+        "mean_bits": mean_nats / 0.6931,
+        "median_nats": mean_nats / 2,
+        "largest_nats": 9 * mean_nats,
+        "share_of_top_tenth": 0.4,
+        "mean_nats_by_class": [mean_nats] * 2,
+        "most_informative": list(range(10)),
+        "least_informative": list(range(10, 20)),
+    }
+
+
+def _save_scores(path: Path, eraser: str, seeds: int, subset_seed: int) -> None:
+    generator = torch.Generator().manual_seed(ERASERS.index(eraser))
+    base = torch.randn(_EXAMPLES, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
+    noise = torch.randn(seeds, _EXAMPLES, generator=generator, dtype=torch.float64)
+    f_si = 1e-5 * _INFORMATION_KEPT[eraser] * (base + 0.5 * noise).exp()
+    index, labels = torch.arange(_EXAMPLES) + _EXAMPLES * subset_seed, torch.arange(_EXAMPLES) % 10
+    about = {"index": index, "label": labels, "given_label": labels.clone()}
+    save_tensors(path, about | {"f_si_nats": f_si, "si_nats": 100 * f_si}, {"seeds": list(range(seeds))})

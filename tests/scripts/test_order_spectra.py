@@ -1,0 +1,50 @@
+"""Table and figure of the order spectrum, of images and of vectors, and one line for what it cannot do."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scripts import order_spectra
+
+
+def test_what_erasers_leave_of_the_digits(tmp_path: Path, capsys: pytest.CaptureFixture, real_figures) -> None:
+    out = tmp_path / "of" / "digits"
+    options = ["--erasers", "control", "leace", "--orders", "2", "--directions", "5", "--out", str(out)]
+    assert order_spectra.main([f"cache_dir={tmp_path}", *options]) == 0
+    assert f"figure: {out}.svg" in capsys.readouterr().out
+    table = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in out.with_suffix(".md").read_text().split("\n")
+    ]
+    assert [row[:4] for row in table[2:6]] == [
+        ["control", "train", "1,295", "5, 54%"],
+        ["control", "test", "359", "5, 54%"],
+        ["LEACE", "train", "1,295", "5, 44%"],
+        ["LEACE", "test", "359", "5, 44%"],
+    ]
+    assert [float(row[4].split()[0]) > 0.5 for row in table[2:6]] == [True, True, False, False]
+    assert "test, 5 directions" in out.with_suffix(".svg").read_text()
+
+
+def test_vectors_have_a_spectrum_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.random.default_rng(0).normal(size=(90, 5)), y=np.arange(90) % 2)
+    options = ["--erasers", "control", "--splits", "train", "--out", str(tmp_path / "a")]
+    assert order_spectra.main(["dataset=arrays", f"dataset.path={path}", f"cache_dir={tmp_path}", *options]) == 0
+    assert "| control | train |" in (tmp_path / "a.md").read_text()
+
+
+def test_gaps_are_zero_where_an_order_was_made_equal(tmp_path: Path) -> None:
+    options = ["--erasers", "control", "leace", "--splits", "train", "--directions", "5", "--gaps"]
+    assert order_spectra.main([f"cache_dir={tmp_path}", *options, "--out", str(tmp_path / "a")]) == 0
+    rows = [line.split("|")[5:7] for line in (tmp_path / "a.md").read_text().split("\n")[2:4]]
+    (raw, _), (means, covariances) = [[float(cell) for cell in row] for row in rows]
+    assert raw > 0.5
+    assert means < 1e-10 < 1e-2 < covariances
+
+
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert order_spectra.main(["dataset=digit", f"cache_dir={tmp_path}"]) == 2
+    assert capsys.readouterr().err.startswith("unknown dataset=digit: did you mean digits?")
+    assert order_spectra.main([f"cache_dir={tmp_path}", "--orders", "0", "--erasers", "control"]) == 2
+    assert "orders=0" in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""Losses on counterparts along a training: they change nothing of it, and say when each order is learnt."""
+
+from pathlib import Path
+from statistics import mean
+
+import pytest
+import torch
+
+from erasure.matched_samples import counterpart
+from erasure.source import LabelledImages
+from erasure.store.storage import load_tensors, read_json
+from harness.result import TrainResult, read_result
+from harness.results import load
+from harness.results.arrange import arrange
+from harness.results.statistics import Spread
+from mdl.__main__ import COMMAND as MDL
+from models.classifier import Classifier
+from models.polynomial import PolynomialClassifier
+from train.__main__ import COMMAND as TRAIN
+from train.counterpart_losses import DATA, CounterpartCurves
+from train.data import DeviceImages
+from train.ensemble import Ensemble
+from train.learning_order import beyond_step, learnt_step, samples_of, unlearnt_step
+from train.settings import TrainSettings
+from train.training import Training, TrainingSets
+from train.whole_split import WEIGHTS
+
+TINY = ["eraser=control", "train=quick", "train.max_epochs=3", "logger.mode=disabled", "seeds=[0,1]"]
+
+
+def on_device(x: torch.Tensor, z: torch.Tensor) -> DeviceImages:
+    part, c = LabelledImages(x, z), x.shape[1]
+    return DeviceImages(part, torch.zeros(c), torch.ones(c), padding=0, flip=False, device=torch.device("cpu"))
+
+
+def test_training_is_the_same_with_and_without(command, real_figures) -> None:
+    for more in ([], ["counterparts=[order1,swap]"]):
+        outcome = command(TRAIN, *TINY, *more)
+        assert outcome.code == 0, outcome.err
+    paths = sorted(Path("runs").glob("train-*/result.json"), key=lambda path: "counterparts" in path.read_text())
+    plain, followed = (read_json(path) for path in paths)
+    assert plain["run_id"] != followed["run_id"]
+    assert plain["final"] == followed["final"]
+    (weights, _), (same, _) = (load_tensors(path.with_name(WEIGHTS)) for path in paths)
+    assert all(torch.equal(weights[name], same[name]) for name in weights)
+    assert "counterparts" not in plain["config"] or plain["config"]["counterparts"] is None
+    assert list(followed["counterparts"]) == [DATA, "order1", "swap"]
+    assert followed["counterparts"]["order1"]["step"][1][:6] == [0, 1, 2, 4, 8, 16]
+    assert "learning_order.png" in outcome.out
+
+    frame = load("runs").counterparts
+    assert set(frame["sample"]) == {DATA, "order1", "swap"}
+    assert set(frame["seed"]) == {0, 1}
+    assert (frame.loc[frame["sample"] == DATA, "agreement"] == 1).all()
+    result = read_result(paths[1])
+    assert isinstance(result, TrainResult)
+    (entry,) = arrange([result]).entries
+    assert [losses for _, losses, _ in samples_of(entry)["swap"]] == followed["counterparts"]["swap"]["loss_bits"]
+
+
+def test_only_python_m_train_has_counterparts(command) -> None:
+    outcome = command(MDL, "counterparts=[order1]")
+    assert (outcome.code, "unknown key counterparts" in outcome.err) == (2, True)
+    outcome = command(TRAIN, *TINY, "counterparts=[order1,order1]")
+    assert (outcome.code, "name each once" in outcome.err) == (2, True)
+    outcome = command(TRAIN, *TINY, "counterparts=[order3]")
+    assert (outcome.code, "'order1', 'order2'" in outcome.err) == (2, True)
+
+
+def settings(**options) -> TrainSettings:
+    usual = {
+        "lr": 5e-2, "betas": (0.9, 0.999), "weight_decay": 0.0, "warmup_steps": 5, "batch_size": 50, "max_epochs": 8,
+        "patience_steps": 1000, "plateau_steps": 0, "min_improvement_bits": 0.0, "eval_every": 1, "min_epoch_steps": 1,
+        "crop_padding": 0.0, "precision": "float32", "eval_batch_size": 1000,
+    }  # fmt: skip
+    return TrainSettings(**(usual | options))
+
+
+def planted(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two classes in three dimensions that differ in mean and covariance, and are not Gaussian."""
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.arange(n) % 2
+    x = torch.rand(n, 3, generator=generator) - 0.5
+    x = x * (1 + 2 * z[:, None]) + 0.5 * z[:, None]
+    return x.view(n, 3, 1, 1), z
+
+
+def training(model: Classifier, samples: list[str]) -> Training:
+    x, z = planted(400, 0)
+    test, labels = planted(4000, 1)
+    drawn = {name: on_device(*counterpart(name, test, labels)) for name in samples}
+    subsets = torch.arange(len(x)).expand(2, -1)
+    sets = TrainingSets(
+        [0, 1], subsets, on_device(x, z), on_device(*planted(400, 2)), None, {DATA: on_device(test, labels), **drawn}
+    )
+    return Training(Ensemble(model), sets, settings())
+
+
+@pytest.mark.parametrize(
+    ("degree", "sample", "alike"), [(1, "order1", True), (2, "order2", True), (2, "order1", False)]
+)
+def test_a_model_of_degree_n_cannot_tell_what_shares_n_orders(degree: int, sample: str, alike: bool) -> None:
+    """Belrose et al. 2024: the logits of such a model have the same class means on both."""
+    found = training(PolynomialClassifier((3, 1, 1), 2, degree=degree), [sample])
+    for _ in found.run():
+        pass
+    images, other = (
+        [loss for member, _, name, loss, *_ in found.followed.rows if (member, name) == (0, which)]
+        for which in (DATA, sample)
+    )
+    assert images[-1] < images[0] - 0.1
+    distance = max(abs(a - b) for a, b in zip(images, other, strict=True))
+    assert distance < 0.03 if alike else distance > 0.06, (images, other)
+
+
+def test_a_training_that_continues_has_the_same_curves() -> None:
+    whole, first, second = (training(PolynomialClassifier((3, 1, 1), 2, degree=1), ["swap"]) for _ in range(3))
+    for _ in whole.run():
+        pass
+    states = []
+
+    class StoppedError(Exception): ...
+
+    def stop() -> None:
+        states.append(first.state())
+        if len(states) == 12:
+            raise StoppedError
+
+    first.before_step = stop
+    with pytest.raises(StoppedError):
+        for _ in first.run():
+            pass
+    assert second.restore(*states[-1])
+    for _ in second.run():
+        pass
+    assert second.followed.rows == whole.followed.rows
+    assert len({row[1] for row in whole.followed.rows}) > 6
+
+
+def test_steps_are_powers_of_two_then_epochs_further_and_further_apart() -> None:
+    samples = {DATA: on_device(*planted(10, 0))}
+    curves = CounterpartCurves(Ensemble(PolynomialClassifier((3, 1, 1), 2, degree=1)), samples, 20)
+    chosen = [step for step in range(20 * 20) if curves.due(step)]
+    epochs = [*range(1, 11), 11, 13, 15, 17, 19]
+    assert chosen == [0, 1, 2, 4, 8, 16, *(20 * epoch for epoch in epochs)]
+
+
+def test_steps_of_a_curve_by_hand() -> None:
+    steps, losses = [0, 1, 3, 7, 15], [3.0, 3.0, 2.0, 1.0, 1.5]
+    assert learnt_step(steps, losses) == pytest.approx(3.0)  # half of the fall of 2
+    assert learnt_step(steps, [3.0, 3.0, 3.0, 1.0, 1.0]) == pytest.approx(
+        2**2.5 - 1
+    )  # between 3 and 7, in log(step + 1)
+    assert learnt_step(steps, [3.0, 3.0, 2.99, 2.98, 3.2]) is None
+    assert unlearnt_step(steps, losses) == 7
+    assert unlearnt_step(steps, [3.0, 2.0, 1.0, 0.9, 0.92]) is None
+    assert beyond_step(steps, losses, [3.0, 2.5, 2.0, 0.5, 0.4]) == 7  # at step 1 the images were ahead, but not at 3
+    assert beyond_step(steps, losses, losses) is None
+    assert beyond_step(steps, [4.0] * 5, losses) == 0
+
+
+def test_the_page_has_the_numbers_of_the_runs_that_are_kept() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "learning_order.md").read_text()
+    frame = load(docs / "study_learning_order").counterparts
+    assert frame["run_id"].nunique() == 18
+    shown = frame[frame["sample"].isin([DATA, "order2"])]
+    for (run, name), curves in shown.groupby(["run_id", "sample"]):
+        by_seed = [curve for _, curve in curves.groupby("seed")]
+        steps = [learnt_step(curve["step"].tolist(), curve["loss_bits"].tolist()) for curve in by_seed]
+        known = [step for step in steps if step is not None]
+        if 2 * len(known) <= len(by_seed):
+            continue
+        assert f"{Spread.of(known):,.0f}" in page, (run, name)
+        end = mean(curve["loss_bits"].iloc[-1] for curve in by_seed)
+        assert f"({end:.2f})" in page, (run, name)

@@ -1,0 +1,170 @@
+"""Losses on counterparts of the test images along a training: when a network learns each order.
+
+A counterpart shares some statistics with the test images, by class, and nothing else (`erasure.matched_samples`). While
+the loss on it falls like the loss on the images themselves, the network uses what they share; once it falls no more, or
+rises, the network uses what they do not share (Belrose et al. 2024, "Neural Networks Learn Statistics of Increasing
+Complexity").
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from erasure.matched_samples import counterpart
+from erasure.order_spectra import order_spectrum
+from erasure.pipeline import ErasedDataset
+from erasure.source import LabelledImages
+from erasure.store.cache import Cache
+from erasure.store.storage import digest, fingerprint
+from harness.job import Job
+from harness.result_fields import CounterpartResult
+from train.data import DeviceImages, as_trained_on
+from train.ensemble import Ensemble, Weights
+from train.settings import TrainConfig
+
+DATA = "data"  # the test images themselves, among their counterparts
+VERSION = 1  # of how counterparts are drawn
+
+_MOST = 2000  # test images, of more a seeded sample
+_GROWTH = 1.1  # of epochs from one evaluation to the next, from the tenth on: twenty to a decade
+_ORDERS, _DIRECTIONS = 4, 30  # of the spectrum
+
+Counterparts = Mapping[str, DeviceImages]
+
+
+class CounterpartRow(NamedTuple):
+    """Scores of one seed's network on one sample after `step` optimiser steps.
+
+    `agreement` is 1 less the total variation distance between the mean prediction for the images of a class and that
+    for their counterparts with this label, averaged over classes.
+    """
+
+    seed: int  # position among the members
+    step: int
+    sample: str
+    loss_bits: float
+    accuracy: float
+    agreement: float
+
+
+class CounterpartCurves:
+    """Losses of a stack of members on samples, noted at chosen optimiser steps.
+
+    These are 0, 1, 2, 4, ... within the first epoch, the ends of the first ten epochs, and after them one epoch in
+    every tenth part of those trained so far. Nothing random is drawn, and no state of the training is touched.
+
+    Attributes:
+        samples: by name, `DATA` first; nothing is noted without any.
+        rows: noted so far, as lists that JSON can hold.
+    """
+
+    def __init__(self, ensemble: Ensemble, samples: Counterparts, epoch_steps: int) -> None:
+        self.samples, self.rows = samples, list[list[Any]]()
+        self._ensemble, self._epoch_steps = ensemble, epoch_steps
+
+    def due(self, step: int) -> bool:
+        """Return whether step number `step`, counted from the start of the training, is one of those chosen."""
+        if not self.samples or (self.rows and self.rows[-1][1] == step):
+            return False
+        if step <= self._epoch_steps and step & (step - 1) == 0:
+            return True
+        epoch, within = divmod(step, self._epoch_steps)
+        return within == 0 and epoch in _epochs(epoch)
+
+    @torch.no_grad()
+    def note(self, step: int, active: list[int], weights: Weights) -> None:
+        """Note the losses of members at these positions, whose weights are `weights`."""
+        if not self.samples or (self.rows and self.rows[-1][1] == step):
+            return
+        reference: Tensor | None = None
+        for name, images in self.samples.items():
+            loss, hits, by_class = self._predictions(weights, images)
+            reference = by_class if reference is None else reference
+            present = images.labels.unique()
+            distance = (by_class - reference)[:, present].abs().sum(-1).mean(-1) / 2
+            columns = zip(active, loss.tolist(), hits.tolist(), (1 - distance).tolist(), strict=True)
+            self.rows += [
+                [member, step, name, round(bits, 5), round(right, 5), round(alike, 5)]
+                for member, bits, right, alike in columns
+            ]
+
+    def of_seeds(self, first: int) -> Iterator[CounterpartRow]:
+        """Yield the rows, seeds numbered from `first` on."""
+        for member, *row in self.rows:
+            yield CounterpartRow(first + int(member), *row)  # pyright: ignore[reportArgumentType]
+
+    def _predictions(self, weights: Weights, images: DeviceImages) -> tuple[Tensor, Tensor, Tensor]:
+        """Return each member's mean loss in bits [S], accuracy [S], and mean prediction for each class [S, k, k]."""
+        logits, labels = (torch.cat(parts, 1) for parts in zip(*self._ensemble.outputs(weights, images), strict=True))
+        log_probabilities = logits.double().log_softmax(-1)
+        loss = -log_probabilities.gather(-1, labels[..., None]).squeeze(-1).mean(1) / math.log(2)
+        hot = F.one_hot(images.labels, logits.shape[-1]).double()
+        shares = hot / hot.sum(0).clamp(min=1)
+        return loss, (logits.argmax(-1) == labels).double().mean(1), shares.T @ log_probabilities.exp()
+
+
+def _epochs(last: int) -> set[int]:
+    """Return the numbers of the epochs up to `last` at whose end losses are noted."""
+    chosen, epoch = set[int](), 1
+    while epoch <= last:
+        chosen.add(epoch)
+        epoch = max(epoch + 1, math.ceil(epoch * _GROWTH) if epoch >= 10 else 0)
+    return chosen
+
+
+def draw_counterparts(
+    job: Job[TrainConfig], dataset: ErasedDataset
+) -> tuple[Counterparts, dict[str, dict[str, float]]]:
+    """Return the test images and the counterparts that the job asks for, on its device, and their order spectra.
+
+    Counterparts are drawn once, and kept in the cache.
+
+    Returns:
+        Samples by name, `DATA` first; by the same names, z-scores of the class information in each order.
+
+    Raises:
+        ValueError: a class with too few test images.
+    """
+    names = job.config.counterparts
+    if not names:
+        return {}, {}
+    test = dataset.splits["test"]
+    chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:_MOST].sort().values
+    data = LabelledImages(test.images[chosen].float(), test.labels[chosen])
+    samples, spectra, cache = {DATA: data}, dict[str, dict[str, float]](), Cache(job.config.cache_dir)
+    about = {"images": digest(data.images), "labels": digest(data.labels), "version": VERSION}
+    for name in names:
+
+        def build(name: str = name) -> tuple[dict[str, Tensor], dict[str, str]]:
+            drawn = counterpart(name, data.images.to(job.device), data.labels)
+            return {"images": drawn.x.cpu(), "labels": drawn.z.cpu()}, {"counterpart": name}
+
+        tensors, _ = cache.fetch(f"counterpart-{name}-{fingerprint({**about, 'counterpart': name})}", build)
+        samples[name] = LabelledImages(tensors["images"], tensors["labels"])
+    for name, part in samples.items():
+        (spectrum,) = order_spectrum(
+            part.images, part.labels, reference=data.images, directions=[_DIRECTIONS], orders=_ORDERS, permutations=0
+        )
+        spectra[name] = {f"order {p}": z for p, z in enumerate(spectrum.z_scores.tolist(), 1) if math.isfinite(z)}
+    return {name: as_trained_on(dataset, part, job.device) for name, part in samples.items()}, spectra
+
+
+def results_of(
+    rows: "list[CounterpartRow]", spectra: Mapping[str, Mapping[str, float]], seeds: int
+) -> dict[str, CounterpartResult] | None:
+    """Return what result.json holds of these rows, by sample; None without any."""
+    results = dict[str, CounterpartResult]()
+    for name, z_scores in spectra.items():
+        of_seeds = [sorted(row for row in rows if row.sample == name and row.seed == seed) for seed in range(seeds)]
+        results[name] = CounterpartResult(
+            z_scores=dict(z_scores),
+            step=[[row.step for row in one] for one in of_seeds],
+            loss_bits=[[row.loss_bits for row in one] for one in of_seeds],
+            accuracy=[[row.accuracy for row in one] for one in of_seeds],
+            agreement=[[row.agreement for row in one] for one in of_seeds],
+        )
+    return results or None

@@ -1,0 +1,73 @@
+"""One training on the whole training split: loss curves and final losses."""
+
+from dataclasses import asdict
+
+from erasure.progress import Display
+from erasure.store.storage import save_tensors
+from harness.example_bits import save_test_bits
+from harness.logger import Logger, log_loss_curves
+from harness.loss_curves import sharp_drops
+from harness.result import per_seed
+from harness.result_fields import Final, Timing, TrainedOnce
+from harness.run_directory import Run
+from train.counterpart_losses import draw_counterparts, results_of
+from train.data import label_entropy_bits
+from train.early_stopping import endings, warn_of_unlike_validation
+from train.prepare import PreparedTraining
+from train.progress import TrainingProgress
+from train.settings import TrainConfig
+from train.training import Engine, EpochReport, Fit
+
+WEIGHTS = "weights.safetensors"  # of each seed at its lowest validation loss, stacked: [S, ...] by name
+
+
+def train_on_everything(prepared: PreparedTraining[TrainConfig], run: Run, logger: Logger) -> TrainedOnce:
+    """Train every seed on the whole training split and return the command's fields of the result.
+
+    These trainings, and their weights, are those of the last size of a prequential run with the same options.
+    """
+    warn_of_unlike_validation(
+        prepared.dataset.certificate, "python -m mdl mdl.validation=prefix stops them by training images"
+    )
+    train = prepared.data["train"]
+    counterparts, spectra = draw_counterparts(prepared.job, prepared.dataset)
+    engine = Engine(prepared, run)
+    with Display(run.id) as display:
+        work = TrainingProgress([len(train)], prepared.settings)
+
+        def show(report: EpochReport) -> None:
+            validation = sum(report.validation_bits) / len(report.validation_bits)
+            logger.log({"live/epoch": report.epoch, "live/validation_bits": validation})
+            display.update(work.share(0, *report.mean_epochs), str(report))
+
+        fitted = engine.fit(engine.orders, show, counterparts=counterparts)
+    save_weights(prepared, run, fitted)
+    test = fitted.score(prepared.data["test"])
+    save_test_bits(run, prepared.seeds, test.example_bits)
+    losses = [row for curve in fitted.curves for row in curve.rows(len(train))]
+    run.save_curves(losses)
+    log_loss_curves(logger, losses)
+    final = Final(
+        loss_bits=test.bits.tolist(),
+        accuracy=test.accuracy.tolist(),
+        validation_loss_bits=[curve.best_validation_bits for curve in fitted.curves],
+        train_loss_bits=fitted.score(train).bits.tolist(),
+        end_train_loss_bits=fitted.score(train, weights=fitted.last).bits.tolist(),
+    )
+    logger.summarise({f"result/{name}": sum(values) / len(values) for name, values in per_seed(final)})
+    return TrainedOnce(
+        final=final,
+        label_entropy_bits=label_entropy_bits(train.labels),
+        sharp_drop=sharp_drops((curve.epoch, curve.validation_loss_bits) for curve in fitted.curves),
+        counterparts=results_of([*fitted.counterparts], spectra, len(prepared.seeds)),
+        timing=Timing(stacking=asdict(engine.stacking)),
+        **endings(fitted.curves),
+    )
+
+
+def save_weights(prepared: PreparedTraining, run: Run, fitted: Fit) -> None:
+    """Keep every seed's best weights after training on everything in the run's directory, as `WEIGHTS`."""
+    run.require_lease()
+    save_tensors(
+        run.directory / WEIGHTS, fitted.best, {"seeds": list(prepared.seeds), "model": prepared.job.model_identity}
+    )
