@@ -110,21 +110,12 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     Raises:
         ValueError: the file is not what `write_curves` writes.
     """
-    lines = _lines(path)
+    lines = regular(path).read_text(encoding="utf-8").rstrip().split("\n")
     n = lines[-1].split(",", 1)[0] + ","
     first = len(lines) - 1
     while first and lines[first - 1].startswith(n):  # sizes are written one after another, the largest last
         first -= 1
     return {seed: curve for (_, seed), curve in _curves(path, lines[first:]).items()}
-
-
-def read_every_curve(path: Path) -> dict[tuple[int, int], LossCurve]:
-    """Return the same of all training sizes n, by (n, seed)."""
-    return _curves(path, _lines(path)[1:])
-
-
-def _lines(path: Path) -> list[str]:
-    return regular(path).read_text(encoding="utf-8").rstrip().split("\n")
 
 
 def _curves(path: Path, lines: Sequence[str]) -> dict[tuple[int, int], LossCurve]:

@@ -67,11 +67,7 @@ class TrainedWeights:
 
 
 def checksum_of(location: str) -> str:
-    """Return the checksum of the weights in a run's directory, or in a file.
-
-    Raises:
-        ValueError: there are none, or they are damaged.
-    """
+    """Return the checksum of the weights in a run's directory, or in a file; raise as `TrainedWeights.read` does."""
     with _readable(location) as path:
         return checksum(path)
 

@@ -23,16 +23,16 @@ _READS = ("_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_selec
 
 
 class Elsewhere(Tensor):
-    """A tensor that claims to be on `DEVICE`; `held` has its values."""
+    """A tensor that claims to be on `DEVICE`; `cpu_values` has its values."""
 
-    held: Tensor
+    cpu_values: Tensor
 
     @staticmethod
-    def __new__(cls, held: Tensor) -> "Elsewhere":
-        layout = {"strides": held.stride(), "storage_offset": held.storage_offset()}
-        own = Tensor._make_wrapper_subclass(cls, held.shape, **layout, dtype=held.dtype, device=DEVICE)
-        own.held = held
-        return own
+    def __new__(cls, values: Tensor) -> "Elsewhere":
+        layout = {"strides": values.stride(), "storage_offset": values.storage_offset()}
+        wrapper = Tensor._make_wrapper_subclass(cls, values.shape, **layout, dtype=values.dtype, device=DEVICE)
+        wrapper.cpu_values = values
+        return wrapper
 
     def tolist(self) -> Any:
         return self.cpu().tolist()
@@ -66,7 +66,7 @@ class Device(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         name, kwargs = func.overloadpacket.__name__, dict(kwargs or {})
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        ours = {id(tensor.held): tensor for tensor in tensors if isinstance(tensor, Elsewhere)}
+        ours = {id(tensor.cpu_values): tensor for tensor in tensors if isinstance(tensor, Elsewhere)}
         there = bool(ours)  # where the result will be
         if kwargs.get("device") is not None:
             there = kwargs["device"].type == DEVICE.type
@@ -81,7 +81,7 @@ class Device(TorchDispatchMode):
         copied = name in _COPIES and elsewhere != {there} and not (there and kwargs.get("non_blocking"))
         if ((name in _READS or masked) and ours) or copied:
             self.waits[name] += 1
-        result = func(*tree_map(_held, args), **tree_map(_held, kwargs))
+        result = func(*tree_map(_cpu_values, args), **tree_map(_cpu_values, kwargs))
         if not there:
             return result
         # an operation in place gives back the tensor that it was given
@@ -95,12 +95,12 @@ def _lifted(data: Any, *, device: torch.device | None = None, **options: Any) ->
     return _TENSOR(data, **options).to(device or "cpu")
 
 
-def _held(leaf: Any) -> Any:
-    return leaf.held if isinstance(leaf, Elsewhere) else leaf
+def _cpu_values(leaf: Any) -> Any:
+    return leaf.cpu_values if isinstance(leaf, Elsewhere) else leaf
 
 
-def _claimed(held: Tensor, known: dict[int, Elsewhere]) -> Elsewhere:
-    return known[id(held)] if id(held) in known else Elsewhere(held)
+def _claimed(values: Tensor, known: dict[int, Elsewhere]) -> Elsewhere:
+    return known[id(values)] if id(values) in known else Elsewhere(values)
 
 
 def _require_one_device(name: str, tensors: Sequence[Tensor]) -> None:

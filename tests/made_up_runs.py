@@ -1,4 +1,4 @@
-"""Made-up finished runs of every command, with plausible numbers and their files."""
+"""Made-up results, and finished runs of every command with plausible numbers and their files."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from conf.groups import keys
 from erasure.store.storage import save_tensors, sealed
 from harness.job import run_id
 from harness.loss_curves import sharp_drops
-from harness.result import as_json
+from harness.result import Result, as_json, result_of
 from harness.result_fields import published_units
 from harness.run_directory import Run
 from mdl.prequential import online_code_bits
@@ -29,6 +29,31 @@ _FINISHED = {
     "timing": {"seconds": 100.0, "started": 1.7e9, "stacking": None},
     "versions": {"python": "3.11", "device": "cpu", "erasure-mdl": "0.1.0", "torch": "2.11"},
 }
+CERTIFICATE = {"n": 100, "mean_gap": 0.0, "covariance_gap": 0.0, "edit_size": 0.0, "out_of_range": 0.0, "rounding": 0.0}
+
+
+def made_up(run_id: str = "x", **changes: Any) -> Result:
+    """A finished run of `python -m train`; `changes` of result.json's keys."""
+    seeds = changes.get("seeds", [0])
+    per_seed = [1.0 for _ in seeds]
+    content = {
+        "verb": "train",
+        "run_id": run_id,
+        "config": {part: {"name": name} for part, name in (("dataset", "d"), ("eraser", "control"), ("model", "m"))},
+        "seeds": seeds,
+        "num_classes": 10,
+        "train_size": 100,
+        "parameters": 8,
+        "certificate": {"train": CERTIFICATE, "test": CERTIFICATE},
+        "timing": {},
+        "versions": {},
+        "final": {"loss_bits": per_seed, "accuracy": per_seed},
+        "label_entropy_bits": 3.3,
+        "epochs": [5 for _ in seeds],
+    }
+    if "command" in changes:
+        changes["verb"] = changes.pop("command")
+    return result_of(content | changes)
 
 
 def write_run(
@@ -96,14 +121,14 @@ def write_information_run(
     config["model"] = keys("model", "wide_mlp") | {"width": width}
     config["sample_info"] = keys("sample_info", "default") | {"classes": classes, "subset_seed": subset_seed}
     run = Run(root, run_id("sample_info", config | {"seeds": list(seeds)}, {}))
-    draw, kept = random.Random(run.id), _INFORMATION_KEPT[eraser]
+    draw, remaining = random.Random(run.id), _INFORMATION_KEPT[eraser]
     result = {
         "train_size": _EXAMPLES,
         "held_out_size": _EXAMPLES,
         "num_classes": 10 if classes == "all" else len(classes),
         "parameters": 100 * width,
         "information": {
-            name: [_summary(scale * kept * draw.uniform(0.9, 1.1)) for _ in seeds]
+            name: [_summary(scale * remaining * draw.uniform(0.9, 1.1)) for _ in seeds]
             for name, scale in (("f_si_nats", 1e-5), ("si_nats", 1e-3))
         },
         "network": {
@@ -114,7 +139,7 @@ def write_information_run(
         "how": [{"kernel": "exact"} for _ in seeds],
         "between_seeds": {"pearson": 0.4, "std": None},
         "groups": {
-            name: {"examples": n, "mean_nats": [scale * kept for _ in seeds]}
+            name: {"examples": n, "mean_nats": [scale * remaining for _ in seeds]}
             | {key: [0.7 for _ in seeds] for key in ("auroc", "auroc_si")}
             for name, n, scale in (("first half", 500, 2e-5), ("second half", 500, 5e-6))
         },

@@ -31,7 +31,7 @@ def ran_shell(code: str) -> str:
     lines = code.replace("\\\n", " ").splitlines()
     if not any(MODULE.match(line) for line in lines):
         return in_bash(code)
-    return "".join(in_process(*found.groups()) if (found := MODULE.match(line)) else in_bash(line) for line in lines)
+    return "".join(in_process(*match.groups()) if (match := MODULE.match(line)) else in_bash(line) for line in lines)
 
 
 def in_process(folder: str | None, command: str) -> str:

@@ -85,8 +85,8 @@ def target(group: str, choice: str) -> Target:
 
 def test_everything_that_a_yaml_names_has_a_version_of_its_own() -> None:
     kinds = {"dataset": Source, "eraser": Eraser, "model": Model}
-    found = [Target(keys(group, choice)).resolve(kind) for group, kind in kinds.items() for choice in choices(group)]
-    assert [kind.__name__ for kind in found if not isinstance(vars(kind).get("version"), int)] == []
+    classes = [Target(keys(group, choice)).resolve(kind) for group, kind in kinds.items() for choice in choices(group)]
+    assert [kind.__name__ for kind in classes if not isinstance(vars(kind).get("version"), int)] == []
 
 
 @pytest.mark.parametrize("choice", choices("eraser"))

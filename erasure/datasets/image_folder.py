@@ -68,8 +68,7 @@ class ImageFolder(Source):
         return images
 
     def _read(self, paths: list[Path], classes: list[str]) -> LabelledImages:
-        images = image_decoding.decode_all(
-            ((str(path), path) for path in paths), size=self.size, channels=self.channels
-        )
+        files = ((str(path), path) for path in paths)
+        images = image_decoding.decode_all(files, size=self.size, channels=self.channels)
         label = {name: j for j, name in enumerate(classes)}
         return LabelledImages(images, torch.tensor([label[path.parent.name] for path in paths]))

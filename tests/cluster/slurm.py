@@ -72,9 +72,9 @@ class ArraySweep:
         """The array's job id, once it is submitted."""
 
         def submitted() -> re.Match[str] | None:
-            found = re.search(r"submitted \d+ jobs as (\d+);", self.log)
-            assert found or self._driver.poll() is None, self.log
-            return found
+            match = re.search(r"submitted \d+ jobs as (\d+);", self.log)
+            assert match or self._driver.poll() is None, self.log
+            return match
 
         return wait_until(submitted, "submission")[1]
 
@@ -95,12 +95,12 @@ def checkpointed(run: Path) -> bool:
 
 def numbers(runs: Path) -> Mapping[str, Any]:
     """Return what must be equal to the bit, of every finished run: its result's numbers and its curves."""
-    found = {}
+    numbers_by_run = {}
     for path in runs.glob("*/result.json"):
         result = read_json(path)
         curves = (path.parent / "curves.csv").read_text()
-        found[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
-    return found
+        numbers_by_run[path.parent.name] = {name: result[name] for name in NUMBERS} | {"curves": curves}
+    return numbers_by_run
 
 
 def files(runs: Path) -> set[str]:

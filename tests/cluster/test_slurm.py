@@ -43,9 +43,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     where = [f"runs_dir={directory / 'runs'}", f"cache_dir={directory / 'cache'}"]
     command = [sys.executable, "-m", "mdl", "-m", *SWEEP, *where]
     subprocess.run(command, cwd=REPOSITORY, env=environment(), check=True, capture_output=True)
-    found = numbers(directory / "runs")
-    assert len(found) == 4
-    return found
+    undisturbed = numbers(directory / "runs")
+    assert len(undisturbed) == 4
+    return undisturbed
 
 
 def states(job: str) -> dict[str, str]:

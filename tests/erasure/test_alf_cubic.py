@@ -62,9 +62,9 @@ def test_the_best_angle_is_that_of_a_fine_grid() -> None:
     plane = random(4, 200)
     fine = torch.linspace(-torch.pi / 2, torch.pi / 2, 20_001, dtype=torch.float64)
     expected = on_circle(plane[:, None], fine[:, None]).abs().amax(0)
-    found = on_circle(plane, best_angle(plane)).abs()
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=0)  # one step of Newton's from the grid
-    assert (found >= plane[0].abs()).all()
+    values = on_circle(plane, best_angle(plane)).abs()
+    torch.testing.assert_close(values, expected, rtol=1e-3, atol=0)  # one step of Newton's from the grid
+    assert (values >= plane[0].abs()).all()
 
 
 def test_a_climb_ends_at_an_eigenvector_no_lower_than_any_random_direction() -> None:

@@ -67,8 +67,8 @@ def test_labels_may_be_words_or_any_whole_numbers_and_values_whole_numbers(tmp_p
 
 
 def test_keys_name_other_arrays_and_a_test_split(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.safetensors", hidden=X[:90], z=Y[:90], held=X[90:], held_z=Y[90:])
-    raw = source(path, x_key="hidden", y_key="z", test_x_key="held", test_y_key="held_z").load()
+    path = write(tmp_path / "a.safetensors", hidden=X[:90], z=Y[:90], held_out=X[90:], held_out_z=Y[90:])
+    raw = source(path, x_key="hidden", y_key="z", test_x_key="held_out", test_y_key="held_out_z").load()
     assert raw.test is not None
     assert torch.equal(raw.test.images.flatten(1), torch.from_numpy(X[90:]))
     assert torch.equal(raw.test.labels, torch.from_numpy(Y[90:]))
@@ -273,9 +273,9 @@ def bytes_to_read(path: Path) -> int:
     """Return by how much loading a file raises the peak of this process's memory."""
 
     def peak() -> int:
-        found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-        assert found
-        return int(found[1]) * 1024
+        match = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+        assert match
+        return int(match[1]) * 1024
 
     before = peak()
     _ = source(path).load()

@@ -52,9 +52,9 @@ def test_pixels_that_hardly_ever_vary_tell_classes_on_other_images(digits_source
 
     def on_test(pixels: torch.Tensor) -> tuple[float, float]:
         erased = LeaceEraser.fit(flat["train"][:, pixels], z["train"])(flat["test"][:, pixels])
-        found = linear_prediction(ClassMoments.fit(erased, z["test"]), erased.dtype)
-        assert found is not None
-        return found.r2, found.chance
+        prediction = linear_prediction(ClassMoments.fit(erased, z["test"]), erased.dtype)
+        assert prediction is not None
+        return prediction.r2, prediction.chance
 
     assert int((common >= 20).sum()) == 53
     assert on_test(common >= 1) == pytest.approx((0.441, 0.145), abs=1e-3)
@@ -132,12 +132,12 @@ def test_it_says_what_each_order_has_left_as_the_spectrum_does(digits) -> None:
     x, z = digits
     erased = LeaceEraser.fit(x, z)(x)
     (expected,) = order_spectrum(erased, z, directions=[30], permutations=0)
-    found = certify(x, erased, z, ClassMoments.fit(x, z))
-    assert found.order_shares == pytest.approx(expected.shares.tolist())
-    assert found.order_errors == pytest.approx(expected.errors.tolist())
-    assert found.order_z_scores == pytest.approx(expected.z_scores.tolist())
-    assert found.order_directions == 30
-    assert found.numbers()["order_shares_2"] > 0.03 > found.numbers()["order_shares_1"]
+    certificate = certify(x, erased, z, ClassMoments.fit(x, z))
+    assert certificate.order_shares == pytest.approx(expected.shares.tolist())
+    assert certificate.order_errors == pytest.approx(expected.errors.tolist())
+    assert certificate.order_z_scores == pytest.approx(expected.z_scores.tolist())
+    assert certificate.order_directions == 30
+    assert certificate.numbers()["order_shares_2"] > 0.03 > certificate.numbers()["order_shares_1"]
     few = certify(x[:12], erased[:12], z[:12], ClassMoments.fit(x, z))  # fewer than three of a class
     assert few.order_shares is None
     assert "order_shares" not in few.numbers()

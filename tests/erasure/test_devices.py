@@ -124,11 +124,11 @@ def test_a_dataset_is_erased_on_the_device(kind: type[Eraser], tmp_path: Path, m
 
     expected = erased("here", "cpu")
     with Device() as device:
-        found = erased("there", DEVICE)
+        result = erased("there", DEVICE)
     assert device.waits.total() > 10  # it was there
-    assert found.certificate == expected.certificate
+    assert result.certificate == expected.certificate
     for name, part in expected.splits.items():
-        assert torch.equal(found.splits[name].images, part.images)
+        assert torch.equal(result.splits[name].images, part.images)
 
 
 def test_transport_and_spectra_are_computed_on_the_device() -> None:
@@ -138,10 +138,10 @@ def test_transport_and_spectra_are_computed_on_the_device() -> None:
     (spectrum,) = order_spectrum(x, z, directions=[5], permutations=5)
     with Device():
         there = covariances.to(DEVICE)
-        found = [transport_map(*there[:2]), bures_distance(*there[:2]), barycenter(there).covariance]
-        torch.testing.assert_close([one.cpu() for one in found], expected, rtol=1e-12, atol=1e-12)
-        (own,) = order_spectrum(x.to(DEVICE), z.to(DEVICE), directions=[5], permutations=5)
-        torch.testing.assert_close(own.shares.cpu(), spectrum.shares, rtol=1e-9, atol=1e-12)
+        results = [transport_map(*there[:2]), bures_distance(*there[:2]), barycenter(there).covariance]
+        torch.testing.assert_close([one.cpu() for one in results], expected, rtol=1e-12, atol=1e-12)
+        (spectrum_there,) = order_spectrum(x.to(DEVICE), z.to(DEVICE), directions=[5], permutations=5)
+        torch.testing.assert_close(spectrum_there.shares.cpu(), spectrum.shares, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("d", [6, 60])

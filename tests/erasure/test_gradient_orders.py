@@ -37,8 +37,8 @@ def eraser_of(**options: Any) -> GradientOrdersEraser:
 
 def gaps(x: Tensor, z: Tensor, orders: int, directions: int = 4) -> list[float]:
     """Return the spectrum of data whitened by itself."""
-    (found,) = order_spectrum(x, z, directions=[directions], orders=orders, permutations=0)
-    return found.gaps.tolist()
+    (spectrum,) = order_spectrum(x, z, directions=[directions], orders=orders, permutations=0)
+    return spectrum.gaps.tolist()
 
 
 def test_the_loss_is_the_documented_one_and_its_gradient_that_of_differences() -> None:
@@ -59,9 +59,9 @@ def documented(eraser: GradientOrdersEraser, moved: Tensor, x: Tensor, z: Tensor
     size, target, total = float(eraser.variances.sum()), eraser.variances.diag(), 0.0
     ours = y[:, :3]
     for j in range(2):
-        own = y[z == j]
-        excess = own.T.cov(correction=0) - target
-        loss = 1e4 * own.mean(0).square().sum() / size + 1e4 * excess.square().sum() / size**2
+        members = y[z == j]
+        excess = members.T.cov(correction=0) - target
+        loss = 1e4 * members.mean(0).square().sum() / size + 1e4 * excess.square().sum() / size**2
         lead, normal_energy = ours[z == j], {3: 10, 4: 15}  # of three coordinates
         kinds = [hermite_kernels(a, b, 4) for a, b in ((lead, lead), (lead, ours), (ours, ours))]
         for p, (within, across, all_of_them) in enumerate(zip(*kinds, strict=True), start=1):
@@ -92,9 +92,9 @@ def test_examples_that_lack_a_class_or_are_none_are_moved_all_the_same() -> None
     x, z = planted(300)
     eraser = eraser_of()
     eraser.fit_transform(x, z)
-    held, labels = planted(120, seed=5)
-    assert eraser(held[labels == 1], labels[labels == 1]).isfinite().all()
-    assert eraser(held[:0], labels[:0]).shape == (0, 4)
+    held_out, labels = planted(120, seed=5)
+    assert eraser(held_out[labels == 1], labels[labels == 1]).isfinite().all()
+    assert eraser(held_out[:0], labels[:0]).shape == (0, 4)
 
 
 def test_order_four_goes_too_where_it_is_asked_for() -> None:

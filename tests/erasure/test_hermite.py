@@ -83,6 +83,6 @@ def test_sums_over_pairs_leave_out_the_diagonal_of_every_tile(monkeypatch: pytes
         hot = torch.nn.functional.one_hot(z).double()
         torch.testing.assert_close(sums.rows, kernel @ hot, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(sums.squares, kernel.square().sum(), rtol=1e-10, atol=1e-10)
-        for found, labels in zip(sums.shuffled, shuffled, strict=True):
+        for class_sums, labels in zip(sums.shuffled, shuffled, strict=True):
             expected = torch.stack([kernel[labels == j][:, labels == j].sum() for j in range(3)])
-            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(class_sums, expected, rtol=1e-10, atol=1e-10)

@@ -190,8 +190,8 @@ def test_a_cell_names_no_file_outside_the_datasets_folder(tmp_path: Path, name: 
     with pytest.raises(ValueError, match=f"row 0 names a file outside the dataset's folder: {named}") as error:
         load(named)
     assert "\n" not in str(error.value)
-    for own in ("own.png", str(data / "own.png")):  # the negative control
-        assert np.array_equal(load(own).train.images[0].permute(1, 2, 0).numpy(), random_images(2)[1])
+    for inside in ("own.png", str(data / "own.png")):  # the negative control
+        assert np.array_equal(load(inside).train.images[0].permute(1, 2, 0).numpy(), random_images(2)[1])
 
 
 @pytest.mark.parametrize("place", ["{outside}/a.parquet", "../private/a.parquet"])

@@ -12,18 +12,18 @@ BLOCKS = [f"blocks.{i}" for i in range(4)]
 
 def states_of(model: nn.Module, batches: list[tuple[Tensor, Tensor]], names: list[str]) -> dict[str, Tensor]:
     """Return the outputs of the named modules for all batches."""
-    found: dict[str, list[Tensor]] = {name: [] for name in names}
+    outputs: dict[str, list[Tensor]] = {name: [] for name in names}
 
-    def kept(name: str) -> RemovableHandle:
-        return model.get_submodule(name).register_forward_hook(lambda *given: found[name].append(given[-1]))
+    def recorded(name: str) -> RemovableHandle:
+        return model.get_submodule(name).register_forward_hook(lambda *given: outputs[name].append(given[-1]))
 
-    handles = [kept(name) for name in names]
+    handles = [recorded(name) for name in names]
     with torch.no_grad():
         for x, _ in batches:
             model(x)
     for handle in handles:
         handle.remove()
-    return {name: torch.cat(parts) for name, parts in found.items()}
+    return {name: torch.cat(parts) for name, parts in outputs.items()}
 
 
 def worst_gap(states: Tensor, z: Tensor) -> float:

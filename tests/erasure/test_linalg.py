@@ -61,8 +61,8 @@ def test_the_largest_eigenpairs_are_the_dense_ones(d: int) -> None:
     signs = torch.tensor([1.0, -1.0, 0.1], dtype=torch.float64)[:, None, None]
     matrices = signs * (roots @ roots.mT / d - 0.3 * torch.eye(d, dtype=torch.float64))
     starts = torch.randn(3, d, dtype=torch.float64, generator=generator)
-    found, vectors = largest_eigenpairs(lambda v: (matrices @ v[..., None])[..., 0], starts)
-    for matrix, value, vector in zip(matrices, found, vectors, strict=True):
+    eigenvalues, vectors = largest_eigenpairs(lambda v: (matrices @ v[..., None])[..., 0], starts)
+    for matrix, value, vector in zip(matrices, eigenvalues, vectors, strict=True):
         values, dense = torch.linalg.eigh(matrix)
         best = int(values.abs().argmax())
         assert value == pytest.approx(float(values[best]), rel=1e-12)

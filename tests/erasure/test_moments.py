@@ -141,9 +141,9 @@ def test_small_batches_that_wait_are_seen_in_every_number() -> None:
             batch.copy_(x[a : a + 10])  # whose memory is used again
             moments.update(batch.requires_grad_(), z[a : a + 10])
             batch = batch.detach()
-        found = read(moments)
-        assert not found.requires_grad
-        torch.testing.assert_close(found, read(ClassMoments.fit(x, z)), rtol=1e-12, atol=1e-11)
+        result = read(moments)
+        assert not result.requires_grad
+        torch.testing.assert_close(result, read(ClassMoments.fit(x, z)), rtol=1e-12, atol=1e-11)
 
 
 def test_pooled_moments_have_all_but_the_class_covariances(tmp_path) -> None:
@@ -201,8 +201,8 @@ def test_every_process_gets_the_moments_of_all(tmp_path) -> None:
         rank.start()
     for rank in ranks:
         rank.join()
-    for kept in ("0-False", "1-False", "0-True", "1-True"):
-        equal(ClassMoments.load(tmp_path / kept), ClassMoments.fit(*random_data(4)))
+    for file in ("0-False", "1-False", "0-True", "1-True"):
+        equal(ClassMoments.load(tmp_path / file), ClassMoments.fit(*random_data(4)))
 
 
 @pytest.mark.parametrize("pooled", [False, True])
@@ -239,6 +239,6 @@ def test_moments_saved_while_batches_wait_go_on_as_they_would_have(pooled: bool,
 def test_moments_that_version_0_2_0_saved_are_read(tmp_path) -> None:
     x, z = random_data(8)
     expected = ClassMoments.fit(x, z)
-    kept = {"sizes": torch.tensor(expected.sizes), "means": expected.means, "scatters": expected.scatters}
-    save_tensors(tmp_path / "old", kept, {"moments": {"pooled": False, "precision": "float64"}})
+    saved = {"sizes": torch.tensor(expected.sizes), "means": expected.means, "scatters": expected.scatters}
+    save_tensors(tmp_path / "old", saved, {"moments": {"pooled": False, "precision": "float64"}})
     equal(ClassMoments.load(tmp_path / "old").update(x, z), ClassMoments.fit(x, z).update(x, z))

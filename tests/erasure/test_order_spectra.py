@@ -19,22 +19,22 @@ def spectrum(x: Tensor, z: Tensor, **options: object) -> OrderSpectrum:
 def test_shares_are_those_of_the_explicit_class_means() -> None:
     x, z = normal(60, 3), torch.arange(60) % 3
     x = x + 0.5 * normal(3, 3, seed=2)[z]
-    found = spectrum(x, z, orders=3)
+    result = spectrum(x, z, orders=3)
     centred = x - x.mean(0)
     values, vectors = torch.linalg.eigh(centred.T @ centred / len(x))
     white = centred @ vectors / values.sqrt()
     for p in range(1, 4):
         features = hermite_tensor(white, p)
         by_class = [features[z == j] for j in range(3)]
-        means = torch.stack([own.mean(0) for own in by_class])
+        means = torch.stack([part.mean(0) for part in by_class])
         # |mean|² of a class, less what its own noise adds to it
-        squared = torch.stack([(own.mean(0).square() - own.var(0) / len(own)).sum() for own in by_class])
+        squared = torch.stack([(part.mean(0).square() - part.var(0) / len(part)).sum() for part in by_class])
         weights = torch.eye(3, dtype=torch.float64) / 9
         grand = (means @ means.T / 9).sum() - (weights * (means @ means.T)).sum() + squared.sum() / 9
         share = (squared.mean() - grand) / (features.square().sum(1).mean() - grand)
-        assert float(found.shares[p - 1]) == pytest.approx(float(share), rel=1e-10)
+        assert float(result.shares[p - 1]) == pytest.approx(float(share), rel=1e-10)
         gap = (means - features.mean(0)).square().sum(1).mean() / features.square().sum(1).mean()
-        assert float(found.gaps[p - 1]) == pytest.approx(float(gap), rel=1e-10)
+        assert float(result.gaps[p - 1]) == pytest.approx(float(gap), rel=1e-10)
 
 
 def signs(n: int, order: int, r: int) -> tuple[Tensor, Tensor]:
@@ -46,10 +46,10 @@ def signs(n: int, order: int, r: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("order", [3, 4])
 def test_a_planted_order_is_found_and_no_lower_one(order: int) -> None:
-    found = spectrum(*signs(2000, order, 5))
-    assert found.z_scores[order - 1] > 10
-    assert found.p_values[order - 1] == pytest.approx(1 / 21)
-    assert (found.shares[: order - 1].abs() < 3 * found.errors[: order - 1]).all()
+    result = spectrum(*signs(2000, order, 5))
+    assert result.z_scores[order - 1] > 10
+    assert result.p_values[order - 1] == pytest.approx(1 / 21)
+    assert (result.shares[: order - 1].abs() < 3 * result.errors[: order - 1]).all()
 
 
 def test_p_values_of_equal_gaussian_classes_are_uniform() -> None:
@@ -85,31 +85,31 @@ NULLS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {  # classes that do 
 @pytest.mark.parametrize("design", NULLS)
 def test_two_standard_deviations_are_what_chance_seldom_gives(design: str) -> None:
     """One draw in forty, if shares were normal; the jackknife's errors are exceeded twice by one in a thousand."""
-    found = [spectrum(*NULLS[design](seed), permutations=0) for seed in range(200)]
-    z_scores, twice = torch.stack([s.z_scores for s in found]), torch.stack([s.shares > 2 * s.errors for s in found])
+    spectra = [spectrum(*NULLS[design](seed), permutations=0) for seed in range(200)]
+    z_scores = torch.stack([s.z_scores for s in spectra])
     assert (z_scores.std(0) - 1).abs().max() < 0.2
     assert (z_scores > 2).double().mean() > 0.015
     assert ((z_scores > 2).double().mean(0) < 0.075).all()
-    assert twice.double().mean() < 0.01
+    assert torch.stack([s.shares > 2 * s.errors for s in spectra]).double().mean() < 0.01
 
 
 @pytest.mark.parametrize("moved", [0.0, 2.0])  # far from white, kernels have a mean
 def test_z_scores_are_those_of_all_permutations(moved: float) -> None:
     x, z = normal(12, 2) + moved, torch.tensor([0] * 3 + [1] * 4 + [2] * 5)
     options = {"reference": normal(50, 2, seed=1), "orders": 3}
-    found = spectrum(x, z, **options, permutations=0)
+    result = spectrum(x, z, **options, permutations=0)
     draw = torch.Generator().manual_seed(0)
     orders = (torch.randperm(12, generator=draw) for _ in range(1000))
     shares = torch.stack([spectrum(x, z[order], **options, permutations=0).shares for order in orders])
     # whose energies move a little with the labels
-    torch.testing.assert_close(shares.std(0), found.shares / found.z_scores, rtol=0.1, atol=0)
+    torch.testing.assert_close(shares.std(0), result.shares / result.z_scores, rtol=0.1, atol=0)
 
 
 def test_z_scores_are_zero_where_all_permutations_have_the_same_share() -> None:
     """All pairs of a simplex's corners are alike: the standard deviation is zero but for rounding, to either side."""
     for n in range(12, 40, 3):
-        (found,) = order_spectrum(torch.eye(n, dtype=torch.float64), torch.arange(n) % 3, directions=[n - 1], orders=2)
-        assert found.z_scores.abs().max() < 1e-3
+        (result,) = order_spectrum(torch.eye(n, dtype=torch.float64), torch.arange(n) % 3, directions=[n - 1], orders=2)
+        assert result.z_scores.abs().max() < 1e-3
 
 
 def test_coordinates_order_and_tiles_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +124,9 @@ def test_coordinates_order_and_tiles_do_not_matter(monkeypatch: pytest.MonkeyPat
 
 def test_classes_and_examples_add_up_to_the_share() -> None:
     x, z = signs(300, 3, 4)
-    found = spectrum(x, z, permutations=2)
-    assert torch.allclose(found.by_class.sum(1), found.shares)
-    assert torch.allclose(found.by_example.mean(1), found.shares)
+    result = spectrum(x, z, permutations=2)
+    assert torch.allclose(result.by_class.sum(1), result.shares)
+    assert torch.allclose(result.by_example.mean(1), result.shares)
 
 
 def test_erasers_leave_on_the_digits_what_they_do_not_promise_to_erase(digits: tuple[Tensor, Tensor]) -> None:
@@ -186,8 +186,8 @@ def test_the_variance_held_is_a_share_of_that_of_all_directions(monkeypatch: pyt
     for dense in (1024, 8):  # beyond so many dimensions directions are found by subspace iteration
         monkeypatch.setattr("erasure.order_spectra._DENSE", dense)
         for r in (2, 5):
-            (found,) = order_spectrum(x, z, directions=[r], permutations=0)
-            assert found.variance == pytest.approx(float(values[:r].sum() / values.sum()), rel=1e-7)
+            (result,) = order_spectrum(x, z, directions=[r], permutations=0)
+            assert result.variance == pytest.approx(float(values[:r].sum() / values.sum()), rel=1e-7)
 
 
 def test_examples_are_in_the_order_in_which_they_came() -> None:
@@ -204,7 +204,7 @@ def test_what_float32_cannot_tell_from_its_rounding_is_no_direction() -> None:
 
 def test_directions_of_less_than_1e_10_of_the_largest_variance_are_left_out() -> None:
     x = torch.cat([normal(300, 1), 3e-6 * normal(300, 1, seed=1), 1e-6 * normal(300, 1, seed=2)], 1)
-    (found,) = order_spectrum(x, torch.arange(300) % 2, directions=[3], orders=1, permutations=0)
-    assert (found.directions, len(found.shares)) == (1, 1)
+    (result,) = order_spectrum(x, torch.arange(300) % 2, directions=[3], orders=1, permutations=0)
+    assert (result.directions, len(result.shares)) == (1, 1)
     (wider,) = order_spectrum(x * torch.tensor([1, 1e3, 1e3]), torch.arange(300) % 2, directions=[3], permutations=0)
     assert wider.directions == 3

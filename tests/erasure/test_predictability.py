@@ -36,23 +36,23 @@ def certificate(x: Tensor, erased: Tensor, z: Tensor) -> SimpleNamespace:
 
 def test_linear_r2_is_that_of_a_regression_whatever_the_scale() -> None:
     x, z = sample()
-    found = linear_prediction(ClassMoments.fit(x, z), x.dtype)
-    assert found is not None
-    assert found.r2 == pytest.approx(regression_r2(x, z), rel=1e-9)
-    assert found.r2 > 0.05
-    assert found.chance == pytest.approx(6 / 399, rel=1e-9)
+    prediction = linear_prediction(ClassMoments.fit(x, z), x.dtype)
+    assert prediction is not None
+    assert prediction.r2 == pytest.approx(regression_r2(x, z), rel=1e-9)
+    assert prediction.r2 > 0.05
+    assert prediction.chance == pytest.approx(6 / 399, rel=1e-9)
 
 
 def test_quadratic_r2_is_that_of_a_regression_on_all_products_where_examples_allow_all_directions() -> None:
     x, z = sample()
-    found = quadratic_prediction(x, z, ClassMoments.fit(x, z), x.dtype)
-    assert found is not None
+    prediction = quadratic_prediction(x, z, ClassMoments.fit(x, z), x.dtype)
+    assert prediction is not None
     scaled = (x - x.mean(0)) / x.std(0)
     products = torch.stack([scaled[:, a] * scaled[:, b] for a in range(6) for b in range(a + 1)], 1)
-    assert found.directions == 6
-    assert found.r2 == pytest.approx(regression_r2(torch.cat([scaled, products], 1), z), rel=1e-9)
-    assert found.chance == pytest.approx((6 + 21) / 399, rel=1e-6)
-    assert found.r2 > regression_r2(x, z) + 0.05
+    assert prediction.directions == 6
+    assert prediction.r2 == pytest.approx(regression_r2(torch.cat([scaled, products], 1), z), rel=1e-9)
+    assert prediction.chance == pytest.approx((6 + 21) / 399, rel=1e-6)
+    assert prediction.r2 > regression_r2(x, z) + 0.05
 
 
 def test_shuffled_labels_are_predicted_as_well_as_chance_says() -> None:
@@ -60,9 +60,9 @@ def test_shuffled_labels_are_predicted_as_well_as_chance_says() -> None:
     linear, quadratic = [], []
     for seed in range(40):
         shuffled = z[torch.randperm(300, generator=torch.Generator().manual_seed(seed))]
-        found = certificate(x, x, shuffled)
-        linear.append(found.linear_r2 - found.linear_chance)
-        quadratic.append(found.quadratic_r2 - found.quadratic_chance)
+        certified = certificate(x, x, shuffled)
+        linear.append(certified.linear_r2 - certified.linear_chance)
+        quadratic.append(certified.quadratic_r2 - certified.quadratic_chance)
     for excess in (torch.tensor(linear), torch.tensor(quadratic)):
         assert abs(float(excess.mean())) < 4 * float(excess.std()) / 40**0.5
 
@@ -87,16 +87,16 @@ def test_thin_directions_show_here_where_gaps_hide_them() -> None:
     x, z = sample()
     thin = x[:, 5:] * (1 + 1e-6 * z[:, None])
     erased = torch.cat([LeaceEraser.fit(x, z)(x), thin - x[:, 5:] + x[:, :1] * 0], 1)
-    found = certificate(torch.cat([x, x[:, :1]], 1), erased, z)
-    assert found.mean_gap < 1e-5
-    assert found.linear_r2 > 0.01
+    certified = certificate(torch.cat([x, x[:, :1]], 1), erased, z)
+    assert certified.mean_gap < 1e-5
+    assert certified.linear_r2 > 0.01
 
 
 def test_directions_that_exist_by_rounding_only_predict_nothing(digits) -> None:
     x, z = digits
     erased = LeaceEraser.fit(x, z)(x).float()  # nine directions hold rounding, and nothing else
-    kept = (erased.double().flatten(1).std(0) > 0).nonzero().squeeze(1)
-    assert regression_r2(erased.double().flatten(1)[:, kept], z) > 5 / len(z)
+    varying = (erased.double().flatten(1).std(0) > 0).nonzero().squeeze(1)
+    assert regression_r2(erased.double().flatten(1)[:, varying], z) > 5 / len(z)
     assert certificate(x, erased, z).linear_r2 < 1e-4
 
 
@@ -104,11 +104,11 @@ def test_directions_that_exist_by_rounding_only_predict_nothing(digits) -> None:
 def test_few_examples_are_no_error_and_chance_says_how_little_they_tell(digits, examples: int) -> None:
     x, z = digits
     certified = certify(x[:examples], x[:examples], z[:examples], ClassMoments.fit(x, z))
-    found = SimpleNamespace(**asdict(certified))
-    assert found.linear_r2 is None if examples == 1 else found.linear_r2 <= 1
-    assert (found.quadratic_r2 is None) == (examples < 8)
+    numbers = SimpleNamespace(**asdict(certified))
+    assert numbers.linear_r2 is None if examples == 1 else numbers.linear_r2 <= 1
+    assert (numbers.quadratic_r2 is None) == (examples < 8)
     if 1 < examples < 50:
-        assert found.linear_chance > 0.9 or examples == 40
+        assert numbers.linear_chance > 0.9 or examples == 40
 
 
 def test_results_of_before_can_be_read() -> None:

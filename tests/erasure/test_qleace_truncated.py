@@ -35,8 +35,8 @@ def test_every_class_keeps_a_subspace_of_its_own_that_gives_the_label_away() -> 
     eraser = TruncatedQleaceEraser.fit(x, z, shrinkage=False)
     assert eraser.ranks == (4, 4, 4)
     bases = [torch.linalg.svd(a)[2][:4] for a in eraser.maps]  # each map's range
-    held, labels = classes(50, 40, variances)
-    erased = eraser(held, labels).double() - eraser.mean
+    held_out, labels = classes(50, 40, variances)
+    erased = eraser(held_out, labels).double() - eraser.mean
     outside = torch.stack([(erased - erased @ basis.T @ basis).norm(dim=1) for basis in bases], 1)
     assert (outside.argmin(1) == labels).all()
     exact = QleaceEraser.fit(x.double(), z)

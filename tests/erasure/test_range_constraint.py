@@ -15,8 +15,8 @@ def values(u: Tensor) -> Tensor:
 
 
 def test_free_numbers_give_back_values_and_none_leaves_the_range() -> None:
-    kept = INSIDE.clamp(LOW + 2e-3 * (HIGH - LOW), HIGH - 2e-3 * (HIGH - LOW))  # not at the very ends
-    torch.testing.assert_close(values(free(ENDS, kept)), kept)
+    inside = INSIDE.clamp(LOW + 2e-3 * (HIGH - LOW), HIGH - 2e-3 * (HIGH - LOW))  # not at the very ends
+    torch.testing.assert_close(values(free(ENDS, inside)), inside)
     far = torch.tensor([[-1e3], [1e3]], dtype=torch.float64).expand(2, 3)
     assert values(far).equal(ENDS)
     assert free(ENDS, ENDS).isfinite().all()

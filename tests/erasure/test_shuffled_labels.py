@@ -35,20 +35,20 @@ def class_spread(part: LabelledImages) -> Tensor:
 
 
 def test_labels_say_nothing_of_the_images_but_their_numbers(digits_source: Digits) -> None:
-    raw, own = digits_source.load(), shuffled(digits_source).load()
-    assert torch.equal(own.train.images, raw.train.images)
-    assert torch.equal(own.train.labels.bincount(), raw.train.labels.bincount())
+    raw, relabelled = digits_source.load(), shuffled(digits_source).load()
+    assert torch.equal(relabelled.train.images, raw.train.images)
+    assert torch.equal(relabelled.train.labels.bincount(), raw.train.labels.bincount())
     by_chance = 9 / 1797  # k - 1 of n directions
     assert class_spread(raw.train) > 0.3
-    assert by_chance / 2 < class_spread(own.train) < 2 * by_chance
+    assert by_chance / 2 < class_spread(relabelled.train) < 2 * by_chance
 
 
 def test_each_split_is_shuffled_in_itself(tmp_path: Path, monkeypatch) -> None:
     cifar10, *_ = write_cifar10(tmp_path, monkeypatch)
-    raw, own = cifar10.load(), shuffled(cifar10).load()
+    raw, relabelled = cifar10.load(), shuffled(cifar10).load()
     assert raw.test is not None
-    assert own.test is not None
-    for before, after in ((raw.train, own.train), (raw.test, own.test)):
+    assert relabelled.test is not None
+    for before, after in ((raw.train, relabelled.train), (raw.test, relabelled.test)):
         assert torch.equal(after.images, before.images)
         assert not torch.equal(after.labels, before.labels)
         assert torch.equal(after.labels.sort().values, before.labels.sort().values)
@@ -61,7 +61,7 @@ def test_the_seed_and_the_images_are_what_it_is(tmp_path: Path, monkeypatch, dig
     cifar10, *_ = write_cifar10(tmp_path / "a", monkeypatch)
     moved = dataclasses.replace(cifar10, root=str((tmp_path / "a").rename(tmp_path / "b")))
     assert isinstance(moved, Cifar10)
-    known = [own.stored_identity() for own in (source, shuffled(digits_source, 1), shuffled(moved))]
+    known = [dataset.stored_identity() for dataset in (source, shuffled(digits_source, 1), shuffled(moved))]
     assert known[0] != known[1] != known[2] != known[0]
     renamed = dataclasses.replace(moved, name="elsewhere", split_seed=5)  # what is not this dataset's own
     assert shuffled(renamed).stored_identity() == known[2]

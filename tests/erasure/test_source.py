@@ -18,12 +18,12 @@ from erasure.source import LabelledImages, RawImages, splits, stratified_split
 def test_stratified_split_takes_every_class_in_proportion(labels: list[int], share: float, seed: int) -> None:
     z = torch.tensor(labels)
     size = round(share * len(z))
-    kept, held = stratified_split(z, size, seed)
-    assert len(held) == size
-    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(len(z)))
+    rest, held_out = stratified_split(z, size, seed)
+    assert len(held_out) == size
+    assert sorted([*rest.tolist(), *held_out.tolist()]) == list(range(len(z)))
     for j in set(labels):
         exact = share_of(z, j) * size
-        assert abs(int((z[held] == j).sum()) - exact) < 1 + 1e-9
+        assert abs(int((z[held_out] == j).sum()) - exact) < 1 + 1e-9
 
 
 def share_of(z: torch.Tensor, j: int) -> float:
@@ -66,8 +66,8 @@ def test_labels_that_no_class_has_are_refused(digits_source: Digits) -> None:
 def test_what_is_left_over_goes_to_the_largest_remainders() -> None:
     z = torch.tensor([0] * 7 + [1] * 3)
     for size, expected in ((1, [1, 0]), (2, [1, 1]), (4, [3, 1]), (6, [4, 2])):
-        held = stratified_split(z, size, 0)[1]
-        assert [int((z[held] == j).sum()) for j in (0, 1)] == expected
+        held_out = stratified_split(z, size, 0)[1]
+        assert [int((z[held_out] == j).sum()) for j in (0, 1)] == expected
 
 
 def test_splits_never_move(digits_source: Digits) -> None:

@@ -45,13 +45,13 @@ for name, erased in (("leace", x_erased), ("qleace", x_erased_twice)):
     gap = max((part.T.cov(correction=0) - flat[0].T.cov(correction=0)).abs().max() for part in flat)
     assert (gap < 1e-5) == (name == "qleace"), (name, gap)
 import erasure
-told = {{}}
+messages = {{}}
 for module in pkgutil.walk_packages(erasure.__path__, "erasure."):
     try:
         importlib.import_module(module.name)
     except ModuleNotFoundError as error:
-        told[module.name] = str(error)
-assert told == {told!r}, told
+        messages[module.name] = str(error)
+assert messages == {messages!r}, messages
 from erasure.datasets.digits import Digits
 try:
     Digits(name="digits", flip=False, validation_size=None, test_fraction=0.2, split_seed=0).load()
@@ -72,11 +72,11 @@ def test_it_needs_nothing_else_of_the_project_and_no_extra(tmp_path: Path) -> No
     shutil.copytree(ROOT / "erasure", tmp_path / "erasure")
     python = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     snippet = next(block for block in python if "LeaceEraser.from_moments" in block)
-    told = {
+    messages = {
         f"erasure.{name}": f"{package} is not installed: pip install 'erasure-mdl[{extra}]'"
         for name, (package, extra) in READERS.items()
     }
-    code = ALONE.format(snippet=snippet, others=OTHERS, optional=OPTIONAL, told=told)
+    code = ALONE.format(snippet=snippet, others=OTHERS, optional=OPTIONAL, messages=messages)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
@@ -107,13 +107,13 @@ def test_it_requires_what_it_imports() -> None:
 def test_it_does_not_speak_of_the_command_line() -> None:
     """Keys of the configuration are written by conf/errors.py, which knows of them."""
     key = re.compile(r"\b(dataset|eraser)(\.[a-z_]+)?=[^=]|\bscripts\.|python -m|Hydra|YAML")
-    found = [
+    mentions = [
         f"{path.name}: {node.value}"
         for path, tree in modules()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and key.search(node.value)
     ]
-    assert found == []
+    assert mentions == []
 
 
 def test_its_version_is_the_one_to_cite() -> None:

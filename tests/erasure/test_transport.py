@@ -128,15 +128,15 @@ def cost(sigmas: Tensor, weights: Tensor, s: Tensor) -> float:
 def test_barycenter_satisfies_its_equation_and_no_neighbour_is_nearer(k: int) -> None:
     sigmas = covariances(k, condition=1e3)
     weights = torch.rand(k, generator=torch.Generator().manual_seed(k), dtype=torch.float64) + 0.1
-    found = barycenter(sigmas, weights, tolerance=1e-13)
+    result = barycenter(sigmas, weights, tolerance=1e-13)
     weights = weights / weights.sum()
-    half = root(found.covariance)
+    half = root(result.covariance)
     equation = sum(w * root(half @ c @ half) for w, c in zip(weights, sigmas, strict=True))  # Lemma 2.4
-    torch.testing.assert_close(equation, found.covariance, rtol=0, atol=1e-6)
-    least = cost(sigmas, weights, found.covariance)
+    torch.testing.assert_close(equation, result.covariance, rtol=0, atol=1e-6)
+    least = cost(sigmas, weights, result.covariance)
     for seed in range(20):
-        change = 0.05 * (covariance(100 + seed) - covariance(200 + seed)) * found.covariance.trace() / 3
-        other = found.covariance + change
+        change = 0.05 * (covariance(100 + seed) - covariance(200 + seed)) * result.covariance.trace() / 3
+        other = result.covariance + change
         if torch.linalg.eigvalsh(other)[0] > 0:
             assert cost(sigmas, weights, other) > least
 
@@ -159,22 +159,22 @@ def test_barycenter_of_two_is_the_closed_form() -> None:
     w = torch.tensor([0.3, 0.7], dtype=torch.float64)
     t = textbook_map(a, b)
     mix = w[0] * torch.eye(6, dtype=torch.float64) + w[1] * t
-    found = barycenter(torch.stack([a, b]), w, tolerance=1e-14)
-    torch.testing.assert_close(found.covariance, mix @ a @ mix.T, rtol=0, atol=1e-7)  # the root of the excess
+    result = barycenter(torch.stack([a, b]), w, tolerance=1e-14)
+    torch.testing.assert_close(result.covariance, mix @ a @ mix.T, rtol=0, atol=1e-7)  # the root of the excess
 
 
 def test_barycenter_of_equals_and_of_commuting_covariances() -> None:
     sigma = covariance(0)
     torch.testing.assert_close(barycenter(sigma.expand(4, 6, 6)).covariance, sigma, rtol=0, atol=1e-13)
     diagonals = torch.rand(3, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.01
-    found = barycenter(torch.diag_embed(diagonals), tolerance=1e-14).covariance
-    torch.testing.assert_close(found, torch.diag(diagonals.sqrt().mean(0) ** 2), rtol=0, atol=1e-8)
+    result = barycenter(torch.diag_embed(diagonals), tolerance=1e-14).covariance
+    torch.testing.assert_close(result, torch.diag(diagonals.sqrt().mean(0) ** 2), rtol=0, atol=1e-8)
 
 
 def test_weights_of_zero_leave_a_covariance_out() -> None:
     sigmas = covariances(3)
-    found = barycenter(sigmas, torch.tensor([0.5, 0.5, 0.0]))
-    torch.testing.assert_close(found.covariance, barycenter(sigmas[:2]).covariance)
+    result = barycenter(sigmas, torch.tensor([0.5, 0.5, 0.0]))
+    torch.testing.assert_close(result.covariance, barycenter(sigmas[:2]).covariance)
 
 
 def test_the_reported_excess_bounds_the_true_one_to_an_order_of_magnitude() -> None:
@@ -183,10 +183,10 @@ def test_the_reported_excess_bounds_the_true_one_to_an_order_of_magnitude() -> N
     least = cost(sigmas, weights, barycenter(sigmas, tolerance=1e-15).covariance)
     variance = float(sigmas.mean(0).trace())
     for tolerance in (1e-4, 1e-6, 1e-8):
-        found = barycenter(sigmas, tolerance=tolerance)
-        assert found.excess[-1] <= tolerance
-        assert (cost(sigmas, weights, found.covariance) - least) / variance < 10 * tolerance
-        assert all(a >= b for a, b in zip(found.excess[1:], found.excess[2:], strict=False))
+        result = barycenter(sigmas, tolerance=tolerance)
+        assert result.excess[-1] <= tolerance
+        assert (cost(sigmas, weights, result.covariance) - least) / variance < 10 * tolerance
+        assert all(a >= b for a, b in zip(result.excess[1:], result.excess[2:], strict=False))
 
 
 def test_bad_weights_and_too_few_rounds_are_errors() -> None:
@@ -206,10 +206,10 @@ def test_a_barycenter_of_limited_rank_keeps_the_directions_of_most_variance() ->
     diagonals = torch.tensor([[9.0, 4.0, 1.0, 0.1, 0.1], [4.0, 9.0, 4.0, 0.1, 0.2]], dtype=torch.float64)
     sigmas = torch.diag_embed(diagonals)
     factors = [CovarianceFactor(sigma) for sigma in sigmas]
-    found = align(factors, [0.5, 0.5], sigmas.mean(0), Search(1e-14, polar=polar_factor), rank=3)
+    alignment = align(factors, [0.5, 0.5], sigmas.mean(0), Search(1e-14, polar=polar_factor), rank=3)
     expected = torch.diag(diagonals.sqrt().mean(0).square() * torch.tensor([1, 1, 1, 0, 0]))
-    assert found.root.shape == (5, 3)
-    torch.testing.assert_close(found.root @ found.root.T, expected, rtol=0, atol=1e-7)
+    assert alignment.root.shape == (5, 3)
+    torch.testing.assert_close(alignment.root @ alignment.root.T, expected, rtol=0, atol=1e-7)
 
 
 def spread(smallest: float) -> Tensor:
@@ -227,10 +227,10 @@ def test_a_rough_polar_factor_is_orthonormal_but_for_tiny_singular_values(
 ) -> None:
     """The docstring's case; its trace is as good all the same, and orthonormalising makes it exact."""
     matrix, identity = spread(smallest), torch.eye(40, dtype=torch.float64)
-    found = rough_polar_factor(matrix).double()
-    assert least <= float((found.T @ found - identity).abs().max()) <= most
-    assert float((found * matrix).sum()) == pytest.approx(39 + smallest, rel=2e-7)
-    exact = orthonormalise(found)
+    factor = rough_polar_factor(matrix).double()
+    assert least <= float((factor.T @ factor - identity).abs().max()) <= most
+    assert float((factor * matrix).sum()) == pytest.approx(39 + smallest, rel=2e-7)
+    exact = orthonormalise(factor)
     torch.testing.assert_close(exact.T @ exact, identity, rtol=0, atol=1e-14)
 
 
@@ -244,15 +244,11 @@ def test_a_polar_factor_takes_three_cholesky_factors_and_no_singular_vectors(row
     assert len(taken) == 3
 
 
-def test_a_singular_matrix_has_some_polar_factor() -> None:
+def test_singular_matrices_have_some_polar_factor() -> None:
     """A zero among many others hides from the largest element of XᵀX - I: the series never ended, and refused."""
-    for found in (polar_factor(spread(0.0)), orthonormalise(rough_polar_factor(spread(0.0)).double())):
-        torch.testing.assert_close(found.T @ found, torch.eye(40, dtype=torch.float64), rtol=0, atol=1e-13)
-
-
-def test_a_matrix_of_zeros_has_some_polar_factor() -> None:
-    found = polar_factor(torch.zeros(4, 3, dtype=torch.float64))
-    torch.testing.assert_close(found.T @ found, torch.eye(3, dtype=torch.float64))
+    rough = orthonormalise(rough_polar_factor(spread(0.0)).double())
+    for factor in (polar_factor(spread(0.0)), rough, polar_factor(torch.zeros(4, 3, dtype=torch.float64))):
+        torch.testing.assert_close(factor.T @ factor, torch.eye(factor.shape[1]).double(), rtol=0, atol=1e-13)
 
 
 def differentiable(*shape: int) -> Tensor:

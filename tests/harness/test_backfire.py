@@ -22,7 +22,7 @@ from harness.results.arrange import arrange
 from harness.results.entries import Entry
 from harness.results.statistics import Difference
 from harness.run_directory import Run
-from tests.made_up_results import made_up
+from tests.made_up_runs import made_up
 
 
 def curve(*bits: float, every: int = 1) -> LossCurve:
@@ -39,11 +39,11 @@ def result(finals, test_bits=None, seeds=(0, 1, 2)) -> MdlResult:
     ]
     code = dict.fromkeys(("bits_per_sample", "total_bits", "published"), bits)
     config = {**made_up().config, "runs_dir": "nowhere"}
-    found = made_up(command="mdl", config=config, seeds=list(seeds), mdl=code, curve=points,
+    mdl_result = made_up(command="mdl", config=config, seeds=list(seeds), mdl=code, curve=points,
                     train_size=max(test_bits), power_law=[None for _ in seeds],
                     final={"loss_bits": bits, "accuracy": bits})  # fmt: skip
-    assert isinstance(found, MdlResult)
-    return found
+    assert isinstance(mdl_result, MdlResult)
+    return mdl_result
 
 
 def slow_sharp_drop(epochs, bits, window):

@@ -17,7 +17,7 @@ from erasure.store.lease import Lease, LeaseLostError
 from harness.interruption import interruptible
 from harness.run_directory import LOCK, Run
 from harness.run_state import state_of
-from tests.made_up_results import made_up
+from tests.made_up_runs import made_up
 from train.checkpoint import Checkpoints
 
 
@@ -95,8 +95,8 @@ def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_pat
 
 def test_states_come_from_files_alone(tmp_path: Path) -> None:
     def state(identity: str) -> tuple[str, str]:
-        found = state_of(tmp_path / identity, file_system_time(tmp_path))
-        return found.name, found.detail
+        run_state = state_of(tmp_path / identity, file_system_time(tmp_path))
+        return run_state.name, run_state.detail
 
     assert state("never") == ("missing", "")
     run = Run(tmp_path, "x")

@@ -15,7 +15,7 @@ import wandb
 
 from conf.schema import LoggerSettings
 from harness.logger import Logger
-from tests.made_up_results import made_up
+from tests.made_up_runs import made_up
 from tests.wandb_file import WandbRun, only_run, records
 from tests.wandb_server import Server, serve
 
@@ -89,8 +89,8 @@ def test_settings_in_the_current_folder_are_not_loaded(
     """They may be a stranger's, and name a server that the user's key is sent to."""
     wandb.teardown()  # settings are read when its service starts
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "own"))
-    for place, server in ((folder, "http://127.0.0.1:9"), ("own", "https://our.server.org")):
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "configured"))
+    for place, server in ((folder, "http://127.0.0.1:9"), ("configured", "https://our.server.org")):
         (tmp_path / place).mkdir()
         (tmp_path / place / "settings").write_text(f"[default]\nbase_url = {server}\n")
     with logger(tmp_path / "run") as logged:
@@ -127,9 +127,9 @@ def test_online_a_server_is_told_where_the_run_belongs_and_asked_whether_to_cont
         online.log({"mdl/n": 100, "mdl/ce_next_bits": 2.5})
     resumed = [query for query in server.queries if "RunResumeStatus" in query["query"]]
     assert resumed[0]["variables"]["name"] == "mdl-x"
-    told = next(query["variables"] for query in server.queries if "UpsertBucket" in query["query"])
-    assert (told["name"], told["groupName"], told["jobType"]) == ("mdl-x", "a-sweep", "mdl")
-    assert sorted(told["tags"]) == ["digits", "leace", "mlp"]
+    variables = next(query["variables"] for query in server.queries if "UpsertBucket" in query["query"])
+    assert (variables["name"], variables["groupName"], variables["jobType"]) == ("mdl-x", "a-sweep", "mdl")
+    assert sorted(variables["tags"]) == ["digits", "leace", "mlp"]
     streamed = str(server.streamed)
     assert "ce_next_bits" in streamed
     assert '"exitcode": 0' in streamed.replace("'", '"')
@@ -171,10 +171,8 @@ def test_a_requeued_run_is_marked_and_continued_under_the_same_id(tmp_path: Path
     a, b = only_run(tmp_path / "first"), only_run(tmp_path / "second")
     assert (a.run.run_id, a.exit_code) == (b.run.run_id, 1) == ("mdl-x", 1)
     assert b.exit_code == 0
-    kinds = [
-        [record.WhichOneof("record_type") for record in records(path)] for path in sorted(tmp_path.rglob("*.wandb"))
-    ]
-    assert ["preempting" in own for own in kinds] == [True, False]
+    for path, preempted in zip(sorted(tmp_path.rglob("*.wandb")), (True, False), strict=True):
+        assert ("preempting" in [record.WhichOneof("record_type") for record in records(path)]) == preempted
 
 
 def test_image_and_result_tables_are_logged(tmp_path: Path) -> None:

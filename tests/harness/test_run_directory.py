@@ -15,7 +15,7 @@ from harness.results.arrange import arrange
 from harness.results.entries import Entry
 from harness.run_directory import Run, whole_curves
 from harness.run_state import state_of
-from tests.made_up_results import made_up
+from tests.made_up_runs import made_up
 
 DESCRIBED = {
     "dataset": {"name": "my digits/8x8", "split_seed": 0},

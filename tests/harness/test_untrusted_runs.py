@@ -39,16 +39,16 @@ def test_every_run_has_a_name_that_is_a_runs() -> None:
 
 
 def test_folders_are_found_in_the_order_of_their_names_and_links_are_not_followed(tmp_path: Path) -> None:
-    root, told = tmp_path / "root", list[str]()
+    root, notes = tmp_path / "root", list[str]()
     for place in ("b/2", "b/10", "a", ".hidden", "b/2/inner"):
         (root / place).mkdir(parents=True, exist_ok=True)
         (root / place / "config.yaml").touch()
     (root / "b" / "again").symlink_to(root)
     (root / "outside").symlink_to(tmp_path)
     (root / "broken").symlink_to(tmp_path / "none")
-    found = [str(path.relative_to(root)) for path in run_directories(root, told.append)]
-    assert found == ["a", "b/10", "b/2"]
-    assert told == [f"{root}/outside: a link to another folder, which is not followed: search that folder itself"]
+    paths = [str(path.relative_to(root)) for path in run_directories(root, notes.append)]
+    assert paths == ["a", "b/10", "b/2"]
+    assert notes == [f"{root}/outside: a link to another folder, which is not followed: search that folder itself"]
     (tmp_path / "link").symlink_to(root)  # what a user names is searched
     assert len([*run_directories(tmp_path / "link")]) == 3
 

@@ -148,6 +148,6 @@ def test_members_are_those_of_the_documented_formula_to_float64s_last_digits() -
     generator = torch.Generator().manual_seed(0)
     mean = torch.randn(6, K, generator=generator, dtype=torch.float64)
     deviation = 0.1 + torch.rand(6, generator=generator, dtype=torch.float64)
-    found = KernelCode(torch.eye(6, dtype=torch.float64), torch.zeros(6, dtype=torch.int64), K).members(mean, deviation)
+    code = KernelCode(torch.eye(6, dtype=torch.float64), torch.zeros(6, dtype=torch.int64), K)
     expected = [(b * mean / deviation[:, None] ** p).log_softmax(1) for p in POWERS for b in SHARPNESS]
-    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(code.members(mean, deviation), torch.stack(expected), rtol=1e-13, atol=1e-13)

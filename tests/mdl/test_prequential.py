@@ -36,8 +36,8 @@ def numbers(runs: str) -> tuple[dict, list[str]]:
     """A run's numbers and its loss curves."""
     (path,) = Path(runs).glob("mdl-*/result.json")
     result = json.loads(path.read_text())
-    kept = {name: result[name] for name in ("run_id", "mdl", "curve", "final")}
-    return kept, (path.parent / "curves.csv").read_text().splitlines()
+    fields = {name: result[name] for name in ("run_id", "mdl", "curve", "final")}
+    return fields, (path.parent / "curves.csv").read_text().splitlines()
 
 
 def test_the_order_of_the_sizes_changes_nothing_but_itself(command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +85,9 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
     code, wrong = prequential.prequential, []
 
     def poisoned(prepared: PreparedTraining, *rest):
-        held = prepared.data["validation"]
-        held.labels.copy_(held.labels.flip(0))
-        wrong.append(len(held))
+        validation = prepared.data["validation"]
+        validation.labels.copy_(validation.labels.flip(0))
+        wrong.append(len(validation))
         return code(prepared, *rest)
 
     monkeypatch.setattr(prequential, "prequential", poisoned)
@@ -101,13 +101,13 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
 
 def test_calibrated_codes_are_by_the_temperatures_that_are_said(command) -> None:
     assert command(MDL, *SMALL, "runs_dir=runs").code == 0
-    found = numbers("runs")[0]
-    sizes = [point["n"] for point in found["curve"]]
-    for seed, bits in enumerate(found["mdl"]["calibrated_bits_per_sample"]):
-        own = [point["ce_next_calibrated_bits"][seed] for point in found["curve"][:-1]]
-        assert bits == pytest.approx(online_code_bits(sizes, own, 10) / sizes[-1])
-    assert all(0.01 < t < 100 for point in found["curve"][:-1] for t in point["temperature"])
-    assert found["curve"][-1].get("temperature") is None
+    result = numbers("runs")[0]
+    sizes = [point["n"] for point in result["curve"]]
+    for seed, bits in enumerate(result["mdl"]["calibrated_bits_per_sample"]):
+        losses = [point["ce_next_calibrated_bits"][seed] for point in result["curve"][:-1]]
+        assert bits == pytest.approx(online_code_bits(sizes, losses, 10) / sizes[-1])
+    assert all(0.01 < t < 100 for point in result["curve"][:-1] for t in point["temperature"])
+    assert result["curve"][-1].get("temperature") is None
 
 
 def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of_one(command, monkeypatch) -> None:

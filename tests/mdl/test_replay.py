@@ -51,10 +51,10 @@ def mlp() -> MLP:
 def images(labels: Tensor | None = None, n: int = SIZES[-1]) -> DeviceImages:
     """Images whose brightness says the label; `labels` may say otherwise."""
     generator = torch.Generator().manual_seed(0)
-    own = torch.arange(n) % K
+    true_labels = torch.arange(n) % K
     pixels = torch.randn(n, 1, 4, 4, generator=generator)
-    pixels += 2 * (own - 1)[:, None, None, None]
-    part = LabelledImages(pixels, own if labels is None else labels)
+    pixels += 2 * (true_labels - 1)[:, None, None, None]
+    part = LabelledImages(pixels, true_labels if labels is None else labels)
     return DeviceImages(part, torch.zeros(1), torch.ones(1), padding=1, flip=True, device=CPU)
 
 
@@ -68,8 +68,8 @@ def code(settings: TrainSettings):
     ):
         orders = torch.stack([torch.randperm(SIZES[-1], generator=torch.Generator().manual_seed(s)) for s in seeds])
         orders = orders[:1].expand_as(orders).clone() if shared else orders
-        own = dataclasses.replace(settings, **change)
-        return ReplayCode(Ensemble(model or mlp()), ReplayLabels(seeds, orders, train, train, SIZES), own, options)
+        changed = dataclasses.replace(settings, **change)
+        return ReplayCode(Ensemble(model or mlp()), ReplayLabels(seeds, orders, train, train, SIZES), changed, options)
 
     return make
 
@@ -160,19 +160,19 @@ def test_a_restored_code_goes_on_to_the_bit(code, model, steps: int) -> None:
     def make() -> ReplayCode:
         return code(images(torch.arange(SIZES[-1]) % 2), model(), seeds=seeds)
 
-    undisturbed, dying, kept = make(), make(), []
+    undisturbed, dying, states = make(), make(), []
 
     def check() -> None:
-        if len(kept) == steps:
+        if len(states) == steps:
             tensors, values = dying.state()
-            kept.append(({name: tensor.clone() for name, tensor in tensors.items()}, json.dumps(values)))
-        elif len(kept) < steps:
-            kept.append(None)
+            states.append(({name: tensor.clone() for name, tensor in tensors.items()}, json.dumps(values)))
+        elif len(states) < steps:
+            states.append(None)
 
     dying.before_step = check
     list(undisturbed.run())
     list(dying.run())
-    (tensors, values), resumed = kept[steps], make()
+    (tensors, values), resumed = states[steps], make()
     assert resumed.restore(tensors, json.loads(values))
     list(resumed.run())
     for one in (dying, resumed):
@@ -237,24 +237,24 @@ def result(runs: str) -> Mapping:
 @pytest.mark.parametrize("stack", ["all", "one"])
 def test_the_command_says_what_was_paid(command, stack: str) -> None:
     assert command(MDL, *SMALL, f"train.stack={stack}").code == 0
-    found = result("runs")
-    curve, code = found["curve"], found["mdl"]
+    run_result = result("runs")
+    curve, code = run_result["curve"], run_result["mdl"]
     sizes = [point["n"] for point in curve]
-    assert sizes[-1] == found["train_size"]
+    assert sizes[-1] == run_result["train_size"]
     for s in range(2):
         later = sum((m - n) * p["ce_next_bits"][s] for n, m, p in zip(sizes, sizes[1:], curve, strict=False))
         first = code["total_bits"][s] - later
         assert 0 < first <= sizes[0] * math.log2(10) + math.log2(17)
         assert code["bits_per_sample"][s] == pytest.approx(code["total_bits"][s] / sizes[-1])
-        assert found["final"]["loss_bits"][s] == curve[-1]["ce_test_bits"][s] < math.log2(10)
+        assert run_result["final"]["loss_bits"][s] == curve[-1]["ce_test_bits"][s] < math.log2(10)
     assert [point["epochs"] for point in curve] == [[8, 8]] * len(curve)
     (directory,) = Path("runs").glob("mdl-*")
     assert not list(directory.glob("checkpoint-*"))
-    kept = read_coded_bits([directory], pytest.fail)
-    assert kept is not None
-    assert kept.bits.double().mean(1).tolist() == pytest.approx(code["bits_per_sample"])
-    assert int(kept.trained_on.max()) >= sizes[-1] - 64
-    assert int((kept.trained_on == 0).sum()) <= 2 * 64
+    coded_bits = read_coded_bits([directory], pytest.fail)
+    assert coded_bits is not None
+    assert coded_bits.bits.double().mean(1).tolist() == pytest.approx(code["bits_per_sample"])
+    assert int(coded_bits.trained_on.max()) >= sizes[-1] - 64
+    assert int((coded_bits.trained_on == 0).sum()) <= 2 * 64
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from harness.result import MdlResult, read_result
+from harness.result import MdlResult
 from harness.result_fields import SharpDrops
 from harness.results.arrange import Comparison, arrange, by_dataset
 from harness.results.columns import columns
@@ -21,15 +21,14 @@ from tests.made_up_runs import write_run
 
 def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") -> list[MdlResult]:
     """Control and QLEACE, whose second seed never left the plateau of the first training size, nor of the last."""
-    found = []
+    marked_results = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
-        run = write_run(root, dataset="digits", eraser=eraser, seeds=seeds, preset=preset)
-        result = read_result(run.directory / "result.json")
+        result = write_run(root, dataset="digits", eraser=eraser, seeds=seeds, preset=preset).result
         assert isinstance(result, MdlResult)
         first, *others, last = result.curve
         marked = [replace(point, left_plateau=[*left, *[True] * len(seeds)][: len(seeds)]) for point in (first, last)]
-        found.append(replace(result, curve=[marked[0], *others, marked[1]]))
-    return found
+        marked_results.append(replace(result, curve=[marked[0], *others, marked[1]]))
+    return marked_results
 
 
 def comparison(*arguments: Any, **options: Any) -> Comparison:
@@ -103,7 +102,7 @@ def test_a_difference_of_one_seed_has_no_error(seeds: tuple[int, ...], said: str
 def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
     both: list[MdlResult] = []
     for eraser, of in (("control", (0, 1)), ("qleace", seeds)):
-        run = read_result(write_run(tmp_path, dataset="digits", eraser=eraser, seeds=of).directory / "result.json")
+        run = write_run(tmp_path, dataset="digits", eraser=eraser, seeds=of).result
         assert isinstance(run, MdlResult)
         both.append(run)
     drawn: list[Figure] = []
@@ -161,10 +160,10 @@ def test_orders_that_are_within_error_of_nothing_are_bounded(tmp_path: Path) -> 
     assert [column.text(arrange(both).run[0]) for column in orders] == ["", "", ""]  # results of an earlier version
     control = both[0]
     left = replace(control.certificate["test"], order_shares=[0.2, 0.01, -0.01], order_errors=[0.01, 0.02, 0.001])
-    found = arrange([replace(control, certificate={**control.certificate, "test": left})])
-    (entry,) = found.run
+    arranged = arrange([replace(control, certificate={**control.certificate, "test": left})])
+    (entry,) = arranged.run
     assert [column.text(entry) for column in orders] == ["20", "< 5", "< 0.2"]
-    assert table_of(found).records[0]["test_order_shares_2"] == 0.01
+    assert table_of(arranged).records[0]["test_order_shares_2"] == 0.01
     left = replace(left, order_z_scores=[9.0, 2.1, -1.0])  # by which they are judged where they were recorded
     (entry,) = arrange([replace(control, certificate={**control.certificate, "test": left})]).run
     assert [column.text(entry) for column in orders] == ["20", "1", "< 0.2"]

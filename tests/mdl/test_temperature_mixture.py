@@ -52,8 +52,8 @@ def test_it_finds_the_temperature_of_a_network_that_is_too_sure() -> None:
     drawn, mixture = batches(4.0, 80), TemperatureMixture(2, CPU)
     for logits, z in drawn[:40]:
         mixture.coded(logits, z)
-    found = [INVERSE_TEMPERATURES[int(i)] for i in mixture.log_weights.argmax(1)]
-    assert found == [pytest.approx(0.25)] * 2
+    inverse_temperatures = [INVERSE_TEMPERATURES[int(i)] for i in mixture.log_weights.argmax(1)]
+    assert inverse_temperatures == [pytest.approx(0.25)] * 2
     raw = torch.stack([F.cross_entropy(x.mT, z) for x, z in drawn[40:]]).mean()
     calibrated = torch.stack([mixture.nats(x, z) for x, z in drawn[40:]]).mean()
     assert float(calibrated) < 0.7 * float(raw)

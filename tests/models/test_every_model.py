@@ -108,11 +108,11 @@ def test_stacked_members_compute_what_each_computes_alone(name: str) -> None:
         members.append({n: p.detach() for n, p in member.named_parameters()})
     stacked = {n: torch.stack([member[n] for member in members]) for n in members[0]}
     generator = torch.Generator().manual_seed(1)
-    own, shared = torch.randn(3, 7, 2, 9, 9, generator=generator), torch.randn(7, 2, 9, 9, generator=generator)
-    with_own, with_shared = (functional_call(model, stacked, (x,)) for x in (own, shared))
+    x, shared = torch.randn(3, 7, 2, 9, 9, generator=generator), torch.randn(7, 2, 9, 9, generator=generator)
+    outputs, of_shared = (functional_call(model, stacked, (batch,)) for batch in (x, shared))
     for s, member in enumerate(members):
-        torch.testing.assert_close(with_own[s], functional_call(model, member, (own[s],)), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(with_shared[s], functional_call(model, member, (shared,)), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(outputs[s], functional_call(model, member, (x[s],)), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(of_shared[s], functional_call(model, member, (shared,)), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -30,7 +30,7 @@ def of_width(x: Tensor, width: int, depth: int, seed: int) -> tuple[Tensor, Tens
         h = math.sqrt(2) * torch.relu(h @ weight.T / math.sqrt(weight.shape[1]))
     outputs = h @ readout / math.sqrt(width)
     gradients = [torch.autograd.grad(one, [*weights, readout], retain_graph=True) for one in outputs]
-    flat = torch.stack([torch.cat([g.flatten() for g in own]) for own in gradients])
+    flat = torch.stack([torch.cat([g.flatten() for g in by_weight]) for by_weight in gradients])
     return (h @ h.T / width).detach(), flat @ flat.T
 
 
@@ -63,13 +63,13 @@ def test_one_hidden_layer_is_the_arc_cosine_kernel() -> None:
 @pytest.mark.parametrize("name", ["ntk", "nngp", "rbf"])
 def test_kernels_are_symmetric_positive_and_know_their_diagonal(name: Name, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.cat([images(20), torch.zeros(1, *SHAPE)])
-    own = kernel(name)
-    whole = own(x, x)
+    model = kernel(name)
+    whole = model(x, x)
     assert (whole - whole.T).abs().max() < 1e-14
     assert float(torch.linalg.eigvalsh(whole).min()) > -1e-12
-    torch.testing.assert_close(whole.diagonal(), own.diagonal(x), rtol=1e-7, atol=1e-12)
+    torch.testing.assert_close(whole.diagonal(), model.diagonal(x), rtol=1e-7, atol=1e-12)
     monkeypatch.setattr("models.kernel._BLOCK", 40)
-    torch.testing.assert_close(own(x, x), whole, rtol=0, atol=1e-14)
+    torch.testing.assert_close(model(x, x), whole, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["ntk", "nngp", "rbf"])
@@ -77,18 +77,18 @@ def test_rounding_makes_no_cosine_or_distance_that_cannot_be(name: Name) -> None
     x = images(300).double()
     other = torch.cat([-x, x * (1 + 1e-7), x + 1e-7 * x.flip(0), 1e4 + x])
     for depth in (1, 2, 6):
-        found = kernel(name, depth)(torch.cat([x, 1e4 + x]), other)
-        assert found.isfinite().all()
+        values = kernel(name, depth)(torch.cat([x, 1e4 + x]), other)
+        assert values.isfinite().all()
     if name == "rbf":
-        assert float(found.max()) <= 1
+        assert float(values.max()) <= 1
 
 
 def test_as_many_entries_are_computed_at_once_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, rows = kernel("rbf"), []
+    model, rows = kernel("rbf"), []
     real = Kernel._of
     monkeypatch.setattr(Kernel, "_of", lambda self, x, y: rows.append(len(x)) or real(self, x, y))
     monkeypatch.setattr("models.kernel._BLOCK", 40)
-    own(images(20), images(13))
+    model(images(20), images(13))
     assert rows == [3] * 6 + [2]
 
 

@@ -40,10 +40,10 @@ def difference_without(
 ) -> tuple[float, float]:
     """`change_without`, given the coefficients [n, k] of training on everything."""
     n, k = residual.shape
-    kept = torch.arange(n) != i
-    rows = kept.repeat_interleave(k)
+    others = torch.arange(n) != i
+    rows = others.repeat_interleave(k)
     difference = everything.clone()
-    difference[kept] -= coefficients(kernel[rows][:, rows], residual[kept], descent, descent.effective_n(n))
+    difference[others] -= coefficients(kernel[rows][:, rows], residual[others], descent, descent.effective_n(n))
     d = difference.flatten()
     predictions = (held_out_kernel @ d).square().sum() * k / len(held_out_kernel)
     return float(d @ kernel @ d), float(predictions)

@@ -21,20 +21,20 @@ def test_correlations() -> None:
 
 def test_agreement_is_over_the_examples_that_a_reference_has() -> None:
     some = torch.tensor([1.0, math.nan, 3.0, 10.0], dtype=torch.float64)
-    found = agreement(Changes(A, A), Changes(some, -some))
-    assert found.examples == 3
-    assert found.weight.pearson == pytest.approx(1)
-    assert found.prediction.spearman == pytest.approx(-1)
+    result = agreement(Changes(A, A), Changes(some, -some))
+    assert result.examples == 3
+    assert result.weight.pearson == pytest.approx(1)
+    assert result.prediction.spearman == pytest.approx(-1)
 
 
 def test_ratios_show_what_one_large_value_hides_from_a_correlation() -> None:
     theirs = torch.tensor([1.0, 2.0, 3.0, 1000.0, 0.0], dtype=torch.float64)
     ours = theirs * torch.tensor([0.6, 1.0, 1.3, 1.0, 1.0])
-    found = agreement(Changes(ours, theirs), Changes(theirs, theirs))
-    assert found.weight.pearson == pytest.approx(1, abs=1e-4)
-    assert found.weight.ratio is not None
-    assert as_json(found.weight.ratio) == pytest.approx({"median": 1.0, "least": 0.6, "largest": 1.3})
-    assert found.prediction.ratio == Ratio(median=1, least=1, largest=1)
+    result = agreement(Changes(ours, theirs), Changes(theirs, theirs))
+    assert result.weight.pearson == pytest.approx(1, abs=1e-4)
+    assert result.weight.ratio is not None
+    assert as_json(result.weight.ratio) == pytest.approx({"median": 1.0, "least": 0.6, "largest": 1.3})
+    assert result.prediction.ratio == Ratio(median=1, least=1, largest=1)
     assert agreement(Changes(ours, ours), Changes(0 * ours, 0 * ours)).weight.ratio is None
 
 

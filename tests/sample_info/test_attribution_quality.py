@@ -34,12 +34,12 @@ def test_the_datamodeling_score_is_spearmans_mean_and_its_interval_no_narrower_t
         return truth + 0.5 * draws(40, 6, 2, seed=seed + 1), truth
 
     predicted, truth = methods(0)
-    found = datamodeling_score(predicted, truth)
+    score = datamodeling_score(predicted, truth)
     each = [statistic(spearmanr, a, b) for a, b in zip(predicted.flatten(1).T, truth.flatten(1).T, strict=True)]
-    assert found.mean == pytest.approx(sum(each) / 12)
-    assert found.low < found.mean < found.high
+    assert score.mean == pytest.approx(sum(each) / 12)
+    assert score.low < score.mean < score.high
     others = torch.tensor([datamodeling_score(*methods(seed)).mean for seed in range(10, 50, 2)])
-    assert 3.9 < (found.high - found.low) / float(others.std()) < 12  # 3.9 of a normal distribution: never too narrow
+    assert 3.9 < (score.high - score.low) / float(others.std()) < 12  # 3.9 of a normal distribution: never too narrow
     exact = datamodeling_score(truth.exp(), truth)
     assert (exact.mean, exact.low) == pytest.approx((1, 1))
     assert datamodeling_score(-truth, truth).mean == pytest.approx(-1)
@@ -85,12 +85,12 @@ def test_scores_are_those_of_dattri_on_the_same_arrays() -> None:
 def test_cosines_are_those_of_gradients(k: int) -> None:
     net = small_mlp(k)
     residual = network_outputs(net.model, net.weights, net.x) - net.y
-    found = cosine(ntk(net.model, net.weights, net.x, net.held_out), residual)
+    effects = cosine(ntk(net.model, net.weights, net.x, net.held_out), residual)
     j, j_held_out = (jacobian(net.model, net.weights, x) for x in (net.x, net.held_out))
     gradients = torch.einsum("nkp,nk->np", j, residual)
     expected = -torch.einsum("np,mkp->nmk", gradients / gradients.norm(dim=1, keepdim=True), j_held_out)
-    torch.testing.assert_close(found.outputs, expected)
-    assert bool(found.weight.isnan().all())
+    torch.testing.assert_close(effects.outputs, expected)
+    assert bool(effects.weight.isnan().all())
 
 
 def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,30 +98,30 @@ def test_a_study_of_accounts_judged_by_retraining_on_halves(command, monkeypatch
     outcome = command(COMMAND, *SMALL, *methods, "sample_info.data.label_noise=0.1")
     assert outcome.code == 0, outcome.err
     (path,) = Path("runs").glob("*/result.json")
-    found = {name: one for name, (one,) in read_json(path)["attribution"].items()}
-    ours, thinned, sets, *baselines = found
+    by_method = {name: one for name, (one,) in read_json(path)["attribution"].items()}
+    ours, thinned, sets, *baselines = by_method
     assert baselines == ["influence 10", "influence 1e-05", "gradient cosine"]
-    assert found[sets]["datamodeling"]["mean"] > 0.97
-    assert found[ours]["datamodeling"]["mean"] > 0.7
-    assert found[thinned]["datamodeling"]["low"] > found[ours]["datamodeling"]["mean"]
-    assert all(found[sets]["datamodeling"]["low"] > found[name]["datamodeling"]["high"] for name in baselines)
-    assert found[ours]["leave_one_out"] > 0.95
-    assert found[ours]["auroc"] == pytest.approx(read_json(path)["groups"]["wrong label"]["auroc"][0])
-    assert "leave_one_out" not in found[sets]
+    assert by_method[sets]["datamodeling"]["mean"] > 0.97
+    assert by_method[ours]["datamodeling"]["mean"] > 0.7
+    assert by_method[thinned]["datamodeling"]["low"] > by_method[ours]["datamodeling"]["mean"]
+    assert all(by_method[sets]["datamodeling"]["low"] > by_method[name]["datamodeling"]["high"] for name in baselines)
+    assert by_method[ours]["leave_one_out"] > 0.95
+    assert by_method[ours]["auroc"] == pytest.approx(read_json(path)["groups"]["wrong label"]["auroc"][0])
+    assert "leave_one_out" not in by_method[sets]
     assert [*read_json(path)["references"]] == [
         "influence 10", "influence 1e-05", "retraining",
         "influence 10 with retraining", "influence 1e-05 with retraining",
     ]  # fmt: skip
     (table,) = Path("runs").glob("*/table.md")
     assert f"| {sets} | 0.9" in table.read_text()
-    kept, _ = load_tensors(path.parent / "subsets-0.safetensors")
-    alone, moved = kept["alone"], kept["alone_outputs"]
+    subsets, _ = load_tensors(path.parent / "subsets-0.safetensors")
+    alone, moved = subsets["alone"], subsets["alone_outputs"]
     effects, _ = read_pairwise(path.parent, 0)  # anybody can compute it again from the files
-    again = datamodeling_score(added_up(effects.transpose(0, 1), kept["left_out"]), kept["outputs"])
-    assert again.mean == pytest.approx(found[ours]["datamodeling"]["mean"])
+    again = datamodeling_score(added_up(effects.transpose(0, 1), subsets["left_out"]), subsets["outputs"])
+    assert again.mean == pytest.approx(by_method[ours]["datamodeling"]["mean"])
     single = torch.full((60, *moved.shape[1:]), torch.nan, dtype=torch.float64).index_put((alone,), moved)
     r = leave_one_out_correlation(effects.transpose(0, 1), single)
-    assert r == pytest.approx(found[ours]["leave_one_out"])
+    assert r == pytest.approx(by_method[ours]["leave_one_out"])
 
     def fail(*_) -> None:
         raise AssertionError("trained again")

@@ -31,25 +31,25 @@ def kernels(name: str, device: torch.device) -> Kernels:
 def test_kernels(name: str) -> None:
     expected = kernels(name, CPU)
     with Device():
-        found = kernels(name, DEVICE)
-        torch.testing.assert_close(found.train.cpu(), expected.train)
-        torch.testing.assert_close(found.held_out.cpu(), expected.held_out)
+        result = kernels(name, DEVICE)
+        torch.testing.assert_close(result.train.cpu(), expected.train)
+        torch.testing.assert_close(result.held_out.cpu(), expected.held_out)
 
 
 def scores(device: torch.device) -> Mapping[str, Tensor]:
     """Compute all methods by a kernel that was computed before."""
     whole = KERNELS.train.to(device), KERNELS.held_out.to(device)
     residual = torch.linspace(-1, 1, 40, dtype=torch.float64).view(4, 10).to(device)
-    found = {}
+    by_method = {}
     for method in ("series", "resolvent"):
         descent = LinearizedDescent(learning_rate=1e-3, steps=100, weight_decay=0.5, left_out_loss="mean")
         dynamics = LinearizedDynamics(whole[0], residual, descent, method=method)
-        found[method] = leave_one_out(dynamics, whole[1]).weight
+        by_method[method] = leave_one_out(dynamics, whole[1]).weight
     minimum = dynamics.at_minimum
-    found["elimination"] = leave_one_out(minimum, whole[1]).prediction
-    found["steady state"] = sgd_information(minimum, 2)[0]
-    found["influence"] = influence(Kernels(*whole, ""), residual, 0.5).weight
-    return {name: score.cpu() for name, score in found.items()}
+    by_method["elimination"] = leave_one_out(minimum, whole[1]).prediction
+    by_method["steady state"] = sgd_information(minimum, 2)[0]
+    by_method["influence"] = influence(Kernels(*whole, ""), residual, 0.5).weight
+    return {name: score.cpu() for name, score in by_method.items()}
 
 
 def test_scores_by_every_method() -> None:

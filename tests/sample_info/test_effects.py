@@ -14,18 +14,18 @@ from tests.sample_info.networks import small_mlp
 DESCENT = LinearizedDescent(learning_rate=0.02, steps=300, weight_decay=2.0)
 
 
-def trained(net, descent, kept=None):
+def trained(net, descent, remaining=None):
     """Weights (flat) and held-out predictions of the linearised network trained on `kept` examples."""
     kernels = ntk(net.model, net.weights, net.x, net.held_out)
     residual = network_outputs(net.model, net.weights, net.x) - net.y
-    if kept is not None:  # n stays that of all examples, so that the others' gradients do
-        rows = kept.repeat_interleave(net.y.shape[1])
-        scale = len(residual) / int(kept.sum())
+    if remaining is not None:  # n stays that of all examples, so that the others' gradients do
+        rows = remaining.repeat_interleave(net.y.shape[1])
+        scale = len(residual) / int(remaining.sum())
         descent = LinearizedDescent(
             learning_rate=descent.learning_rate / scale, steps=descent.steps, weight_decay=descent.weight_decay
         )
-        dynamics = LinearizedDynamics(kernels.train[rows][:, rows], residual[kept], descent)
-        x, cross = net.x[kept], kernels.held_out[:, rows]
+        dynamics = LinearizedDynamics(kernels.train[rows][:, rows], residual[remaining], descent)
+        x, cross = net.x[remaining], kernels.held_out[:, rows]
     else:
         dynamics, x, cross = LinearizedDynamics(kernels.train, residual, descent), net.x, kernels.held_out
     change = torch.einsum("nkp,nk->p", jacobian(net.model, net.weights, x), dynamics.coefficients)

@@ -13,7 +13,7 @@ from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
 from erasure.store.storage import load_tensors, read_json
 from harness.job import CONTROL
-from harness.result import InformationResult, read_result
+from harness.result import InformationResult
 from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
 from models.tangent.ntk import ntk
@@ -69,8 +69,8 @@ def test_a_score_is_what_leaving_one_out_of_eraser_and_training_changes(command)
     rows = examples.refitting.scored
     assert torch.equal(z[rows], examples.labels)
     for i in (3, 20):
-        kept = torch.arange(261) != rows[i]
-        eraser = QleaceEraser.fit(x[kept], z[kept])
+        others = torch.arange(261) != rows[i]
+        eraser = QleaceEraser.fit(x[others], z[others])
         scored, held_out = (
             examples.standardised(eraser(*part))
             for part in ((x[rows], z[rows]), (plain["test"].images, plain["test"].labels))
@@ -129,7 +129,7 @@ def test_where_others_are_left_the_eraser_sees_no_scored_example(command) -> Non
     ],
 )
 def test_summaries_say_what_their_eraser_has_seen(tmp_path: Path, fit: str | None, said: str) -> None:
-    result = read_result(write_information_run(tmp_path, "leace", eraser_fit=fit).directory / "result.json")
+    result = write_information_run(tmp_path, "leace", eraser_fit=fit).result
     assert isinstance(result, InformationResult)
     assert accuracy_of(result).endswith(said)
     *_, summaries = tables_of(arrange([result]))

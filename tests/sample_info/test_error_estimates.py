@@ -64,9 +64,9 @@ def test_of_residuals_that_are_the_linearisation_s_own_it_is_the_closed_form(
     for _ in range(59):
         a = a - rate * (path[-1].flatten() + decay * a)
         path.append(residual + (kernel @ a).view(n, k))
-    found = differences_along(kernel, torch.stack(path), descent)
+    result = differences_along(kernel, torch.stack(path), descent)
     expected = dynamics.differences(torch.arange(n))
-    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10 * float(expected.abs().max()))
+    torch.testing.assert_close(result, expected, rtol=1e-8, atol=1e-10 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -127,19 +127,19 @@ def test_the_error_that_is_usual_counts_where_accounts_agree_by_chance_and_most_
 
 def test_verdicts_are_counted_on_the_examples_that_were_left_out() -> None:
     estimate = EstimatedErrors(double(1, 1, 1, 1, 1), double(1, 1.2, 5, 7, 1), double(1.05, 4, 1.5, 20, math.nan))
-    found = estimate.described
-    assert found.spearman == pytest.approx(0.8)
+    counts = estimate.described
+    assert counts.spearman == pytest.approx(0.8)
     expected = ErrorEstimate(believable=3, retrained=4, believed=2, rightly_believed=1, rightly_doubted=1)
-    assert replace(found, spearman=None) == expected
+    assert replace(counts, spearman=None) == expected
 
 
 def test_of_a_network_far_from_its_linearisation_the_wrong_scores_are_doubted(far) -> None:
     for kind in ("weight", "prediction"):
-        found = EstimatedErrors(*(getattr(one, kind) for one in far)).described
-        assert found.spearman is not None
-        assert found.spearman > 0.6
-        assert found.believed is not None
-        assert found.rightly_doubted is not None
-        assert found.rightly_doubted > 0.5 * (40 - found.believed) > 5
-        assert found.rightly_believed is not None
-        assert found.rightly_believed > 0.7 * found.believed > 3
+        counts = EstimatedErrors(*(getattr(one, kind) for one in far)).described
+        assert counts.spearman is not None
+        assert counts.spearman > 0.6
+        assert counts.believed is not None
+        assert counts.rightly_doubted is not None
+        assert counts.rightly_doubted > 0.5 * (40 - counts.believed) > 5
+        assert counts.rightly_believed is not None
+        assert counts.rightly_believed > 0.7 * counts.believed > 3

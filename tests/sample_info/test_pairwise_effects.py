@@ -63,8 +63,8 @@ def test_effects_are_kept_in_blocks_and_scores_are_what_they_were(command, monke
     assert command(COMMAND, *wanted, "sample_info.memory_gib=1e-4").code == 0  # other blocks than before
     assert len(list(the_run("runs").glob("pairwise-0-*"))) > 3
     for seed in (0, 1):
-        found, expected = read_pairwise(the_run("runs"), seed), read_pairwise(the_run("whole"), seed)
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+        result, expected = read_pairwise(the_run("runs"), seed), read_pairwise(the_run("whole"), seed)
+        torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_where_the_eraser_is_refitted_effects_are_of_what_each_of_its_networks_does(command) -> None:

@@ -22,9 +22,9 @@ def test_marks_and_crosses() -> None:
 
 
 def test_caps_are_kept_and_seeded() -> None:
-    kept = capped(PARITY, {"odd": 1}, seed=0)
-    assert len(kept) == 4
-    assert {0, 2, 4} < set(kept.tolist())
+    positions = capped(PARITY, {"odd": 1}, seed=0)
+    assert len(positions) == 4
+    assert {0, 2, 4} < set(positions.tolist())
     drawn = {tuple(capped(PARITY, {"odd": 1}, seed).tolist()) for seed in range(20)}
     assert len(drawn) == 3
     assert capped(PARITY, {}, seed=0).tolist() == [0, 1, 2, 3, 4, 5]

@@ -30,19 +30,19 @@ Command = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder where the first test's training is left for those that follow."""
     return tmp_path_factory.mktemp("trained")
 
 
 @pytest.fixture
-def trained(command: Command, kept: Path) -> Path:
+def trained(command: Command, shared_folder: Path) -> Path:
     """A copy of the weights of two seeds, trained on all ten digits."""
-    if not kept.joinpath("runs").exists():
+    if not shared_folder.joinpath("runs").exists():
         options = ["eraser=control", "train=quick", "train.max_epochs=3", "train.stack=all", "seeds=[1,4]"]
-        outcome = command(TRAIN, *MODEL, *options, f"runs_dir={kept}/runs")
+        outcome = command(TRAIN, *MODEL, *options, f"runs_dir={shared_folder}/runs")
         assert outcome.code == 0, outcome.err
-    (directory,) = kept.glob("runs/train-*")
+    (directory,) = shared_folder.glob("runs/train-*")
     shutil.copytree(directory, Path("runs") / directory.name)
     return Path("runs") / directory.name / "weights.safetensors"
 
@@ -99,11 +99,11 @@ def test_scores_differ_and_a_run_knows_its_weights_wherever_they_lie(command, tr
 
 def test_a_readout_that_fits_may_be_kept(command, trained) -> None:
     overrides = ["sample_info.classes=all", f"sample_info.initial_weights={trained}", "seeds=[1]"]
-    kept = scored(
+    trained_readout = scored(
         command, *overrides, "sample_info.training.readout_gain=null", "sample_info.training.learning_rate=1e-9"
     )
     redrawn = scored(command, *overrides, "sample_info.training.learning_rate=1e-9")
-    accuracy = [read_json(path / "result.json")["network"]["train_accuracy"][0] for path in (kept, redrawn)]
+    accuracy = [read_json(path / "result.json")["network"]["train_accuracy"][0] for path in (trained_readout, redrawn)]
     assert accuracy[0] > 0.5 > accuracy[1]  # the trained network's own, and chance
 
 

@@ -93,7 +93,7 @@ def require_nothing_overflows(browser, width: int) -> None:
         const wide = [...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth);
         return [...beyond, ...wide].map((e) => `${e.tagName} ${e.className}: ${e.textContent.slice(0, 80)}`);
     """
-    assert not (found := browser.execute_script(cut)), found
+    assert not (overflowing := browser.execute_script(cut)), overflowing
 
 
 def faint_texts(browser, least: float = 4.5) -> list[str]:

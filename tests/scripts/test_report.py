@@ -13,7 +13,7 @@ import torch
 
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
-from harness.result import MdlResult, read_result
+from harness.result import MdlResult
 from harness.result_fields import published_units
 from harness.results.arrange import by_dataset
 from harness.results.output import file_name
@@ -196,7 +196,7 @@ def _result(run: Run) -> dict:
 
 
 def _coded(run: Run) -> MdlResult:
-    result = read_result(run.directory / "result.json")
+    result = run.result
     assert isinstance(result, MdlResult)
     return result
 

@@ -19,8 +19,8 @@ def code(bits: list[list[float]], trained_on: list[list[int]], seeds: tuple[int,
     return CodedBits(seeds, torch.arange(4), torch.tensor([0, 0, 1, 0]), torch.tensor(bits), torch.tensor(trained_on))
 
 
-def same(found: Tensor, expected: list[float]) -> None:
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), equal_nan=True)
+def same(values: Tensor, expected: list[float]) -> None:
+    torch.testing.assert_close(values, torch.tensor(expected, dtype=torch.float64), equal_nan=True)
 
 
 def test_information_is_what_a_label_costs_less_than_by_its_share() -> None:

@@ -16,7 +16,7 @@ from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
 from scripts.sweep.__main__ import main as sweep
 from scripts.sweep.status import jobs_by_id
-from tests.made_up_results import made_up
+from tests.made_up_runs import made_up
 
 OVERRIDES = ["eraser=control,leace,qleace", "model=linear,mlp", "seeds=[0]", "train.lr=0.01"]
 
@@ -96,15 +96,15 @@ def test_a_refused_configuration_leaves_no_directory_and_counts_as_failed(comman
     refused = command(MDL, "-m", *tiny)
     assert refused.code == 2
     assert "mdl.num_chunks=500 chunks of at least min_chunk=27 examples need 13,500" in refused.err
-    (kept,) = Path("runs").glob("mdl-*")
-    assert (kept / "result.json").exists()
+    (directory,) = Path("runs").glob("mdl-*")
+    assert (directory / "result.json").exists()
     assert sweep(["status", "runs", "--", *tiny]) == 1
     out = capsys.readouterr().out
     assert "2 runs: 1 finished, 1 failed" in out
     assert "mdl.num_chunks=500 chunks of at least" in out
     assert " left" not in out
     assert command(MDL, *[word.replace("2,500", "500") for word in tiny]).code == 2
-    assert [*Path("runs").glob("mdl-*")] == [kept]
+    assert [*Path("runs").glob("mdl-*")] == [directory]
 
 
 def test_discard_lists_failed_runs_and_deletes_them_when_told(half_done: Path, capsys) -> None:

@@ -34,8 +34,8 @@ def arm(point: str) -> None:
     def save_file(tensors, path: Path, metadata) -> None:
         real_save(tensors, path, metadata=metadata)
         if is_the_one(path):
-            own = Path(path).rename(Path(path).with_name(".tmpPEVl13"))  # where safetensors writes before it renames
-            os.truncate(own, own.stat().st_size // 2)
+            part = Path(path).rename(Path(path).with_name(".tmpPEVl13"))  # where safetensors writes before it renames
+            os.truncate(part, part.stat().st_size // 2)
             die()
 
     def replace(self: Path, target: str | os.PathLike[str]) -> Path:

@@ -25,14 +25,14 @@ def test_the_temperature_that_logits_were_made_with_is_found(by: float) -> None:
 
 def test_it_is_the_minimum_of_the_documented_loss_for_each_member() -> None:
     logits, labels = (torch.cat([a, b]) for a, b in zip(drawn(60, 0.5), drawn(60, 3.0, seed=1), strict=True))
-    found = temperatures(logits, labels)
+    fitted = temperatures(logits, labels)
 
     def loss(member: int, temperature: float) -> float:
         scaled = logits[member].double() / temperature
         fit = torch.nn.functional.cross_entropy(scaled, labels[member], reduction="sum")
         return float(fit) + math.log(temperature) ** 2 / 2
 
-    for member, best in enumerate(found.tolist()):
+    for member, best in enumerate(fitted.tolist()):
         assert loss(member, best) < min(loss(member, best * 1.02), loss(member, best / 1.02))
 
 

@@ -101,11 +101,11 @@ def training(model: Classifier, samples: list[str]) -> Training:
 )
 def test_a_model_of_degree_n_cannot_tell_what_shares_n_orders(degree: int, sample: str, alike: bool) -> None:
     """Belrose et al. 2024: the logits of such a model have the same class means on both."""
-    found = training(PolynomialClassifier((3, 1, 1), 2, degree=degree), [sample])
-    for _ in found.run():
+    trained = training(PolynomialClassifier((3, 1, 1), 2, degree=degree), [sample])
+    for _ in trained.run():
         pass
     images, other = (
-        [loss for member, _, name, loss, *_ in found.followed.rows if (member, name) == (0, which)]
+        [loss for member, _, name, loss, *_ in trained.followed.rows if (member, name) == (0, which)]
         for which in (DATA, sample)
     )
     assert images[-1] < images[0] - 0.1

@@ -3,11 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from conf.groups import keys
 from erasure.certificate import Certificate
+from erasure.store.storage import read_json
 from mdl.__main__ import COMMAND as MDL
 from train import early_stopping
 from train.__main__ import COMMAND as TRAIN
@@ -15,6 +17,7 @@ from train.early_stopping import EarlyStopping, MemberCurve, endings, warn_of_un
 from train.settings import TrainSettings
 
 CHANCE_BITS = math.log2(10)
+QLEACE = ["eraser=qleace", "seeds=[0,1]", "train.stack=all", "logger.mode=disabled"]  # a plateau at first
 
 
 def losses(
@@ -98,13 +101,13 @@ def test_the_end_of_a_training_says_why(settings: TrainSettings) -> None:
         ),
         "learnt": ([3.3, 2.0, 1.0, 1.1, 1.1], None, {"patience_steps": 20}, (4, 2, "patience", False, True)),
     }
-    for name, (validation, train, changes, found) in endings_of.items():
+    for name, (validation, train, changes, ending) in endings_of.items():
         _, stopping = losses(
             settings, validation, train, **{"min_improvement_bits": 0.02, "plateau_steps": 0} | changes
         )
         names = ("epochs", "best_epoch", "ended", "untrained", "left_plateau")
-        expected = {key: [value] for key, value in zip(names, found, strict=True)}
-        assert endings([stopping.curve]) == expected | {"plateau_epochs": [0 if found[-1] else None]}, name
+        expected = {key: [value] for key, value in zip(names, ending, strict=True)}
+        assert endings([stopping.curve]) == expected | {"plateau_epochs": [0 if ending[-1] else None]}, name
 
 
 def test_small_improvements_are_kept_but_buy_no_time(settings: TrainSettings) -> None:
@@ -169,3 +172,34 @@ def test_only_those_that_stop_trainings_are(command, caplog, monkeypatch: pytest
         caplog.clear()
         assert command(chosen, *tiny, *choice).code == 0
         assert (remedy in caplog.text) == warned
+
+
+def trained(command, *arguments: str) -> dict:
+    outcome = command(TRAIN, *QLEACE, *arguments)
+    assert outcome.code == 0, outcome.err
+    (path,) = Path("runs").glob("train-*/result.json")
+    return read_json(path)
+
+
+@pytest.mark.parametrize("preset", ["quick", "default"])
+def test_presets_do_not_stop_on_the_plateau(preset: str, command) -> None:
+    result = trained(command, f"train={preset}", "train.max_epochs=60")
+    assert result["left_plateau"] == [True, True]
+    assert min(result["plateau_epochs"]) > 10  # 210 optimiser steps, more than twice what `quick` waited once
+    assert max(result["final"]["end_train_loss_bits"]) < 3.28  # 3.322 while on the plateau
+
+
+def test_a_seed_that_is_stopped_on_the_plateau_is_marked(command) -> None:
+    result = trained(command, "train=quick", "train.patience_steps=80", "train.plateau_steps=0")
+    assert result["left_plateau"] == [False, False]
+    assert result["plateau_epochs"] == [None, None]
+    assert result["ended"] == ["patience", "patience"]
+    assert min(result["final"]["end_train_loss_bits"]) > 3.3
+
+
+def test_a_seed_that_runs_out_of_epochs_on_the_plateau_is_marked(command) -> None:
+    result = trained(command, "train=quick", "train.max_epochs=3")
+    assert result["left_plateau"] == [False, False]
+    assert result["ended"] == ["max_epochs", "max_epochs"]
+    assert result["epochs"] == [3, 3]
+    assert result["untrained"] == [epoch == 0 for epoch in result["best_epoch"]]

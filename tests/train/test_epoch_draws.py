@@ -46,8 +46,8 @@ def test_a_member_draws_what_it_would_draw_alone() -> None:
     together.draw([0, 1, 2], CPU)
     alone.draw([0], CPU)
     drawn = together.draw([1, 2], CPU)  # the first member has stopped
-    for both, own in zip(drawn, alone.draw([0], CPU), strict=True):
-        assert torch.equal(both[:, :1], own)
+    for both, single in zip(drawn, alone.draw([0], CPU), strict=True):
+        assert torch.equal(both[:, :1], single)
         assert not torch.equal(both[:, 0], both[:, 1])
 
 
@@ -69,5 +69,6 @@ def test_a_state_from_before_the_first_epoch_gives_that_epoch() -> None:
 
 def test_branches_are_dropped_at_their_layers_rates_and_keep_their_mean() -> None:
     factors = order(SETTINGS, [0], 20_000, [0.0, 0.25, 0.5]).draw([0], CPU).factors
-    assert [sorted(own.unique().tolist()) for own in factors.unbind(2)] == [[1.0], [0.0, pytest.approx(4 / 3)], [0, 2]]
+    by_layer = [sorted(layer.unique().tolist()) for layer in factors.unbind(2)]
+    assert by_layer == [[1.0], [0.0, pytest.approx(4 / 3)], [0, 2]]
     assert factors.mean((0, 1, 3)).tolist() == pytest.approx([1.0, 1.0, 1.0], abs=0.04)  # 5 standard errors

@@ -21,7 +21,7 @@ REPLAY = ["mdl.code=replay", "mdl.replay.batch=64", "mdl.replay.streams=15"]
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder where undisturbed runs are left for the tests that follow."""
     return tmp_path_factory.mktemp("undisturbed")
 
@@ -31,11 +31,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("mid_write", []), ("before_rename", []), ("after_rename", []), ("mid_epoch", []), ("mid_epoch", REPLAY)],
 )
 def test_a_killed_run_ends_with_the_numbers_of_an_undisturbed_one(
-    point: str, code: list[str], kept: Path, command, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    point: str, code: list[str], shared_folder: Path, command, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     here = [*ARGUMENTS, *code, f"cache_dir={tmp_path / 'cache'}"]
-    runs = kept / ("replay" if code else "blocks")
+    runs = shared_folder / ("replay" if code else "blocks")
     assert command(MDL, *here, f"runs_dir={runs}").code == 0  # by the first of the tests
     require_killed(killed.run, point, [*here, f"runs_dir={tmp_path / 'killed'}"])
     (directory,) = (tmp_path / "killed").iterdir()

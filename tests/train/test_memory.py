@@ -31,7 +31,7 @@ print(per_step())
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
 def test_memory_that_a_step_freed_is_kept_for_the_next() -> None:
     outcome = subprocess.run([sys.executable, "-c", COUNT_FAULTS], capture_output=True, text=True, check=True)
-    left, kept = map(int, outcome.stdout.split())
+    returned, reused = map(int, outcome.stdout.split())
     pages = 40 * 2**20 // resource.getpagesize()
-    assert kept < pages / 20
-    assert left > pages / 2
+    assert reused < pages / 20
+    assert returned > pages / 2

@@ -77,9 +77,9 @@ def test_reading_the_average_changes_nothing() -> None:
 
 def test_the_initial_weights_are_copied() -> None:
     start = draw()
-    kept = {name: weight.clone() for name, weight in start.items()}
+    copies = {name: weight.clone() for name, weight in start.items()}
     steps(ScheduleFree(start, ScheduleFreeSettings(lr=0.1)), draw(seed=1), 3)
-    assert all(torch.equal(weight, kept[name]) for name, weight in start.items())
+    assert all(torch.equal(weight, copies[name]) for name, weight in start.items())
 
 
 def test_members_that_stay_go_on_as_if_the_others_had_never_been_there() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from harness.result import TrainResult, read_result
+from harness.result import TrainResult
 from harness.results.arrange import Comparison, arrange
 from tests.made_up_runs import write_run
 from train.summary import draw, table_of
@@ -15,13 +15,12 @@ from train.summary import draw, table_of
 
 def comparison(root: Path) -> Comparison:
     """Control and QLEACE, whose second seed never left the plateau."""
-    found = []
+    results = []
     for eraser, left in (("control", [True, True]), ("qleace", [True, False])):
-        run = write_run(root, "train", dataset="digits", eraser=eraser, seeds=(0, 1))
-        result = read_result(run.directory / "result.json")
+        result = write_run(root, "train", dataset="digits", eraser=eraser, seeds=(0, 1)).result
         assert isinstance(result, TrainResult)
-        found.append(replace(result, left_plateau=left))
-    return arrange(found)
+        results.append(replace(result, left_plateau=left))
+    return arrange(results)
 
 
 def test_seeds_that_never_left_the_plateau_are_marked_in_table_and_figure_whose_curves_have_no_kink(

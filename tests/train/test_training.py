@@ -1,26 +1,31 @@
-"""State that a training keeps of its past: all random draws, stochastic depth's included."""
+"""The training loop: members compute what they compute alone, to the bit; a restored training draws what it had to."""
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from erasure.source import LabelledImages
+from erasure.pipeline import ErasedDataset
+from erasure.source import LabelledImages, splits
 from models.classifier import Classifier
 from models.layers import Linear
+from models.mlp import MLP
 from models.polynomial import PolynomialClassifier
 from models.stochastic_depth import StochasticDepth
 from tests.fake_device import DEVICE, Device
 from tests.models.every_model import EVERY
 from train.checkpoint import Checkpoints
-from train.data import DeviceImages
+from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
+from train.memory import MemoryExhaustedError
+from train.randomness import permutation
 from train.settings import TrainSettings
-from train.training import Fit, Training, TrainingSets, fit
+from train.training import Fit, NonFiniteLossError, Training, TrainingSets, fit
 
 CPU = torch.device("cpu")
 
@@ -122,3 +127,181 @@ def test_a_step_waits_for_no_device_and_computes_the_same_there(
         for name, weight in there.last.items():
             assert torch.equal(weight.cpu(), here.last[name]), name
     assert [stopping.curve for stopping in there.stopping] == [stopping.curve for stopping in here.stopping]
+
+
+@pytest.fixture(scope="module")
+def data(digits_source) -> Mapping[str, DeviceImages]:
+    raw = digits_source.load()
+    parts = {
+        name: dataclasses.replace(part, images=part.images / 16) for name, part in splits(digits_source, raw).items()
+    }
+    dataset = ErasedDataset(parts, raw.class_names, {}, torch.tensor([0.3]), torch.tensor([0.4]))
+    return to_device(dataset, crop_padding=0.125, flip=False, device=CPU)
+
+
+class UnstackableMLP(MLP):
+    stackable = False
+
+
+def small(kind: type[MLP] = MLP) -> Classifier:
+    return kind((1, 8, 8), 10, width=24, depth=2, activation="relu", parametrization="mup")
+
+
+def run(model: Classifier, seeds: list[int], n: int, data, settings: TrainSettings) -> Fit:
+    subsets = torch.stack([permutation(seed, len(data["train"]))[:n] for seed in seeds])
+    return fit(Ensemble(model), TrainingSets(seeds, subsets, data["train"], data["validation"]), settings)
+
+
+def test_it_learns(data, settings: TrainSettings) -> None:
+    fitted = run(small(), [0, 1], 1000, data, dataclasses.replace(settings, max_epochs=15))
+    bits, accuracy, each = fitted.score(data["test"])
+    assert (bits < 0.8).all()
+    assert (accuracy > 0.8).all()
+    assert each.shape == (2, len(data["test"]))
+    assert each.mean(1).tolist() == pytest.approx(bits.tolist(), rel=1e-5)
+    for curve, loss in zip(fitted.curves, bits, strict=True):
+        assert curve.validation_loss_bits[0] == pytest.approx(math.log2(10))  # epoch 0: the zero readout
+        assert curve.best_validation_bits == min(curve.validation_loss_bits)
+        assert abs(float(loss) - curve.best_validation_bits) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("model", "worth_bits"), [(small(), 0.01), (PolynomialClassifier((1, 8, 8), 10), 0.06)], ids=["mlp", "linear"]
+)
+def test_a_member_computes_what_it_computes_alone(
+    model: Classifier, worth_bits: float, data, settings: TrainSettings
+) -> None:
+    settings = dataclasses.replace(settings, max_epochs=40, patience_steps=8, min_improvement_bits=worth_bits, lr=0.01)
+    together = run(model, [0, 1, 2, 3], 60, data, settings)
+    assert len({curve.epochs for curve in together.curves}) > 1  # some stop while others go on
+    for s in range(4):
+        alone = run(model, [s], 60, data, settings)
+        assert together.curves[s].epoch == alone.curves[0].epoch
+        assert together.curves[s].validation_loss_bits == pytest.approx(alone.curves[0].validation_loss_bits, abs=2e-4)
+        for name in together.best:
+            torch.testing.assert_close(together.best[name][s], alone.best[name][0], rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(together.last[name][s], alone.last[name][0], rtol=1e-3, atol=1e-4)
+
+
+def test_an_architecture_that_cannot_be_stacked_gives_the_same(data, settings: TrainSettings) -> None:
+    stacked, single = (run(small(kind), [0, 1], 100, data, settings) for kind in (MLP, UnstackableMLP))
+    index = torch.stack([permutation(seed, len(data["train"]))[100:300] for seed in (0, 1)])
+    for a, b in zip(stacked.score(data["train"], index), single.score(data["train"], index), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_the_best_weights_are_those_of_the_best_epoch(data, settings: TrainSettings) -> None:
+    settings = dataclasses.replace(settings, max_epochs=30, patience_steps=24, lr=0.03)
+    fitted = run(small(), [0, 1], 40, data, settings)
+    assert any(curve.best_epoch < curve.epochs for curve in fitted.curves)
+    best, *_ = fitted.score(data["validation"])
+    last, *_ = fitted.score(data["validation"], weights=fitted.last)
+    assert best.tolist() == pytest.approx([curve.best_validation_bits for curve in fitted.curves], abs=1e-5)
+    assert last.tolist() == pytest.approx([curve.validation_loss_bits[-1] for curve in fitted.curves], abs=1e-5)
+
+
+def test_scores_do_not_depend_on_the_batch_size(data, settings: TrainSettings) -> None:
+    fitted = run(small(), [0, 1], 50, data, settings)
+    ensembles = [Ensemble(small(), eval_batch_size=size) for size in (1000, 7)]
+    for index in (None, torch.arange(359), torch.stack([torch.arange(100), torch.arange(100, 200)])):
+        whole, pieces = (dataclasses.replace(fitted, ensemble=e).score(data["test"], index) for e in ensembles)
+        torch.testing.assert_close(whole.bits, pieces.bits, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(whole.example_bits, pieces.example_bits, rtol=1e-4, atol=1e-5)
+        assert torch.equal(whole.accuracy, pieces.accuracy)
+
+
+def test_evaluations_are_spaced_and_the_last_epoch_is_evaluated(data, settings: TrainSettings) -> None:
+    """Weights that do not move have the readout's loss; it is the mean over batches, however many there are."""
+    still = dataclasses.replace(settings, eval_every=3, max_epochs=7, patience_steps=36, lr=1e-12)
+    (curve,) = run(small(), [0], 50, data, still).curves
+    assert curve.epoch == [0, 3, 6, 7]
+    assert curve.train_loss_bits == [None, *[pytest.approx(math.log2(10))] * 3]
+
+
+def test_a_diverging_run_says_where_and_what_to_lower(data, settings: TrainSettings) -> None:
+    bad = dataclasses.replace(settings, lr=1e38)
+    with pytest.raises(NonFiniteLossError, match=r"training size 50, seed 4, epoch [123], learning rate 1e\+38: lower"):
+        run(small(), [4], 50, data, bad)
+
+
+def test_bfloat16_autocast_trains(data, settings: TrainSettings) -> None:
+    subsets = permutation(0, len(data["train"]))[None, :300]
+    fitted = fit(
+        Ensemble(small(), torch.bfloat16), TrainingSets([0], subsets, data["train"], data["validation"]), settings
+    )
+    assert fitted.curves[0].best_validation_bits < 2.5
+    assert fitted.best["readout.weight"].dtype == torch.float32
+
+
+def test_losses_and_gradients_are_those_of_each_member_by_autograd(data) -> None:
+    ensemble = Ensemble(small())
+    names = ensemble.names
+    draws = torch.Generator().manual_seed(0)
+    weights = {
+        name: (0.3 * torch.randn(2, *p.shape, generator=draws)).requires_grad_()
+        for name, p in ensemble.model.named_parameters()
+    }
+    x, z = data["test"].plain(torch.arange(20).view(2, 10))
+    losses, gradients = ensemble.gradients(weights, x, z)
+
+    def reference(s: int) -> Tensor:
+        member = {name: weight[s] for name, weight in weights.items()}
+        return torch.nn.functional.cross_entropy(torch.func.functional_call(ensemble.model, member, (x[s],)), z[s])
+
+    expected = torch.stack([reference(0), reference(1)])
+    torch.testing.assert_close(losses, expected.detach())
+    for gradient, derived in zip(
+        gradients, torch.autograd.grad(expected.sum(), [weights[name] for name in names]), strict=True
+    ):
+        torch.testing.assert_close(gradient, derived, rtol=1e-4, atol=1e-5)
+
+
+def test_the_model_has_its_own_parameters_back_afterwards(data) -> None:
+    ensemble = Ensemble(small())
+    before = dict(ensemble.model.named_parameters())
+    weights = {name: torch.randn(2, *p.shape) for name, p in before.items()}
+    ensemble.logits(weights, data["test"].images[:3])
+    after = dict(ensemble.model.named_parameters())
+    assert all(after[name] is parameter for name, parameter in before.items())
+
+
+def test_networks_trained_in_bfloat16_are_scored_in_float32(data) -> None:
+    ensembles = [Ensemble(small(), precision) for precision in (torch.float32, torch.bfloat16)]
+    weights = {name: torch.randn(2, *p.shape) for name, p in ensembles[0].model.named_parameters()}
+    exact, scored = (e.score(weights, data["test"]).bits for e in ensembles)
+    assert torch.equal(exact, scored)
+    x, z = data["test"].plain(torch.arange(50).expand(2, -1))
+    leaves = {name: weight.requires_grad_() for name, weight in weights.items()}
+    exact, trained = (e.gradients(leaves, x, z)[0] for e in ensembles)
+    assert 0 < float((exact - trained).abs().max()) < 5  # the negative control
+
+
+def test_members_train_in_one_stack_where_the_architecture_can(data, settings: TrainSettings) -> None:
+    settings = dataclasses.replace(settings, max_epochs=1)
+    assert [run(small(kind), [0, 1], 40, data, settings).stack for kind in (MLP, UnstackableMLP)] == [2, 1]
+
+
+def test_out_of_memory_when_scoring_offers_what_is_not_done_yet(data, settings: TrainSettings, monkeypatch) -> None:
+    fitted = run(small(), [0, 1], 40, data, dataclasses.replace(settings, max_epochs=1))
+
+    def full(*_) -> None:
+        raise torch.OutOfMemoryError("can't allocate memory")
+
+    monkeypatch.setattr(Ensemble, "logits", full)
+    for stack, remedy in ((2, "or set train.stack=one"), (1, "lower train.eval_batch_size=4096 \\(")):
+        with pytest.raises(MemoryExhaustedError, match=f"while evaluating.*{remedy}"):
+            dataclasses.replace(fitted, stack=stack).score(data["test"])
+
+
+def test_members_are_stopped_by_examples_of_their_own(data, settings: TrainSettings) -> None:
+    """A validation split that holds just these does the same."""
+    orders = torch.stack([permutation(seed, len(data["train"])) for seed in (0, 1)])
+    subsets, stopping = orders[:, :300], orders[:, 300:340]
+    sets = TrainingSets([0, 1], subsets, data["train"], data["train"], stopping)
+    both = fit(Ensemble(small()), sets, settings)
+    for i in range(2):
+        alone = fit(Ensemble(small()), sets.of(slice(i, i + 1)), settings)
+        assert alone.curves[0].validation_loss_bits == pytest.approx(both.curves[i].validation_loss_bits, rel=1e-6)
+    first, second = (curve.validation_loss_bits[-1] for curve in both.curves)
+    scored = both.score(data["train"], stopping, weights=both.last).bits.tolist()
+    assert scored == pytest.approx([first, second], rel=1e-6)

@@ -13,11 +13,12 @@ from train.__main__ import COMMAND as TRAIN
 from train.training import Engine
 from train.whole_split import WEIGHTS
 
+TINY = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2", "logger.mode=disabled"]
+
 
 def test_a_prequential_run_ends_with_the_same_weights_and_keeps_them(command) -> None:
-    tiny = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2"]
     for chosen in (TRAIN, MDL):
-        assert command(chosen, *tiny, "seeds=[0,1]", "logger.mode=disabled").code == 0
+        assert command(chosen, *TINY, "seeds=[0,1]").code == 0
     (alone, about), (last, about_last) = (load_tensors(path) for path in Path("runs").glob(f"*/{WEIGHTS}"))
     assert about == about_last
     assert alone
@@ -34,8 +35,7 @@ def test_who_was_taken_for_dead_keeps_no_weights(command, monkeypatch: pytest.Mo
         return fitted
 
     monkeypatch.setattr(Engine, "fit", fit_slowly)
-    tiny = ["model=linear", "train=quick", "train.max_epochs=1", "seeds=[0]", "logger.mode=disabled"]
-    outcome = command(TRAIN, "eraser=control", *tiny)
+    outcome = command(TRAIN, *TINY, "seeds=[0]")
     assert outcome.code == 1
     assert "process 12 on node7 has taken over" in outcome.err
     assert not list(Path("runs").glob("*/*.safetensors"))

@@ -143,17 +143,17 @@ def test_a_beating_heart_keeps_the_lease_past_the_stale_time(tmp_path: Path) -> 
     waiter.release()
 
 
-def hold(path: Path, held: Event) -> None:
+def hold(path: Path, acquired: Event) -> None:
     assert Lease(path, stale_after_s=NEVER_S).try_acquire()
-    held.set()
+    acquired.set()
     time.sleep(60)
 
 
 def test_a_killed_process_on_this_machine_is_replaced_at_once(tmp_path: Path) -> None:
-    path, held = tmp_path / "lock", PROCESSES.Event()
-    process = PROCESSES.Process(target=hold, args=(path, held))
+    path, acquired = tmp_path / "lock", PROCESSES.Event()
+    process = PROCESSES.Process(target=hold, args=(path, acquired))
     process.start()
-    assert held.wait(30)
+    assert acquired.wait(30)
     waiter = Lease(path, stale_after_s=NEVER_S)
     assert not waiter.try_acquire()
     assert waiter.holder() == f"process {process.pid} on {socket.gethostname()}"

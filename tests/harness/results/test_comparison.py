@@ -14,8 +14,7 @@ from harness.result import TrainResult
 from harness.results import compare, load
 from harness.results.arrange import arrange
 from harness.results.statistics import holm, paired_difference
-from tests.made_up_results import made_up
-from tests.made_up_runs import write_run
+from tests.made_up_runs import made_up, write_run
 
 
 def run(eraser: str = "control", losses: list[float] | None = None, width: int = 8) -> TrainResult:
@@ -23,9 +22,9 @@ def run(eraser: str = "control", losses: list[float] | None = None, width: int =
     sections = {"dataset": {"name": "digits"}, "eraser": {"name": eraser}, "model": {"name": "mlp", "width": width}}
     seeds = list(range(len(losses)))
     config = {**sections, "seeds": seeds, "runs_dir": "nowhere"}
-    found = made_up(config=config, seeds=seeds, final={"loss_bits": losses, "accuracy": losses})
-    assert isinstance(found, TrainResult)
-    return found
+    result = made_up(config=config, seeds=seeds, final={"loss_bits": losses, "accuracy": losses})
+    assert isinstance(result, TrainResult)
+    return result
 
 
 def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> None:
@@ -41,8 +40,8 @@ def test_differences_are_those_of_erased_runs_with_a_control_in_their_row() -> N
 def test_what_stands_in_one_table_is_corrected_together() -> None:
     runs = [run(losses=[1.0, 2.0, 3.0]), run("leace", [1.5, 2.4, 3.6]), run("qleace", [1.4, 2.5, 3.4])]
     alone = [paired_difference(one.final.loss_bits, runs[0].final.loss_bits) for one in runs[1:]]
-    found = [entry["loss_difference"] for entry in arrange(runs).entries]
-    assert found == [None, *holm(dict(enumerate(alone))).values()]
+    differences = [entry["loss_difference"] for entry in arrange(runs).entries]
+    assert differences == [None, *holm(dict(enumerate(alone))).values()]
 
 
 def row_of(table: pd.DataFrame, eraser: str = "leace") -> dict[Hashable, Any]:
@@ -117,8 +116,8 @@ def test_a_column_that_is_no_number_is_refused_with_the_choice() -> None:
 
 def test_the_error_over_test_examples_is_the_bootstraps(tmp_path: Path) -> None:
     bits = {"control": torch.tensor([[1.0, 2.0, 3.0, 4.0]]), "leace": torch.tensor([[2.0, 2.0, 4.0, 4.0]])}
-    for eraser, own in bits.items():
+    for eraser, losses in bits.items():
         run = write_run(tmp_path, command="train", eraser=eraser, seeds=[0])
-        save_tensors(run.directory / "test_bits.safetensors", {"test_bits": own}, {"seeds": [0]})
+        save_tensors(run.directory / "test_bits.safetensors", {"test_bits": losses}, {"seeds": [0]})
     row = row_of(compare(load(tmp_path).runs, "test_loss_bits"))
     assert row["error_over_examples"] == pytest.approx(0.25)  # differences 1, 0, 1, 0: deviation 0.5, over sqrt(4)

@@ -10,7 +10,7 @@ from harness.results.arrange import arrange
 from harness.results.entries import Entry
 from harness.results.read import StoredRun
 from harness.run_directory import Run
-from tests.made_up_results import made_up
+from tests.made_up_runs import made_up
 
 
 def entry(*runs: StoredRun) -> Entry:
@@ -18,7 +18,7 @@ def entry(*runs: StoredRun) -> Entry:
     return only
 
 
-def found(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
+def stored_run(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
     run = Run(root, f"seeds-{seeds}")
     run.save_curves(
         CurveRow(100, seed, e, None, loss + (3 - e)) for seed, loss in zip(seeds, losses, strict=True) for e in range(4)
@@ -30,7 +30,7 @@ def found(root: Path, seeds: list[int], losses: list[float]) -> StoredRun:
 
 
 def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path) -> None:
-    one = entry(found(tmp_path, [2, 3], [2.0, 3.0]), found(tmp_path, [0, 2], [0.5, 9.0]))
+    one = entry(stored_run(tmp_path, [2, 3], [2.0, 3.0]), stored_run(tmp_path, [0, 2], [0.5, 9.0]))
     assert (one["seeds"], one["run_ids"]) == (3, "seeds-[2, 3] seeds-[0, 2]")
     assert one["final_loss_bits_mean"] == (2.0 + 3.0 + 0.5) / 3
     assert {seed: result.final.loss_bits[s] for seed, (result, s) in one["members"].items()} == {0: 0.5, 2: 2.0, 3: 3.0}
@@ -40,12 +40,12 @@ def test_runs_of_different_seeds_are_one_and_no_seed_counts_twice(tmp_path: Path
 
 
 def test_an_entry_without_a_finished_run_says_so(tmp_path: Path) -> None:
-    started = StoredRun("x", tmp_path, found(tmp_path, [0], [1.0]).config, "train", [0], None, "interrupted")
+    started = StoredRun("x", tmp_path, stored_run(tmp_path, [0], [1.0]).config, "train", [0], None, "interrupted")
     assert (entry(started)["incomplete"], entry(started)["seeds"]) == ("interrupted", 0)
 
 
 def test_what_is_damaged_is_told_once_and_left_out(tmp_path: Path, caplog) -> None:
-    run = found(tmp_path, [0], [1.0])
+    run = stored_run(tmp_path, [0], [1.0])
     for name in ("curves.csv", "test_bits.safetensors"):
         (run.directory / name).write_text("damaged")
     one = entry(run)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.result import MdlResult, read_result
+from harness.result import MdlResult
 from harness.results.excess_description_length import area_bits, blocks_of, excess_bits, sample_complexity, surplus_bits
 from tests.made_up_runs import write_run
 
 
 @pytest.fixture
 def result(tmp_path: Path) -> MdlResult:
-    found = read_result(write_run(tmp_path, dataset="digits", eraser="leace", seeds=(0, 1)).directory / "result.json")
-    assert isinstance(found, MdlResult)
-    return found
+    stored = write_run(tmp_path, dataset="digits", eraser="leace", seeds=(0, 1)).result
+    assert isinstance(stored, MdlResult)
+    return stored
 
 
 def label_by_label(result: MdlResult, s: int) -> list[float]:

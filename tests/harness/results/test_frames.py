@@ -44,16 +44,16 @@ def test_the_excess_is_the_code_less_what_as_many_labels_cost_at_the_end(tmp_pat
 def test_labels_that_say_nothing_have_no_excess(command, tmp_path: Path) -> None:
     """Labels drawn at random, five times: seeds alone do not cover what the test split's few labels happen to be."""
     quick = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=20", "logger.mode=disabled"]
-    found = []
+    excess_shares = []
     for draw in range(5):
         generator, path = np.random.default_rng(draw), tmp_path / f"noise{draw}.npz"
         np.savez(path, x=generator.normal(size=(900, 6)), y=generator.integers(0, 4, 900))
         sizes = ["mdl.num_chunks=3", "mdl.min_chunk=60", f"runs_dir=runs{draw}"]
         assert command(MDL, "dataset=arrays", f"dataset.path={path}", "seeds=[0,1]", *quick, *sizes).code == 0
         runs = load(f"runs{draw}").runs
-        found.append(runs["excess_bits"].mean() / runs["total_bits"].mean())
-    assert abs(np.mean(found)) < 0.01
-    assert abs(np.mean(found)) <= 3 * np.std(found, ddof=1) / 5**0.5
+        excess_shares.append(runs["excess_bits"].mean() / runs["total_bits"].mean())
+    assert abs(np.mean(excess_shares)) < 0.01
+    assert abs(np.mean(excess_shares)) <= 3 * np.std(excess_shares, ddof=1) / 5**0.5
 
 
 def test_a_learning_curve_has_a_row_per_size_and_seed(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from harness.results.statistics import (
     paired_difference,
     seeds_text,
 )
-from tests.made_up_results import made_up
+from tests.made_up_runs import made_up
 
 
 def result(eraser: dict | None = None, model: dict | None = None, **config) -> Result:

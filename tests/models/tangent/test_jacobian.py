@@ -44,10 +44,10 @@ def test_the_kernel_of_every_architecture_is_that_of_its_jacobian(name: str) -> 
     assert torch.equal(kernels.train, kernels.train.T)
     scales = {name: 0.5 + i % 3 if i != 1 else 0.0 for i, name in enumerate(net.weights)}
     s = torch.cat([torch.full((weight.numel(),), scales[name]) for name, weight in net.weights.items()]).double()
-    scaled, scaled_held_out = (own.unflatten(0, (-1, 10)) * s for own in (j, j_held_out))
+    scaled, scaled_held_out = (part.unflatten(0, (-1, 10)) * s for part in (j, j_held_out))
     expected = torch.einsum("icp,jcp->ij", scaled_held_out, scaled) / 10
-    found = mean_ntk(net.model, net.weights, net.held_out, net.x, scales)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10 * float(expected.abs().max()))
+    result = mean_ntk(net.model, net.weights, net.held_out, net.x, scales)
+    torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-10 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("name", ["mlp-relu", "lenet", "convnextv2"])
@@ -156,10 +156,10 @@ def test_a_kernel_takes_the_memory_it_was_given() -> None:
 
     class Watched(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            found = func(*args, **(kwargs or {}))
-            if isinstance(found, torch.Tensor):
-                made.append(found.numel() * found.element_size())
-            return found
+            output = func(*args, **(kwargs or {}))
+            if isinstance(output, torch.Tensor):
+                made.append(output.numel() * output.element_size())
+            return output
 
     with Watched():
         little = ntk(net.model, net.weights, net.x, net.held_out, TangentOptions(memory_bytes=memory))

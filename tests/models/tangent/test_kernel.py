@@ -32,9 +32,9 @@ def mlp(width: int, depth: int = 2, parametrization: Parametrization = "mup") ->
 def test_it_sums_gradients_times_the_size_of_what_they_are_of(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ntk, "_FEW_PARAMETERS", 10**9)
     monkeypatch.setattr(kernel, "_AVERAGED", 7)
-    own, x, y = drawn(EVERY[name]()), images(3), images(2, seed=1)
-    weights = {key: weight.double() for key, weight in own.weights.items()}
-    network = copy.deepcopy(own.network).double()
+    tangent, x, y = drawn(EVERY[name]()), images(3), images(2, seed=1)
+    weights = {key: weight.double() for key, weight in tangent.weights.items()}
+    network = copy.deepcopy(tangent.network).double()
 
     def gradients(inputs: Tensor) -> dict[str, Tensor]:
         return jacrev(lambda w: functional_call(network, w, (inputs.double(),)))(weights)
@@ -43,10 +43,10 @@ def test_it_sums_gradients_times_the_size_of_what_they_are_of(name: str, monkeyp
     sizes = {key: weight.square().mean() for key, weight in weights.items() if weight.any()}
     assert any("readout" in key for key in sizes)
     shares = [size * torch.einsum("icp,jcp->ij", left[k].flatten(2), right[k].flatten(2)) for k, size in sizes.items()]
-    expected = sum(shares, torch.zeros(3, 2)) / 10 / own.size
-    torch.testing.assert_close(own(x, y), expected, rtol=1e-10, atol=1e-10 * float(expected.abs().max()))
-    torch.testing.assert_close(own.diagonal(x), own(x, x).diagonal(), rtol=1e-12, atol=0)
-    assert float(own.diagonal(images(300)[::43]).mean()) == pytest.approx(1, rel=1e-9)
+    expected = sum(shares, torch.zeros(3, 2)) / 10 / tangent.size
+    torch.testing.assert_close(tangent(x, y), expected, rtol=1e-10, atol=1e-10 * float(expected.abs().max()))
+    torch.testing.assert_close(tangent.diagonal(x), tangent(x, x).diagonal(), rtol=1e-12, atol=0)
+    assert float(tangent.diagonal(images(300)[::43]).mean()) == pytest.approx(1, rel=1e-9)
 
 
 @pytest.mark.parametrize("depth", [1, 2])
@@ -66,7 +66,7 @@ def test_that_of_a_relu_mlp_tends_to_the_one_of_infinite_width(depth: int) -> No
 def test_the_parametrisation_of_the_network_makes_no_difference() -> None:
     x = images()
     kernels = [drawn(mlp(256, parametrization=kind)) for kind in ("mup", "standard")]
-    mup, standard = (own(x, x) for own in kernels)
+    mup, standard = (tangent(x, x) for tangent in kernels)
     torch.testing.assert_close(mup, standard, rtol=1e-5, atol=0)
     assert kernels[0].size == pytest.approx(kernels[1].size, rel=1e-5)  # before it is divided by its size, too
     assert float((mup - drawn(mlp(256), seed=1)(x, x)).abs().max()) > 1e-3  # other weights do
@@ -77,13 +77,13 @@ def test_random_coordinates_of_large_networks_are_the_same_at_every_call(monkeyp
     exact = drawn(EVERY["cnn"]())(x, x)
     monkeypatch.setattr(ntk, "_FEW_PARAMETERS", 100)
     monkeypatch.setattr(kernel, "_COORDINATES", 60)
-    own = drawn(EVERY["cnn"]())
-    assert own.projection.draws is not None
-    assert len({own.projection.draws(name).initial_seed() for name in own.weights}) == len(own.weights)
+    tangent = drawn(EVERY["cnn"]())
+    assert tangent.projection.draws is not None
+    assert len({tangent.projection.draws(name).initial_seed() for name in tangent.weights}) == len(tangent.weights)
     both = torch.cat([x, y])
-    torch.testing.assert_close(own(both, both)[3:, :3], own(y, x), rtol=1e-10, atol=1e-12)
-    assert float((own(x, x) - exact).abs().max()) > 1e-6
-    assert float((own(x, x) - exact).norm() / exact.norm()) < 0.5
+    torch.testing.assert_close(tangent(both, both)[3:, :3], tangent(y, x), rtol=1e-10, atol=1e-12)
+    assert float((tangent(x, x) - exact).abs().max()) > 1e-6
+    assert float((tangent(x, x) - exact).norm() / exact.norm()) < 0.5
 
 
 def test_what_has_no_gradient_of_one_example_is_refused() -> None:

@@ -62,11 +62,11 @@ def test_weights_and_predictions_are_those_of_gradient_descent(k: int, name: str
         dynamics.predictions(initial_held_out, held_out_kernel), initial_held_out + j_held_out @ change
     )
 
-    kept = torch.arange(len(net.x)) != 4
+    others = torch.arange(len(net.x)) != 4
     n_left = len(net.x) - (name == "mean over n - 1")
-    without = change - descended(j[kept], (initial - net.y)[kept], descent, n_left)
-    effects, own = dynamics.effects(torch.tensor([4]), held_out_kernel)
-    torch.testing.assert_close(own[0], j[4] @ without)
+    without = change - descended(j[others], (initial - net.y)[others], descent, n_left)
+    effects, self_effects = dynamics.effects(torch.tensor([4]), held_out_kernel)
+    torch.testing.assert_close(self_effects[0], j[4] @ without)
     torch.testing.assert_close(effects.outputs[0], j_held_out @ without, rtol=1e-8, atol=1e-12)  # and their sign
     assert float(effects.weight) == pytest.approx(float(without @ without), rel=1e-9)
     assert float(effects.prediction) == pytest.approx(float((j_held_out @ without).square().sum(1).mean()), rel=1e-9)
@@ -98,22 +98,22 @@ def test_any_set_at_once_is_training_without_it_alone(name: str, size: int, k: i
     descent = DESCENTS[name]
     dynamics = LinearizedDynamics(kernel, residual, descent)
     sets = torch.stack([torch.randperm(20, generator=torch.Generator().manual_seed(s))[:size] for s in range(3)])
-    found = held_out_kernel @ dynamics.differences(sets)
+    result = held_out_kernel @ dynamics.differences(sets)
     slow = torch.stack([removed_set(one, kernel, residual, descent) for one in sets], 1)
-    torch.testing.assert_close(found, held_out_kernel @ slow, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(result, held_out_kernel @ slow, rtol=1e-8, atol=1e-10)
     single = dynamics.differences(sets.flatten())
-    summed = (held_out_kernel @ single).view(len(found), 3, size).sum(-1)
-    apart = float((summed - found).abs().max() / found.abs().max())
+    summed = (held_out_kernel @ single).view(len(result), 3, size).sum(-1)
+    apart = float((summed - result).abs().max() / result.abs().max())
     assert (apart < 1e-12) if name == "one step" else (apart > 1e-2)  # the control: after one step effects do add up
 
 
 def removed_set(removed: Tensor, kernel: Tensor, residual: Tensor, descent: LinearizedDescent) -> Tensor:
     """a - a_-S, [n k], by an eigendecomposition of what is left."""
     n, k = residual.shape
-    kept = torch.ones(n, dtype=torch.bool).index_fill(0, removed, value=False)
-    rows, effective_n = kept.repeat_interleave(k), descent.effective_n(n, len(removed))
+    remaining = torch.ones(n, dtype=torch.bool).index_fill(0, removed, value=False)
+    rows, effective_n = remaining.repeat_interleave(k), descent.effective_n(n, len(removed))
     difference = reference_dynamics.coefficients(kernel, residual, descent).flatten()
-    without = reference_dynamics.coefficients(kernel[rows][:, rows], residual[kept], descent, effective_n)
+    without = reference_dynamics.coefficients(kernel[rows][:, rows], residual[remaining], descent, effective_n)
     difference[rows] -= without.flatten()
     return difference
 
@@ -128,8 +128,8 @@ def test_what_it_predicts_for_an_example_left_out_is_what_ridge_regression_cross
     press = torch.stack(
         [torch.linalg.solve(blocks[i, :, i], (inverse @ y.flatten()).view(12, k)[i]) for i in range(12)]
     )
-    _, own = dynamics.effects(torch.arange(12), held_out_kernel)
-    left_out = dynamics.predictions(torch.zeros(12, k), kernel) - own
+    _, self_effects = dynamics.effects(torch.arange(12), held_out_kernel)
+    left_out = dynamics.predictions(torch.zeros(12, k), kernel) - self_effects
     torch.testing.assert_close(y - left_out, press)
 
 

@@ -26,13 +26,13 @@ def test_without_sets_it_predicts_what_training_on_the_others_does(k: int, steps
     problem = small_mlp(k).problem(descent)
     network = LinearizedNetwork(problem, problem.kernels())
     sets = torch.stack([torch.randperm(12, generator=torch.Generator().manual_seed(s))[:6] for s in range(5)])
-    found = network.without(sets)
-    assert found.shape == (5, 5, k)
-    for removed, outputs in zip(sets, found, strict=True):
+    predictions = network.without(sets)
+    assert predictions.shape == (5, 5, k)
+    for removed, outputs in zip(sets, predictions, strict=True):
         left = torch.ones(12, dtype=torch.bool).index_fill(0, removed, value=False).nonzero().squeeze(1)
         torch.testing.assert_close(outputs, network.predictions_from(left), rtol=1e-8, atol=1e-10)
     parts = replace(network, problem=replace(problem, memory_bytes=1.0)).without(sets)  # a set at a time
-    torch.testing.assert_close(parts, found, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(parts, predictions, rtol=1e-12, atol=1e-13)
     single = network.without(torch.arange(12)[:, None])
     effects, _ = network.left_out(torch.arange(12))
     torch.testing.assert_close(single, network.trained_held_out - effects.outputs, rtol=1e-12, atol=1e-13)
@@ -61,12 +61,12 @@ def test_a_thinned_network_is_trained_on_the_mean_of_all_sets_that_lack_as_many_
     problem = net.problem(DESCENT)
     network = LinearizedNetwork(problem, problem.kernels())
     sets = list(combinations(range(12), 7))
-    weight = sum(4 in kept for kept in sets) / len(sets)
+    weight = sum(4 in subset for subset in sets) / len(sets)
     j, held_out = (jacobian(net.model, problem.weights, x) for x in (problem.x, problem.held_out))
     weighted, residual = weight**0.5 * j, weight**0.5 * (network.initial - problem.y)
     change = descended(weighted, residual, DESCENT, 12)
-    kept = torch.arange(12) != 4
-    without = descended(weighted[kept], residual[kept], DESCENT, 12)
+    others = torch.arange(12) != 4
+    without = descended(weighted[others], residual[others], DESCENT, 12)
     thinned = network.thinned(5)
     torch.testing.assert_close(thinned.trained_held_out, network.initial_held_out + held_out @ change)
     assert not torch.allclose(network.trained_held_out, thinned.trained_held_out, rtol=1e-3)

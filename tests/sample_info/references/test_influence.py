@@ -45,17 +45,17 @@ def of_ridge(damping: float) -> Effects:
 
 def test_on_a_linear_model_it_is_the_closed_form_and_off_retraining_by_the_leverage() -> None:
     x, residual, x_test = ridge()
-    found = of_ridge(DECAY)
+    predicted = of_ridge(DECAY)
     inverse = torch.linalg.inv(x.T @ x + DECAY * torch.eye(5))
     change = residual[:, None] * (x @ inverse)
-    torch.testing.assert_close(found.weight, change.square().sum(1))
-    torch.testing.assert_close(found.prediction, (change @ x_test.T).square().mean(1))
+    torch.testing.assert_close(predicted.weight, change.square().sum(1))
+    torch.testing.assert_close(predicted.prediction, (change @ x_test.T).square().mean(1))
     brute = retrained(linear_problem(weight_decay=DECAY), x_test[:, :4])
     leverage = ((x @ inverse) * x).sum(1)
-    torch.testing.assert_close(brute.weight, found.weight / (1 - leverage) ** 2, rtol=1e-6, atol=0)
+    torch.testing.assert_close(brute.weight, predicted.weight / (1 - leverage) ** 2, rtol=1e-6, atol=0)
     # the control: to first order in the example's weight is not the whole way
-    assert (brute.weight / found.weight).min() > 1.1
-    assert (of_ridge(3.0).weight / found.weight).max() < 0.95
+    assert (brute.weight / predicted.weight).min() > 1.1
+    assert (of_ridge(3.0).weight / predicted.weight).max() < 0.95
 
 
 def test_the_papers_recursion_arrives_at_a_damping_of_ten_on_the_mean_loss() -> None:
@@ -77,15 +77,15 @@ def test_one_factorisation_is_conjugate_gradients_for_every_example(k: int, damp
     weights = descent.trained()
     model = MLP((1, 4, 4), k, width=16, depth=1, activation="relu", parametrization="standard")
     residual = network_outputs(model, weights, descent.x) - descent.y
-    found = influence(ntk(model, weights, descent.x, x_test), residual, damping)
+    predicted = influence(ntk(model, weights, descent.x, x_test), residual, damping)
     j, j_test = (jacobian(model, weights, x) for x in (descent.x, x_test))
     rows = j.flatten(0, 1).numpy()
     matrix = rows.T @ rows + damping * np.eye(rows.shape[1])
     gradients = torch.einsum("nkp,nk->np", j, residual)
     change = torch.stack([torch.from_numpy(cg(matrix, g.numpy(), rtol=1e-12)[0]) for g in gradients])
-    torch.testing.assert_close(found.weight, change.square().sum(1), rtol=1e-6, atol=0)
+    torch.testing.assert_close(predicted.weight, change.square().sum(1), rtol=1e-6, atol=0)
     expected = torch.einsum("np,mkp->nmk", change, j_test).square().sum(-1).mean(1)
-    torch.testing.assert_close(found.prediction, expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(predicted.prediction, expected, rtol=1e-6, atol=0)
 
 
 def test_the_commands_damping_is_of_the_mean_loss_and_its_weights_those_where_training_ends(
@@ -96,13 +96,13 @@ def test_the_commands_damping_is_of_the_mean_loss_and_its_weights_those_where_tr
     factored = []
     monkeypatch.setattr(registry, "inverse", lambda *options: factored.append(1) or inverse(*options))
     settings = ReferenceSettings(methods=["influence"], examples=None, influence_damping=[10.0, 0.01])
-    found = registry.by_influence(registry.ReferenceInputs(problem, settings, Run(tmp_path, "run")))
-    assert [*found] == ["influence 10", "influence 0.01"]
+    references = registry.by_influence(registry.ReferenceInputs(problem, settings, Run(tmp_path, "run")))
+    assert [*references] == ["influence 10", "influence 0.01"]
     assert len(factored) == 2
     trained = problem.training.trained()
     residual = network_outputs(problem.model, trained, problem.x) - problem.y
     j = jacobian(problem.model, trained, problem.x).squeeze(1)
-    for damping, changes in zip((10.0, 0.01), found.values(), strict=True):
+    for damping, changes in zip((10.0, 0.01), references.values(), strict=True):
         curvature = j.T @ j / 12 + (damping + DECAY / 12) * torch.eye(j.shape[1], dtype=j.dtype)
         change = torch.linalg.solve(curvature, (residual * j / 12).T)
         torch.testing.assert_close(changes.weight, change.square().sum(0), rtol=1e-4, atol=0)
@@ -113,11 +113,11 @@ def test_it_predicts_what_retraining_a_converged_mlp_does() -> None:
     weights = descent.trained()
     model = MLP((1, 3, 3), 1, width=32, depth=1, activation="relu", parametrization="standard")
     residual = network_outputs(model, weights, descent.x) - descent.y
-    found = influence(ntk(model, weights, descent.x, x_test), residual, 30.0)
+    predicted = influence(ntk(model, weights, descent.x, x_test), residual, 30.0)
     brute = retrained(descent, x_test)
-    assert correlation(found.weight, brute.weight) > 0.95
-    assert correlation(found.prediction, brute.prediction) > 0.9
-    shuffled = found.weight[torch.randperm(40, generator=torch.Generator().manual_seed(0))]
+    assert correlation(predicted.weight, brute.weight) > 0.95
+    assert correlation(predicted.prediction, brute.prediction) > 0.9
+    shuffled = predicted.weight[torch.randperm(40, generator=torch.Generator().manual_seed(0))]
     assert correlation(shuffled, brute.weight) < 0.5  # the control
 
 

@@ -17,12 +17,12 @@ EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}  # float64, a few dozen s
 def one_after_another(descent: GradientDescent, x_test: Tensor) -> tuple[Tensor, Tensor]:
     """Train as a researcher would write it: one training at a time on the examples that are left, with torch.optim."""
 
-    def train(kept: list[int]) -> tuple[Tensor, Tensor]:
+    def train(remaining: list[int]) -> tuple[Tensor, Tensor]:
         weights = {name: weight.clone().requires_grad_() for name, weight in descent.initial.items()}
         optimizer = torch.optim.SGD(weights.values(), lr=descent.learning_rate)
         for _ in range(descent.steps):
             optimizer.zero_grad()
-            loss = 0.5 * (descent.network(weights, descent.x[kept]) - descent.y[kept]).square().sum()
+            loss = 0.5 * (descent.network(weights, descent.x[remaining]) - descent.y[remaining]).square().sum()
             loss += descent.weight_decay / 2 * sum((w - descent.initial[n]).square().sum() for n, w in weights.items())
             loss.backward()
             optimizer.step()
@@ -41,10 +41,10 @@ def one_after_another(descent: GradientDescent, x_test: Tensor) -> tuple[Tensor,
 @pytest.mark.parametrize(("depth", "k", "weight_decay"), [(1, 1, 0.0), (1, 3, 0.3), (2, 1, 0.3)])
 def test_it_equals_one_training_after_another(depth: int, k: int, weight_decay: float) -> None:
     descent, x_test = mlp_problem(n=9, depth=depth, k=k, weight_decay=weight_decay)
-    found = retrained(descent, x_test)
+    result = retrained(descent, x_test)
     weight_change, prediction_change = one_after_another(descent, x_test)
-    torch.testing.assert_close(found.weight, weight_change, **EXACT)
-    torch.testing.assert_close(found.prediction, prediction_change, **EXACT)
+    torch.testing.assert_close(result.weight, weight_change, **EXACT)
+    torch.testing.assert_close(result.prediction, prediction_change, **EXACT)
     assert weight_change.min() > 1e-6  # there was something to find
 
 
@@ -52,8 +52,8 @@ def test_a_weight_of_zero_is_the_example_deleted_and_no_other_weight_is() -> Non
     descent, _ = mlp_problem()
     c = torch.ones(3, 20)
     c[0, 4], c[1, 4] = 0.0, 0.5
-    kept = [j for j in range(20) if j != 4]
-    without = dataclasses.replace(descent, x=descent.x[kept], y=descent.y[kept]).train(torch.ones(1, 19))
+    remaining = [j for j in range(20) if j != 4]
+    without = dataclasses.replace(descent, x=descent.x[remaining], y=descent.y[remaining]).train(torch.ones(1, 19))
     change = descent.train(c)
     for name, moved in without.items():
         torch.testing.assert_close(change[name][0], moved[0], **EXACT)
@@ -67,22 +67,22 @@ def test_results_do_not_depend_on_how_many_are_trained_at_once() -> None:
     assert [descent.members_at_once(m * one) for m in (1, 3, 7)] == [1, 3, 7]
     expected = retrained(descent, x_test)
     for members in (1, 3, 7):
-        found = retrained(descent, x_test, memory_bytes=members * one)
-        torch.testing.assert_close(found.weight, expected.weight, **EXACT)
-        torch.testing.assert_close(found.prediction, expected.prediction, **EXACT)
+        result = retrained(descent, x_test, memory_bytes=members * one)
+        torch.testing.assert_close(result.weight, expected.weight, **EXACT)
+        torch.testing.assert_close(result.prediction, expected.prediction, **EXACT)
 
 
 def test_a_network_that_takes_no_stack_is_vectorised() -> None:
     descent, x_test = mlp_problem()
     expected = retrained(descent, x_test)
-    found = retrained(dataclasses.replace(descent, stackable=False), x_test)
-    torch.testing.assert_close(found.weight, expected.weight, **EXACT)
+    result = retrained(dataclasses.replace(descent, stackable=False), x_test)
+    torch.testing.assert_close(result.weight, expected.weight, **EXACT)
 
 
 def test_a_linear_model_arrives_at_the_closed_form() -> None:
     descent = linear_problem(k=2)
     x_test = draws(5, 4, seed=9)
-    found = retrained(descent, x_test)
+    result = retrained(descent, x_test)
     initial = torch.cat([descent.initial["W"], descent.initial["b"][:, None]], dim=1)
     x, at_test = (torch.cat([x, torch.ones(len(x), 1)], dim=1) for x in (descent.x, x_test))
 
@@ -95,17 +95,17 @@ def test_a_linear_model_arrives_at_the_closed_form() -> None:
         c = torch.ones(12, dtype=torch.float64)
         c[i] = 0
         change = ridge(c) - everything
-        assert found.weight[i].item() == pytest.approx(change.square().sum().item(), rel=1e-8)
+        assert result.weight[i].item() == pytest.approx(change.square().sum().item(), rel=1e-8)
         predicted = (at_test @ change.T).square().sum(1).mean().item()
-        assert found.prediction[i].item() == pytest.approx(predicted, rel=1e-8)
+        assert result.prediction[i].item() == pytest.approx(predicted, rel=1e-8)
 
 
 def test_some_examples_are_the_same_as_of_all() -> None:
     descent, x_test = mlp_problem()
     some = torch.tensor([1, 4, 5, 11, 12, 19])
-    everything, found = (retrained(descent, x_test, examples) for examples in (None, some))
-    torch.testing.assert_close(found.weight[some], everything.weight[some], **EXACT)
-    assert int(found.weight.isnan().sum()) == 14  # of the others nothing is known
+    everything, result = (retrained(descent, x_test, examples) for examples in (None, some))
+    torch.testing.assert_close(result.weight[some], everything.weight[some], **EXACT)
+    assert int(result.weight.isnan().sum()) == 14  # of the others nothing is known
 
 
 def test_single_precision_finds_small_changes() -> None:
@@ -116,8 +116,8 @@ def test_single_precision_finds_small_changes() -> None:
         x=descent.x.float(),
         y=descent.y.float(),
     )
-    expected, found = retrained(descent, x_test), retrained(single, x_test.float())
-    torch.testing.assert_close(found.weight, expected.weight, rtol=1e-3, atol=0)
+    expected, result = retrained(descent, x_test), retrained(single, x_test.float())
+    torch.testing.assert_close(result.weight, expected.weight, rtol=1e-3, atol=0)
 
 
 def test_what_cannot_work_is_refused() -> None:
@@ -147,9 +147,9 @@ def test_networks_whose_examples_mix_are_refused_and_any_other_is_retrained() ->
                 GradientDescent.of(model, initial, x, y, **options)
             continue
         descent = GradientDescent.of(model, initial, x, y, **options)
-        found = retrained(descent, x, torch.tensor([3]))
+        result = retrained(descent, x, torch.tensor([3]))
         expected, _ = one_after_another(descent, x)
-        torch.testing.assert_close(found.weight[3], expected[3].double(), rtol=1e-2, atol=0)
+        torch.testing.assert_close(result.weight[3], expected[3].double(), rtol=1e-2, atol=0)
 
 
 def test_the_path_has_the_residuals_before_every_step_and_ends_where_training_does() -> None:

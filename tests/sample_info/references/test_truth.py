@@ -23,9 +23,9 @@ LEFT = torch.tensor([0, 3, 4, 8, 11])  # of 12
 def test_effects_of_sets_are_of_trainings_on_what_is_left_alone(k: int) -> None:
     descent, x_test = mlp_problem(k=k)
     sets = halves(20, 3)
-    (found,) = retrained_stacks(descent, x_test, sets, effective_n=20, memory_bytes=2**31)
+    (stack,) = retrained_stacks(descent, x_test, sets, effective_n=20, memory_bytes=2**31)
     everything = descent.predictions(descent.train(torch.ones(1, 20)), x_test)[0]
-    for removed, outputs, prediction in zip(sets, found.outputs, found.prediction, strict=True):
+    for removed, outputs, prediction in zip(sets, stack.outputs, stack.prediction, strict=True):
         left = torch.ones(20).index_fill(0, removed, 0)
         alone = descent.predictions(descent.train(left[None]), x_test)[0]
         torch.testing.assert_close(outputs, everything - alone, rtol=1e-9, atol=1e-12)
@@ -77,8 +77,8 @@ def test_a_killed_process_loses_no_stack_that_had_ended(tmp_path: Path, monkeypa
 
 def mask(*left: Tensor) -> Tensor:
     masks = torch.zeros(len(left), 12, dtype=torch.bool)
-    for row, kept in zip(masks, left, strict=True):
-        row[kept] = True
+    for row, members in zip(masks, left, strict=True):
+        row[members] = True
     return masks
 
 
@@ -102,10 +102,10 @@ def plain_training(problem: TrainingProblem, left: Tensor) -> Tensor:
 def test_training_on_parts_is_a_plain_loop_on_each(k: int, memory_bytes: float) -> None:
     problem = replace(small_mlp(k).problem(DESCENT), memory_bytes=memory_bytes)
     others = torch.tensor([1, 2, 3, 5, 6])
-    found = train_on_each(problem, mask(LEFT, others))
-    for outputs, left in zip(found, (LEFT, others), strict=True):
+    result = train_on_each(problem, mask(LEFT, others))
+    for outputs, left in zip(result, (LEFT, others), strict=True):
         torch.testing.assert_close(outputs, plain_training(problem, left), rtol=1e-10, atol=1e-12)
-    assert (found[0] - found[1]).abs().max() > 1e-2  # it does matter what is left
+    assert (result[0] - result[1]).abs().max() > 1e-2  # it does matter what is left
 
 
 def test_parts_that_cannot_be_trained_together_are_refused() -> None:

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.result import InformationResult, read_result
+from harness.result import InformationResult
 from harness.results.arrange import arrange
 from sample_info.report import tables
 from sample_info.report.tables import Agreement, RunScores, agreements, headline, tables_of
-from tests.made_up_results import made_up
-from tests.made_up_runs import write_information_run
+from tests.made_up_runs import made_up, write_information_run
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 
@@ -54,42 +53,42 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
     ), stored
 
 
-def found_in(*results: Any, note: Callable[[str], object] = pytest.fail) -> list[Agreement]:
+def agreement_of(*results: Any, note: Callable[[str], object] = pytest.fail) -> list[Agreement]:
     stored = {result.run_id: scores for result, scores in results}
     return agreements(arrange([result for result, _ in results]), stored, note)
 
 
 def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds() -> None:
     others = [(A * 2 + 1, [0, 1, 2]), (A.flip(0), [0, 1, 2]), (A, [0, 1, 3])]  # the last has other examples
-    (found,) = found_in(*(finished(depth, *run) for depth, run in enumerate([(A, [0, 1, 2]), *others])))
-    assert (str(found.eraser), [*map(str, found.names)]) == (
+    (agreement,) = agreement_of(*(finished(depth, *run) for depth, run in enumerate([(A, [0, 1, 2]), *others])))
+    assert (str(agreement.eraser), [*map(str, agreement.names)]) == (
         "control",
         [f"d · m (depth={depth})" for depth in range(3)],
     )
     expected = [[-1, 1, -1], [1, -1, -1], [-1, -1, -1]]
-    for row, wanted in zip(found.correlation, expected, strict=True):
+    for row, wanted in zip(agreement.correlation, expected, strict=True):
         assert row == pytest.approx(wanted)
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
-    (found,) = found_in(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=1))
-    assert found.correlation[0][1] == pytest.approx(-1)  # of seed 1: A's second row with its first
-    (found,) = found_in(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=2))
-    assert found.correlation[0][1] is None
+    (agreement,) = agreement_of(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=1))
+    assert agreement.correlation[0][1] == pytest.approx(-1)  # of seed 1: A's second row with its first
+    (agreement,) = agreement_of(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=2))
+    assert agreement.correlation[0][1] is None
 
 
 def test_scores_that_do_not_vary_have_no_correlation() -> None:
-    (found,) = found_in(finished(0, A[:1], [0, 1, 2]), finished(1, torch.ones(1, 3), [0, 1, 2]))
-    assert found.correlation == [[None, None], [None, None]]
+    (agreement,) = agreement_of(finished(0, A[:1], [0, 1, 2]), finished(1, torch.ones(1, 3), [0, 1, 2]))
+    assert agreement.correlation == [[None, None], [None, None]]
 
 
 def test_each_eraser_has_its_own() -> None:
     runs = [finished(depth, A, [0, 1, 2], eraser) for eraser in ("control", "leace") for depth in (0, 1)]
-    assert [(str(one.eraser), len(one.names)) for one in found_in(*runs)] == [("control", 2), ("leace", 2)]
+    assert [(str(one.eraser), len(one.names)) for one in agreement_of(*runs)] == [("control", 2), ("leace", 2)]
 
 
 def test_one_model_is_compared_with_nothing() -> None:
-    assert found_in(finished(0, torch.rand(2, 3), [0, 1, 2])) == []
+    assert agreement_of(finished(0, torch.rand(2, 3), [0, 1, 2])) == []
 
 
 def test_too_many_to_be_shown_are_named(monkeypatch) -> None:
@@ -97,26 +96,26 @@ def test_too_many_to_be_shown_are_named(monkeypatch) -> None:
     few = [finished(depth, A, [0, 1, 2]) for depth in (0, 1)]
     many = [finished(depth, A, [0, 1, 2], "qleace") for depth in range(3)]
     lines: list[str] = []
-    (shown,) = found_in(*many, *few, note=lines.append)
+    (shown,) = agreement_of(*many, *few, note=lines.append)
     assert str(shown.eraser) == "control"
     assert lines == ["agreement of 3 runs (qleace, d · m (depth=0), …): left out, being more than 2"]
 
 
 def result(root: Path, seeds: tuple[int, ...]) -> InformationResult:
-    found = read_result(write_information_run(root, seeds=seeds).directory / "result.json")
-    assert isinstance(found, InformationResult)
-    return found
+    stored = write_information_run(root, seeds=seeds).result
+    assert isinstance(stored, InformationResult)
+    return stored
 
 
 def test_the_headline_says_what_a_score_is_to_be_compared_with(tmp_path: Path) -> None:
-    found = result(tmp_path, (0,))
-    (mean_nats,) = [one.mean_nats for one in found.information["f_si_nats"]]
-    assert headline(found) == (
+    stored = result(tmp_path, (0,))
+    (mean_nats,) = [one.mean_nats for one in stored.information["f_si_nats"]]
+    assert headline(stored) == (
         f"{mean_nats:.2e} nats of F-SI per example, one seed; the top tenth of the examples has 40% of the total, "
         "the largest is 18 times the median"
     )
-    silent = [replace(one, median_nats=0.0, share_of_top_tenth=None) for one in found.information["f_si_nats"]]
-    assert headline(replace(found, information={**found.information, "f_si_nats": silent})).endswith("one seed")
+    silent = [replace(one, median_nats=0.0, share_of_top_tenth=None) for one in stored.information["f_si_nats"]]
+    assert headline(replace(stored, information={**stored.information, "f_si_nats": silent})).endswith("one seed")
 
 
 def test_captions_say_of_how_many_seeds_a_deviation_is(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_every_part_reports_and_scores_are_exact(outputs: str, tmp_path: Path, c
         assert (what, code) in who
         assert code in printed
     errors = [re.findall(r"relative error of a score (\S+),", row["note"]) for row in rows]
-    assert all(float(error) < 1e-8 for found in errors for error in found)
+    assert all(float(error) < 1e-8 for part_errors in errors for error in part_errors)
     (change,) = [re.findall(r"change by (\S+) at most", row["note"]) for row in rows if "batches" in row["note"]]
     assert float(change[0]) < 1e-10
     (apart,) = [re.findall(r"differs by (\S+)", row["note"]) for row in rows if "sets by" in row["note"]]

@@ -17,15 +17,15 @@ def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:
     assert main(["--epochs", "7", "--teraflops", "312", "--terabytes", "1.6"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     models = ["mlp", "lenet", "convnextv2", "swinv2"]
-    found = [line for line in lines if line[0] in models]
-    assert [line[0] for line in found] == 2 * models
-    assert all(line[1] == "5" for line in found[:4])
+    rows = [line for line in lines if line[0] in models]
+    assert [line[0] for line in rows] == 2 * models
+    assert all(line[1] == "5" for line in rows[:4])
     config = composed("mdl", ["dataset=cifar10", "train=paper"], MdlConfig)
     sizes, settings = chunk_sizes(48_976, config.mdl), config.train
     steps = 5 * 7 * sum(epoch_steps(n, settings) for n in sizes)
-    assert all(line[6] == f"{steps:,}" for line in found[:4])
-    assert len(found[4]) == 5  # a name, two kinds of H100, what was given, this machine
-    assert found[0][2:4] == ["411,146", "0.822"]
+    assert all(line[6] == f"{steps:,}" for line in rows[:4])
+    assert len(rows[4]) == 5  # a name, two kinds of H100, what was given, this machine
+    assert rows[0][2:4] == ["411,146", "0.822"]
 
 
 def test_overrides_and_sizes_are_those_given(capsys) -> None:

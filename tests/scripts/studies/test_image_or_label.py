@@ -49,9 +49,9 @@ def test_networks_trained_on_the_digits(command, capsys: pytest.CaptureFixture[s
     assert main([*TINY, "--eraser", "oracle_leace"]) == 0
     lines = [line.partition(" ± ")[0].split() for line in capsys.readouterr().out.splitlines()]
     right = {cells[0]: float(cells[-1]) for cells in lines if cells and cells[0] in ("control", "oracle")}
-    (own,) = Path("runs").glob("train-digits-oracle_leace-*/result.json")
+    (oracle,) = Path("runs").glob("train-digits-oracle_leace-*/result.json")
     (control,) = Path("runs").glob("train-digits-control-*/result.json")
-    accuracy = [100 * sum(read_json(path)["final"]["accuracy"]) / 2 for path in (control, own)]
+    accuracy = [100 * sum(read_json(path)["final"]["accuracy"]) / 2 for path in (control, oracle)]
     assert right["oracle"] == pytest.approx(accuracy[1], abs=0.06), "as the run's own test images"
     assert right["control"] < accuracy[0] - 5, "which has not seen the erased"
 

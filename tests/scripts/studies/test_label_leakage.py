@@ -21,13 +21,13 @@ def written(maps: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 
 def test_maps_of_classes_are_a_message_and_one_map_of_all_is_none() -> None:
     generator = torch.Generator().manual_seed(0)
-    own = torch.eye(12).double() + 0.1 * torch.randn(3, 12, 12, generator=generator, dtype=torch.float64)
-    before, after, labels = written(own, generator)
+    class_maps = torch.eye(12).double() + 0.1 * torch.randn(3, 12, 12, generator=generator, dtype=torch.float64)
+    before, after, labels = written(class_maps, generator)
     possible, nearest = decode(after, affine_maps(after, before, labels), LEVELS)
     assert possible[torch.arange(len(labels)), labels].all()
     assert possible.double().mean() < 0.5
     assert torch.equal(nearest, labels)
-    before, after, labels = written(own[:1].expand(3, -1, -1), generator)
+    before, after, labels = written(class_maps[:1].expand(3, -1, -1), generator)
     after = after - labels[:, None] * 0.01
     possible, nearest = decode(after, affine_maps(after, before, labels), LEVELS)
     assert possible.all()
@@ -37,24 +37,24 @@ def test_maps_of_classes_are_a_message_and_one_map_of_all_is_none() -> None:
 def test_subspaces_of_classes_tell_them_apart_and_one_of_all_does_not() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(300) % 3
-    own = torch.linalg.qr(torch.randn(3, 12, 4, generator=generator, dtype=torch.float64))[0]
-    for bases, accuracy in ((own, 1.0), (own[:1].expand(3, -1, -1), 1 / 3)):
+    class_bases = torch.linalg.qr(torch.randn(3, 12, 4, generator=generator, dtype=torch.float64))[0]
+    for bases, accuracy in ((class_bases, 1.0), (class_bases[:1].expand(3, -1, -1), 1 / 3)):
         images = torch.einsum(
             "nr,ndr->nd", torch.randn(300, 4, generator=generator, dtype=torch.float64), bases[labels]
         )
-        found = subspaces(images[:150], labels[:150])
-        assert [basis.shape[1] for basis in found] == [4, 4, 4]
-        said, _ = by_subspace(images[150:], torch.zeros(12), found)
+        fitted = subspaces(images[:150], labels[:150])
+        assert [basis.shape[1] for basis in fitted] == [4, 4, 4]
+        said, _ = by_subspace(images[150:], torch.zeros(12), fitted)
         assert (said == labels[150:]).double().mean() == pytest.approx(accuracy, abs=0.15)
 
 
 def test_classes_of_the_digits_moved_by_their_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--eraser", "oracle_leace", f"cache_dir={tmp_path}"]) == 0
-    found = {
+    rows = {
         line[0]: line[1:] for line in map(str.split, capsys.readouterr().out.splitlines()) if line
     }  # the last table's
-    images, own, classes, left, right = found["test"]
-    assert (images, own, right) == ("359", "100.0%", "100.0%")
+    images, own_in_range, classes, left, right = rows["test"]
+    assert (images, own_in_range, right) == ("359", "100.0%", "100.0%")
     assert 1 <= float(classes) < 10
     assert 0 <= float(left) < 3.32
 
