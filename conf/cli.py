@@ -102,12 +102,12 @@ def _help(command: Command) -> int:
 
 def _run(command: Command) -> int:
     _require_launchers_by_name(sys.argv[1:])
-    outcomes: list[dict[str, Any]] = []
+    exit_codes: list[int] = []
     decorated = hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)
-    decorated(lambda config: _job(command, config, outcomes))()
+    decorated(lambda config: _job(command, config, exit_codes))()
     if process.driven is not None:
         return _end_sweep(command, process.driven)
-    return outcomes[0]["exit_code"] if outcomes else 0  # no outcome: --cfg, --info and the like
+    return max(exit_codes, default=0)  # none: --cfg, --info and the like
 
 
 def _require_launchers_by_name(words: Sequence[str]) -> None:
@@ -136,15 +136,15 @@ def _execution(command: Command, config: DictConfig) -> Executable:
         gc.enable()
 
 
-def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -> None:
-    """Carry out one run; an error is recorded and shown, and ends this job alone: a sweep goes on past it."""
+def _job(command: Command, config: DictConfig, exit_codes: list[int]) -> None:
+    """Carry out one run; an error is shown, in a sweep noted, and ends this job alone: a sweep goes on past it."""
     print_anywhere()  # also in a sweep's other processes
     hydra_config = HydraConfig.get()
     sweep = Sweep(Path(hydra_config.sweep.dir)) if hydra_config.mode == RunMode.MULTIRUN else None
-    outcome: dict[str, Any] = {"overrides": list(hydra_config.overrides.task), "exit_code": 0}
+    overrides = list(hydra_config.overrides.task)
     started = time.monotonic()
     if sweep:
-        log.info("\n#%s  %s", hydra_config.job.num, "  ".join(outcome["overrides"]))
+        log.info("\n#%s  %s", hydra_config.job.num, "  ".join(overrides))
     try:
         if not sweep and hydra_config.sweeper.get("params"):
             raise ConfigError("an experiment is a sweep: add -m (or leave +experiment out for a single run)")
@@ -156,60 +156,68 @@ def _job(command: Command, config: DictConfig, outcomes: list[dict[str, Any]]) -
                 f"{now} was planned as {process.planned_run}: its configuration, data or code has changed meanwhile; "
                 "undo that, or launch the sweep again"
             )
-        result = execution.carry_out(sweep.name if sweep else None, wait=process.waits_for_others)
+        result = execution.carry_out(sweep.directory.name if sweep else None, wait=process.waits_for_others)
         if result is None:
             log.info("another process computes %s: passed over", execution.directory.name)
             return
-        outcome |= {"run_id": result.run_id, "result": str(execution.directory / "result.json")}
         print(f"{result.run_id}: {command.headline(result)}  ({time.monotonic() - started:.0f} s)", flush=True)
-        if not sweep:
-            outcome["exit_code"] = _summarise(command, [result], execution.directory)
+        exit_codes.append(0 if sweep else _summarise(command, [result], execution.directory))
     except Exception as error:
         bad_config = isinstance(error, (ValueError, OmegaConfBaseException))
-        outcome |= {
-            "error": explain(error, command.name, outcome["overrides"]),
-            "exit_code": BAD_CONFIG if bad_config else FAILED,
-        }
+        line = explain(error, command.name, overrides)
+        exit_codes.append(BAD_CONFIG if bad_config else FAILED)
         notes = getattr(error, "__notes__", [])
         if not (bad_config or notes or isinstance(error, OSError) or is_shortage(error)):  # log.txt lacks it
             traceback.print_exc()
-        _complain("; ".join([outcome["error"], *([] if bad_config else notes)]))
+        _complain("; ".join([line, *([] if bad_config else notes)]))
+        if sweep:
+            assert process.planned_run is not None
+            sweep.fail(process.planned_run, line, exit_codes[-1])
         if sweep and process.driven is None:  # a cluster's job: SLURM should see it fail
             raise
-    finally:
-        outcomes.append(outcome)
-        if sweep and ("result" in outcome or "error" in outcome):  # otherwise it is continued later
-            sweep.record(hydra_config.job.num, outcome)
 
 
 def _end_sweep(command: Command, sweep: Sweep) -> int:
-    """Print the sweep's table from its jobs' files; return the exit code."""
+    """Show the sweep's tables and the errors of its jobs; return the exit code."""
     if sweep.detached:
         print(f"to look at it: {sweep.status_command}")
         return 0
-    outcomes = sweep.outcomes()
-    finished, read_result = [], imported(READ_RESULT)
-    for outcome in outcomes:
-        if "result" in outcome:
-            try:
-                finished.append(read_result(Path(outcome["result"])))
-            except ValueError as error:
-                outcome |= {"error": str(error), "exit_code": FAILED}
-    shown = _summarise(command, finished, sweep.directory) if finished else 0
-    failed = [o for o in outcomes if "error" in o]
-    for outcome in failed:
-        _complain(f"failed: {' '.join(outcome['overrides'])}: {outcome['error']}")
-    print(f"{len(finished)} of {len(outcomes)} runs finished" + (f", {len(failed)} failed" if failed else ""))
-    return max([shown, *(o["exit_code"] for o in outcomes)])
+    jobs, finished, failed, read_result = sweep.planned(), [], [], imported(READ_RESULT)
+    for job in jobs:
+        path = job.run / "result.json"
+        try:
+            if path.exists():
+                finished.append(read_result(path))
+            else:
+                failed.append((job, *sweep.error_of(job.run.name)))
+        except ValueError as error:
+            failed.append((job, str(error), FAILED))
+    codes = [code for _, _, code in failed]
+    if len(finished) > 1 and sweep.tables_are_current(
+        command.name
+    ):  # the only one is compared with a control elsewhere
+        print((sweep.directory / "table.md").read_text(encoding="utf-8"))
+        print(
+            f"nothing has changed since tables and figures were made: {sweep.directory} (delete one to make them anew)"
+        )
+    elif finished:
+        codes.append(_summarise(command, finished, sweep.directory, lambda: sweep.keep_tables(command.name)))
+    for job, error, _ in failed:
+        _complain(f"failed: {' '.join(job.overrides)}: {error}")
+    print(f"{len(finished)} of {len(jobs)} runs finished" + (f", {len(failed)} failed" if failed else ""))
+    return max(codes, default=0)
 
 
-def _summarise(command: Command, results: Sequence[Any], directory: Path) -> int:
+def _summarise(
+    command: Command, results: Sequence[Any], directory: Path, then: Callable[[], None] = lambda: None
+) -> int:
     """Print and write tables and figures; return the exit code.
 
     It is 0 if `directory` is read-only, e.g. another user's: the printed tables suffice then.
     """
     try:
         command.summarise(results, directory)
+        then()
     except OSError as error:
         _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
         return 0 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else FAILED

@@ -1,4 +1,4 @@
-"""The files of a sweep: its command line, the runs it asks for, and how each job ended. The driver may die."""
+"""The files of a sweep: its command line, the runs it asks for, and the errors of those that failed."""
 
 import hashlib
 import json
@@ -9,19 +9,32 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, flag_override
 
-from conf.check import ConfigError
-from conf.errors import BAD_CONFIG
+from conf.errors import BAD_CONFIG, FAILED
+from conf.groups import CONF
 
-_ELSEWHERE = ("runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
-REQUEST, PLAN = "sweep.json", "plan.json"
+_ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
+REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.txt"
+_SHOWN = (".md", ".csv", ".png", ".pdf")
+_COMPUTED = (".json", ".csv", ".safetensors", ".png")
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """One of a sweep's jobs, and the run that it was at the sweep's launch."""
+
+    number: int
+    overrides: list[str]
+    run: Path
 
 
 class Sweep:
-    """The directory runs/sweeps/<time>: sweep.json, plan.json, job-NNNNN.json, the tables and the figure.
+    """The directory runs/sweeps/NAME: sweep.json, plan.json, error-RUN.json of a run that failed, tables and figure.
+
+    NAME says what is asked for, so that the same command finds it when it is launched again. Which runs have finished
+    is not noted here: they have a result.json.
 
     Attributes:
         detached: whether the jobs go on after this process.
@@ -32,76 +45,82 @@ class Sweep:
         self.detached = False
 
     @property
-    def name(self) -> str:
-        """The sweep's name on W&B: its experiment or command, and a digest of its overrides.
-
-        The same when it is launched again, wherever and through whatever launcher.
-        """
-        path = self.directory / REQUEST
-        if not path.exists():
-            return self.directory.name
-        request = read_json(path)
-        requested = sorted(o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", *_ELSEWHERE)))
-        experiments = [o.partition("=")[2] for o in requested if o.startswith("+experiment=")]
-        digest = hashlib.sha256("\n".join(requested).encode()).hexdigest()[:8]
-        return "-".join([request["verb"], *experiments, digest])
-
-    @property
     def status_command(self) -> str:
         """The command that shows how far the sweep's runs are."""
-        request = read_json(self.directory / REQUEST)
+        request = json.loads((self.directory / REQUEST).read_text())
         words = [o for o in request["overrides"] if not o.lstrip("+~").startswith(("hydra", "runs_dir="))]
         runs = self.directory.parent.parent
         return shlex.join(["python", "-m", "scripts.sweep", "status", str(runs), "--", request["verb"], *words])
 
     def save_request(self, command: str, overrides: Sequence[str]) -> None:
         """Write sweep.json, the command line."""
-        self._write(REQUEST, {"verb": command, "overrides": list(overrides)})
+        self.directory.mkdir(parents=True, exist_ok=True)
+        temporary = self.directory / f".{REQUEST}.tmp"
+        temporary.write_text(json.dumps({"verb": command, "overrides": list(overrides)}, indent=1))
+        temporary.replace(self.directory / REQUEST)
 
-    def add_jobs(self, jobs: Sequence[tuple[Sequence[str], Path]]) -> None:
-        """Add the overrides and run directory of each job of the next batch to plan.json."""
-        further = [{"overrides": list(overrides), "run": str(run)} for overrides, run in jobs]
-        self._write(PLAN, [*self._planned(), *further])
-
-    def record(self, job: int, outcome: dict[str, Any]) -> None:
-        """Write how a job ended, with a checksum: "overrides", "exit_code", and "run_id" and "result", or "error"."""
+    def plan(self, jobs: Sequence[SweepJob]) -> None:
+        """Write plan.json, the jobs of this launch, and delete the errors of earlier ones: they are tried again."""
         from erasure.store.storage import write_json
 
-        write_json(self._path(job), outcome)
+        write_json(self.directory / PLAN, {"jobs": [{"overrides": j.overrides, "run": str(j.run)} for j in jobs]})
+        for path in self.directory.glob("error-*.json"):
+            path.unlink(missing_ok=True)
 
-    def recorded(self) -> set[int]:
-        """Return the numbers of the jobs that have ended."""
-        return {int(path.stem[4:]) for path in self.directory.glob("job-*.json") if re.fullmatch(r"job-\d+", path.stem)}
+    def planned(self) -> list[SweepJob]:
+        """Return the jobs of the latest launch."""
+        from erasure.store.storage import read_json
 
-    def outcomes(self) -> list[dict[str, Any]]:
-        """Return how every job ended; a planned job without a record counts as killed."""
-        recorded = {job: _outcome(self._path(job)) for job in self.recorded()}
-        for job, plan in enumerate(self._planned()):
-            if job not in recorded:
-                error = f"ended without a word: killed? launch the sweep again to continue {Path(plan['run']).name}"
-                recorded[job] = {"overrides": plan["overrides"], "exit_code": 1, "error": error}
-        return [recorded[job] for job in sorted(recorded)]
+        jobs = read_json(self.directory / PLAN)["jobs"]
+        return [SweepJob(number, job["overrides"], Path(job["run"])) for number, job in enumerate(jobs)]
+
+    def fail(self, run: str, error: str, exit_code: int) -> None:
+        """Write why a run failed."""
+        from erasure.store.storage import write_json
+
+        write_json(self._error(run), {"error": error, "exit_code": exit_code})
+
+    def failed(self, run: str) -> bool:
+        """Return whether a run has failed since the latest launch."""
+        return self._error(run).exists()
+
+    def error_of(self, run: str) -> tuple[str, int]:
+        """Return why a run has no result, and the exit code."""
+        from erasure.store.storage import read_json
+
+        try:
+            noted = read_json(self._error(run))
+        except FileNotFoundError:
+            return f"ended without a word: killed? launch the sweep again to continue {run}", FAILED
+        except ValueError as error:
+            return f"{error}: launch the sweep again", FAILED
+        return noted["error"], noted["exit_code"]
 
     def refused(self) -> dict[str, str]:
         """Return why jobs were refused, by the name of the run: their configuration or data cannot be used."""
-        recorded = {job: _outcome(self._path(job)) for job in self.recorded()}
-        return {
-            Path(plan["run"]).name: recorded[job]["error"]
-            for job, plan in enumerate(self._planned())
-            if job in recorded and recorded[job]["exit_code"] == BAD_CONFIG
-        }
+        errors = {job.run.name: self.error_of(job.run.name) for job in self.planned()}
+        return {run: error for run, (error, exit_code) in errors.items() if exit_code == BAD_CONFIG}
 
-    def _path(self, job: int) -> Path:
-        return self.directory / f"job-{job:05}.json"
+    def tables_are_current(self, command: str) -> bool:
+        """Return whether tables, figures, runs and the code of the command are as they were at `keep_tables`."""
+        path = self.directory / _TABLES
+        return path.exists() and path.read_text() == self._table_state(command)
 
-    def _planned(self) -> list[dict[str, Any]]:
-        return read_json(self.directory / PLAN) if (self.directory / PLAN).exists() else []
+    def keep_tables(self, command: str) -> None:
+        """Note that tables and figures have been made, for `tables_are_current`."""
+        (self.directory / _TABLES).write_text(self._table_state(command))
 
-    def _write(self, name: str, value: Any) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        temporary = self.directory / f".{name}.tmp"
-        temporary.write_text(json.dumps(value, indent=1))
-        temporary.replace(self.directory / name)
+    def _table_state(self, command: str) -> str:
+        """Return a digest of the sizes and times of change of tables, figures and the files that they are made from."""
+        files = [path for path in self.directory.glob("*.*") if path.suffix in _SHOWN]
+        files += [path for job in self.planned() for path in job.run.glob("*.*") if path.suffix in _COMPUTED]
+        files += [path for package in ("harness", command) for path in (CONF.parent / package).rglob("*.py")]
+        stats = [(path, path.stat()) for path in sorted(files)]
+        described = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
+        return hashlib.sha256("\n".join(described).encode()).hexdigest()
+
+    def _error(self, run: str) -> Path:
+        return self.directory / f"error-{run}.json"
 
 
 @dataclass
@@ -135,47 +154,32 @@ process = SweepProcess()  # the only one
 
 
 def begin_sweep(config: DictConfig) -> None:
-    """Make this process the driver of the sweep in hydra.sweep.dir, and note the sweep's command line there.
+    """Make this process the driver of the sweep that is asked for, in its folder below hydra.sweep.dir.
 
     Where that folder cannot be written, the sweep's files go to a temporary one: its runs may have finished all the
     same, and be somebody else's.
     """
-    sweep = Sweep(Path(config.hydra.sweep.dir))
+    command = config.hydra.job.config_name
     parameters = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
     words = [*parameters, *map(str, config.hydra.overrides.task)]
+    sweep = Sweep(Path(config.hydra.sweep.dir) / sweep_name(command, words))
     try:
-        sweep.save_request(config.hydra.job.config_name, words)
+        sweep.save_request(command, words)
     except OSError as error:
-        sweep = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")))
+        sweep = Sweep(Path(tempfile.mkdtemp(prefix="sweep-")) / sweep.directory.name)
         print(f"{error.filename}: {error.strerror}; tables go to {sweep.directory}", file=sys.stderr)
-        sweep.save_request(config.hydra.job.config_name, words)
-        with flag_override(config.hydra, ["readonly", "struct"], False):
-            config.hydra.sweep.dir = str(sweep.directory)
-            config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{sweep.directory}'")  # for its jobs
+        sweep.save_request(command, words)
+    with flag_override(config.hydra, ["readonly", "struct"], False):
+        config.hydra.sweep.dir = str(sweep.directory)
     process.driven = sweep
 
 
-def read_json(path: Path) -> Any:
-    """Read one of a sweep's files.
+def sweep_name(command: str, overrides: Sequence[str]) -> str:
+    """Return the name of a sweep's folder, and of its group on W&B: command, experiment, and a digest of the overrides.
 
-    Raises:
-        ConfigError: it is damaged.
+    It is the same when the sweep is launched again, wherever and through whatever launcher.
     """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is damaged ({error}): delete it, and launch the sweep again") from error
-
-
-def _outcome(path: Path) -> dict[str, Any]:
-    """Read how a job ended, as `Sweep.record` wrote it."""
-    from erasure.store import storage
-
-    try:
-        outcome = storage.read_json(path)
-        if "result" not in outcome and "error" not in outcome:
-            raise KeyError("result")
-        return outcome | {"overrides": list(outcome["overrides"]), "exit_code": int(outcome["exit_code"])}
-    except (KeyError, TypeError, ValueError) as error:
-        said = str(error) if str(path) in str(error) else f"{path} is damaged ({error})"
-        return {"overrides": [], "exit_code": 1, "error": f"{said}: launch the sweep again"}
+    requested = sorted(override for override in overrides if not override.lstrip("+~").startswith(_ELSEWHERE))
+    experiments = [override.partition("=")[2] for override in requested if override.startswith("+experiment=")]
+    digest = hashlib.sha256("\n".join(requested).encode()).hexdigest()[:8]
+    return re.sub(r"[^\w.,-]+", "_", "-".join([command, *experiments, digest]))

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torchvision.datasets import CIFAR10
 
 from conf.compose import composed
-from conf.sweep_directory import Sweep
+from conf.sweep_directory import Sweep, SweepJob
 from erasure.datasets.arrays import Arrays
 from erasure.datasets.cifar10 import Cifar10
 from erasure.datasets.hf import HuggingFace
@@ -30,7 +30,7 @@ from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
 from erasure.store.cache import Cache
 from erasure.store.storage import digest, fingerprint, save_tensors, sealed
-from harness.result import MdlResult, read_result
+from harness.result import read_result
 from harness.results.read import StoredRun as Read
 from harness.results.read import read_run
 from harness.run_directory import Run
@@ -195,22 +195,16 @@ def _write_scores(place: Path) -> None:
 def _write_sweep(place: Path) -> None:
     made = _finished(place)
     sweep = Sweep(place)
-    sweep.add_jobs([(["eraser=leace"], made.directory)])
-    sweep.record(
-        0, {"overrides": ["eraser=leace"], "exit_code": 0, "run_id": made.id, "result": f"{made.id}/result.json"}
-    )
+    sweep.plan([SweepJob(0, ["eraser=leace"], made.directory)])
+    sweep.fail(made.id, "no memory", 1)
 
 
 def _sweep(place: Path) -> tuple[str, Any]:
-    outcomes = Sweep(place).outcomes()
-    for outcome in outcomes:
-        if "error" in outcome:
-            raise ValueError(outcome["error"] if str(place) in outcome["error"] else f"{place}: {outcome['error']}")
-    return "", [
-        result.mdl
-        for outcome in outcomes
-        if isinstance(result := read_result(place / str(outcome["result"])), MdlResult)
-    ]
+    (job,) = Sweep(place).planned()
+    error, exit_code = Sweep(place).error_of(job.run.name)
+    if "no memory" not in error:
+        raise ValueError(error)
+    return "", (job, exit_code, read_result(place / job.run.name / "result.json").seeds)
 
 
 def _images(suffix: str, kind: str, **options: Any) -> Callable[[Path], None]:

@@ -15,14 +15,14 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from conf.check import AtLeast1, ConfigError, check, section_of
-from conf.sweep_directory import Sweep, process
-from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn, planned, unfinished
+from conf.sweep_directory import Sweep, SweepJob, process
+from hydra_plugins.erasure_mdl.jobs import has_ended, in_turn, planned, unfinished
 
 log = logging.getLogger(__name__)
 
 
 class SweepLauncher(Launcher):
-    """Launcher of a sweep's jobs: all are checked, those whose runs have finished are noted, the others started.
+    """Launcher of a sweep's jobs: all are checked, and those started whose runs have not finished.
 
     Attributes:
         options: of hydra.launcher, as plain values.
@@ -37,10 +37,10 @@ class SweepLauncher(Launcher):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:  # noqa: ARG002
         setup_globals()
         self.require_options()
-        if left := unfinished(planned(self.config, self.hydra_context, job_overrides, initial_job_idx)):
+        if left := unfinished(planned(self.config, self.hydra_context, job_overrides)):
             self._start(left)
         return []  # results are on disk
 
@@ -66,6 +66,7 @@ class SweepLauncher(Launcher):
         config = self.hydra_context.config_loader.load_sweep_config(self.config, job.overrides)
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = str(job.number), job.number
+            config.hydra.sweep.dir = self.config.hydra.sweep.dir
         return run_job(
             hydra_context=self.hydra_context,
             task_function=self.task_function,
@@ -181,7 +182,7 @@ class Local(Submitit):
         shared = Sweep(sweep)
         for job in in_turn(jobs, shared, join=self.shares_runs):
             returned = self.carry_out(job)
-            if job.number not in shared.recorded():
+            if not has_ended(job, shared):
                 _ = returned.return_value  # raises where not even its end could be noted
 
     def _devices(self) -> list[str]:
@@ -208,11 +209,11 @@ class Local(Submitit):
         """
         from erasure.progress import Display
 
-        numbers = {job.number for job in jobs}
         with Display("sweep") as display:
             while alive := sum(not worker.done() for worker in workers):
-                for number in sorted(process.sweep.recorded() & numbers - ended):
-                    ended.add(number)
-                    log.info("#%d has ended, %d of %d", number, len(ended), len(jobs))
+                for job in jobs:
+                    if job.number not in ended and has_ended(job, process.sweep):
+                        ended.add(job.number)
+                        log.info("#%d has ended, %d of %d", job.number, len(ended), len(jobs))
                 display.update(len(ended) / len(jobs), f"{len(ended)} of {len(jobs)} runs ended, {alive} processes")
                 time.sleep(0.2)

@@ -13,8 +13,9 @@ from hydra.core.singleton import Singleton
 from omegaconf import OmegaConf
 
 from conf.check import AtLeast1, ConfigError, Positive
-from conf.sweep_directory import process
-from hydra_plugins.erasure_mdl.jobs import SweepJob, computed_elsewhere, note_finished
+from conf.errors import FAILED
+from conf.sweep_directory import SweepJob, process
+from hydra_plugins.erasure_mdl.jobs import computed_elsewhere, has_ended
 from hydra_plugins.erasure_mdl.launcher import Submitit
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,9 @@ class SlurmArray(Submitit):
             return
         self._wait(tasks)
         for job in (job for job in jobs if job not in free):
-            if not note_finished(job):
+            if not has_ended(job, process.sweep):
                 error = f"runs already ({computed_elsewhere(job.run) or 'it has ended'}): left to it"
-                process.sweep.record(job.number, {"overrides": job.overrides, "exit_code": 1, "error": error})
+                process.sweep.fail(job.run.name, error, FAILED)
 
     def __call__(self, job: SweepJob, state: Any) -> None:
         """Carry out a job in its task; a failure ends the task as failed, so that the cluster's own records say so."""

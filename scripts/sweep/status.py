@@ -12,7 +12,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from conf.check import ConfigError
 from conf.cli import Command, run_path
 from conf.compose import jobs_of
 from conf.sweep_directory import Sweep
@@ -58,10 +57,10 @@ def of_sweep(command: Command, overrides: Sequence[str], root: Path) -> list[Swe
 
 
 def _refused(root: Path) -> dict[str, str]:
-    """Return why runs were refused, by the latest sweep below `root`."""
+    """Return why the sweeps below `root` refused runs."""
     refused: dict[str, str] = {}
-    for directory in sorted(root.glob("sweeps/*")):
-        with contextlib.suppress(ConfigError, OSError):
+    for directory in root.glob("sweeps/*"):
+        with contextlib.suppress(ValueError, OSError):
             refused |= Sweep(directory).refused()
     return refused
 

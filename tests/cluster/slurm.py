@@ -1,6 +1,5 @@
 """The single-node cluster of `.ci/slurm`, and a sweep on it that can be watched and disturbed."""
 
-import json
 import os
 import re
 import subprocess
@@ -10,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conf.sweep_directory import Sweep
 from erasure.store.storage import read_json
 from tests.conftest import REPOSITORY
 
@@ -80,8 +80,8 @@ class ArraySweep:
 
     def plan(self) -> Sequence[Path]:
         """Run directories, in the order of the array's tasks."""
-        (path,) = self.runs.glob("sweeps/*/plan.json")
-        return [Path(job["run"]) for job in json.loads(path.read_text())]
+        (directory,) = self.runs.glob("sweeps/*")
+        return [job.run for job in Sweep(directory).planned()]
 
     def wait(self, timeout_s: float = 180.0) -> int:
         """The driver's exit code."""

@@ -21,13 +21,14 @@ from omegaconf import OmegaConf
 
 import harness.job
 from conf.check import ConfigError
-from conf.sweep_directory import Sweep, process, read_json
+from conf.sweep_directory import Sweep, SweepJob, process, sweep_name
 from harness.run_directory import LOCK, Run
 from hydra_plugins.erasure_mdl import jobs
-from hydra_plugins.erasure_mdl.jobs import SweepJob, in_turn
+from hydra_plugins.erasure_mdl.jobs import in_turn
 from hydra_plugins.erasure_mdl.slurm import _max_array_size
 from mdl.__main__ import COMMAND as MDL
 from tests.conftest import REPOSITORY
+from tests.made_up_runs import made_up
 
 TINY = ["model=linear", "train=quick", "train.max_epochs=2", "mdl.num_chunks=2", "seeds=[0]", "logger.mode=disabled"]
 LOCAL = ["-m", "hydra/launcher=local", "hydra.launcher.workers=2"]
@@ -43,8 +44,13 @@ def launcher():
 
 def planned_runs() -> list[Run]:
     """The runs of the sweep that was launched last."""
-    paths = [Path(job["run"]) for job in read_json(process.sweep.directory / "plan.json")]
-    return [Run(path.parent, path.name) for path in paths]
+    return [Run(job.run.parent, job.run.name) for job in process.sweep.planned()]
+
+
+def finish(job: SweepJob) -> None:
+    run = Run(job.run.parent, job.run.name)
+    with run.claim():
+        run.finish(made_up(run.id))
 
 
 class Worker:
@@ -197,7 +203,7 @@ def test_neither_a_killed_process_nor_a_run_that_fails_ends_another_run(
     assert "bits per label" in log
     assert max(log.count(f"#{number} has ended") for number in range(3)) == 1
     (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
-    assert [outcome["exit_code"] for outcome in Sweep(sweep).outcomes()] == [1, 0, 0]
+    assert [Sweep(sweep).failed(job.run.name) for job in Sweep(sweep).planned()] == [True, False, False]
 
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(launcher("launcher.Local"), "_start", lambda *_: pytest.fail("started"))
@@ -236,12 +242,15 @@ def test_where_there_is_no_slurm_it_says_so_in_one_line(command, monkeypatch, tm
     assert 'slurm does not take the sweep: Could not detect "srun"' in outcome.err.strip().splitlines()[-1]
 
 
-def test_a_job_that_was_passed_over_is_given_out_again_though_its_run_has_ended_since(tmp_path: Path) -> None:
+def test_a_job_that_was_passed_over_comes_again_until_its_run_has_ended(tmp_path: Path) -> None:
     sweep, given = Sweep(tmp_path / "sweep"), []
-    for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep, join=False):
+    a, b, c = (SweepJob(number, [], tmp_path / name) for number, name in enumerate("abc"))
+    sweep.fail("b", "no memory", 1)  # in another process, which may have less
+    finish(c)
+    for job in in_turn([a, b, c], sweep, join=False):
         given.append(job.number)
-        if given != [0]:  # the first time another process was faster, and has finished by now
-            sweep.record(job.number, {"overrides": [], "exit_code": 0})
+        if given != [0]:  # the first time another process was faster
+            finish(job)
     assert given == [0, 1, 0]
 
 
@@ -261,7 +270,7 @@ def test_a_run_that_another_process_computes_comes_last_once_it_is_free_or_is_jo
     sweep = Sweep(tmp_path / "sweep")
     for job in in_turn([SweepJob(0, [], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")], sweep, join=join):
         given.append(job.number)
-        sweep.record(job.number, {"overrides": [], "exit_code": 0})
+        finish(job)
     assert given == [1, 0]
     assert len(looked) == looks
     assert caplog.messages == ["waiting for 1 runs that other processes compute"] * (not join)
@@ -323,36 +332,21 @@ def test_more_jobs_than_an_array_may_have_become_several(command, launcher, monk
     assert "tasks_per_run=2: tasks share runs of python -m mdl, where mdl.share=true" in alone.err
 
 
-def test_a_sweep_whose_jobs_cannot_be_noted_ends(command, monkeypatch) -> None:
+def test_a_sweep_whose_errors_cannot_be_noted_ends(command, monkeypatch) -> None:
     def full(*_) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "job-00000.json")
+        raise OSError(errno.ENOSPC, "No space left on device", "error-a.json")
 
-    monkeypatch.setattr(Sweep, "record", full)
-    outcome = command(MDL, "-m", "eraser=control", *TINY)
+    monkeypatch.setattr(Sweep, "fail", full)
+    outcome = command(MDL, "-m", "eraser=control", "train.lr=1e38", *TINY)
     assert outcome.code == 1
-    assert "job-00000.json: No space left on device" in outcome.err
+    assert "error-a.json: No space left on device" in outcome.err
 
 
-def test_a_job_that_leaves_no_word_is_named(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path / "2026")
-    sweep.save_request("mdl", ["eraser=control,leace", "hydra/launcher=slurm"])
-    sweep.add_jobs([(["eraser=control"], tmp_path / "a"), (["eraser=leace"], tmp_path / "b")])
-    sweep.record(0, {"overrides": ["eraser=control"], "exit_code": 0, "run_id": "a", "result": "a/result.json"})
-    first, second = sweep.outcomes()
-    assert first["exit_code"] == 0
-    assert second["exit_code"] == 1
-    assert "ended without a word: killed? launch the sweep again to continue b" in second["error"]
-
-
-def test_a_sweep_has_one_name_however_and_wherever_it_is_launched(tmp_path: Path) -> None:
-    def name(*overrides: str) -> str:
-        sweep = Sweep(tmp_path / str(len(list(tmp_path.iterdir()))))
-        sweep.save_request("mdl", overrides)
-        return sweep.name
-
-    here = name("eraser=control,leace", "seeds=[0]")
-    assert here.startswith("mdl-")
-    assert name("seeds=[0]", "eraser=control,leace", "hydra/launcher=slurm", "runs_dir=/scratch") == here
-    assert name("eraser=control,leace", "seeds=[1]") != here
-    assert name("+experiment=table16").startswith("mdl-table16-")
-    assert Sweep(tmp_path / "unasked").name == "unasked"
+def test_a_sweep_has_one_name_however_and_wherever_it_is_launched() -> None:
+    name = sweep_name("mdl", ["eraser=control,leace", "seeds=[0]"])
+    assert name.startswith("mdl-")
+    elsewhere = ["seeds=[0]", "eraser=control,leace", "hydra/launcher=slurm", "runs_dir=/scratch"]
+    assert sweep_name("mdl", elsewhere) == name
+    assert sweep_name("mdl", ["eraser=control,leace", "seeds=[1]"]) != name
+    assert sweep_name("mdl", ["+experiment=table16"]).startswith("mdl-table16-")
+    assert "/" not in sweep_name("mdl", ["+experiment=mine/table"])

@@ -4,35 +4,36 @@ from pathlib import Path
 
 import pytest
 
-from conf.sweep_directory import Sweep
-from erasure.store.storage import read_json
-
-ENDED = {"overrides": ["eraser=leace"], "exit_code": 0, "run_id": "a", "result": "a/result.json"}
+from conf.sweep_directory import Sweep, SweepJob
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("a/result.json", "b/result.json", "was edited or damaged: its checksum does not match its content"),
+        ("no memory", "all is well", "was edited or damaged: its checksum does not match its content"),
         ('"digest"', '"other"', "has no checksum: it was edited, or something else wrote it"),
         ("{", "[{", "is damaged ("),
     ],
 )
-def test_an_edited_outcome_is_not_believed(tmp_path: Path, before: str, after: str, said: str) -> None:
-    sweep, path = Sweep(tmp_path), tmp_path / "job-00000.json"
-    sweep.record(0, ENDED)
-    assert sweep.outcomes() == [ENDED]
-    assert read_json(path) == ENDED
+def test_an_edited_error_is_not_believed(tmp_path: Path, before: str, after: str, said: str) -> None:
+    sweep, path = Sweep(tmp_path), tmp_path / "error-a.json"
+    sweep.fail("a", "no memory", 2)
+    assert sweep.error_of("a") == ("no memory", 2)
     path.write_text(path.read_text().replace(before, after, 1))
-    (outcome,) = sweep.outcomes()
-    assert outcome["exit_code"] == 1
-    assert "result" not in outcome
-    assert outcome["error"].startswith(f"{path} {said}")
-    assert outcome["error"].endswith("launch the sweep again")
+    error, exit_code = sweep.error_of("a")
+    assert exit_code == 1
+    assert error.startswith(f"{path} {said}")
+    assert error.endswith("launch the sweep again")
+    assert sweep.failed("a")
 
 
-def test_other_files_of_the_folder_are_passed_over(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path)
-    sweep.record(3, ENDED)
-    (tmp_path / "job-note.json").write_text("{}")
-    assert sweep.recorded() == {3}
+def test_a_launch_forgets_the_errors_of_earlier_ones(tmp_path: Path) -> None:
+    sweep, jobs = Sweep(tmp_path), [SweepJob(0, ["seeds=[0]"], tmp_path / "a"), SweepJob(1, [], tmp_path / "b")]
+    sweep.plan(jobs)
+    assert sweep.planned() == jobs
+    sweep.fail("a", "mdl.num_chunks=500", 2)
+    assert sweep.refused() == {"a": "mdl.num_chunks=500"}
+    assert sweep.error_of("b") == ("ended without a word: killed? launch the sweep again to continue b", 1)
+    sweep.plan(jobs[1:])
+    assert not sweep.failed("a")
+    assert sweep.planned() == [SweepJob(0, [], tmp_path / "b")]
