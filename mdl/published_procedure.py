@@ -32,7 +32,7 @@ from mdl.chunks import MdlConfig, rounded_sizes
 from mdl.prequential import as_result, online_code_bits, split_positions
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear
-from train.checkpoint import Checkpoints, State, in_stacks
+from train.checkpoint import Checkpoints, State
 from train.data import label_entropy_bits
 from train.early_stopping import MemberCurve, endings
 from train.randomness import generator
@@ -185,14 +185,10 @@ def _train(
 
     train, test, validation = part(0, n), part(sizes[-2], sizes[-1]), part(sizes[-1], None)
 
-    def begin(_: slice) -> PublishedTraining:
-        return PublishedTraining(data.model, seed, train, validation, data.settings, flip=data.job.source.flip)
-
-    def finish(training: PublishedTraining) -> None:
+    training = PublishedTraining(data.model, seed, train, validation, data.settings, flip=data.job.source.flip)
+    with checkpoints.continued(f"{n}-{seed}-0", training):
         for _ in training.run():
             show(training)
-
-    (training,) = in_stacks(begin, finish, 1, 1, f"{n}-{seed}", checkpoints)
     loss, accuracy = training.score(test, _TEST_BATCH)
     point = Point(
         n=n,

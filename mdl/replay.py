@@ -36,24 +36,19 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> C
     """Code every seed's labels in its order, each batch before it is learnt; the command's fields of the result."""
     settings, splits = prepared.job.config.mdl, prepared.data
     sizes = chunk_sizes(len(splits["train"]), settings)
-    engine, finished = Engine(prepared, run), 0
+    engine, codes = Engine(prepared, run), list[ReplayCode]()
+    stack, seeds = engine.stacking.stack, prepared.seeds
     with Display(run.id) as display:
-
-        def begin(members: slice) -> ReplayCode:
-            labels = ReplayLabels(
-                prepared.seeds[members], engine.orders[members], splits["train"], splits["test"], sizes
-            )
-            return ReplayCode(prepared.ensemble, labels, prepared.settings, settings.replay)
-
-        def finish(code: ReplayCode) -> None:
-            nonlocal finished
-            for known in code.run():
-                done = (finished + len(code.seeds) * known / sizes[-1]) / len(prepared.seeds)
-                bits = float(code.bits[:, :known].mean())
-                display.update(done, f"label {known:,} of {sizes[-1]:,}: {bits:.3f} bits per label so far")
-            finished += len(code.seeds)
-
-        codes = engine.in_stacks(begin, finish, "replay")
+        for first in range(0, len(seeds), stack):
+            members = slice(first, first + stack)
+            labels = ReplayLabels(seeds[members], engine.orders[members], splits["train"], splits["test"], sizes)
+            code = ReplayCode(prepared.ensemble, labels, prepared.settings, settings.replay)
+            with engine.checkpoints.continued(f"replay-{len(codes)}", code, keep=stack < len(seeds)):
+                for known in code.run():
+                    done = (first + len(code.seeds) * known / sizes[-1]) / len(seeds)
+                    bits = float(code.bits[:, :known].mean())
+                    display.update(done, f"label {known:,} of {sizes[-1]:,}: {bits:.3f} bits per label so far")
+            codes.append(code)
     _save_bits(prepared, run, engine.orders.cpu(), codes)
     save_test_bits(run, prepared.seeds, torch.cat([code.tested().example_bits for code in codes]))
     total_bits = [float(bits) for code in codes for bits in code.bits.sum(1)]

@@ -3,9 +3,9 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -18,6 +18,25 @@ _KEPT = 2  # a damaged newest one leaves the one before
 _MAX_SHARE = 0.02  # of the time that saving may take
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+class Resumable(Protocol):
+    """A computation that can be saved on the way.
+
+    Attributes:
+        before_step: the computation calls it before every step; `Checkpoints.continued` sets it.
+    """
+
+    before_step: Callable[[], None]
+
+    @property
+    def finished(self) -> bool: ...
+
+    def state(self) -> State: ...
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
+        """Continue from this state; return False if it is of other members."""
+        ...
 
 
 class Checkpoints:
@@ -36,6 +55,29 @@ class Checkpoints:
         self._started = time.monotonic()
         self._saved_at: dict[str, float] = {}
         self._took_s: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def continued(self, name: str, computation: Resumable, *, keep: bool = False) -> Iterator[None]:
+        """Continue a computation from its newest checkpoint, and save it at intervals while the block runs it.
+
+        Signals wait for the next save.
+
+        Args:
+            name: of its checkpoints.
+            computation: not begun.
+            keep: whether it is also saved at its end, as others follow.
+        """
+        with interruptible() as interruption:
+            state = self.load(name)
+            if state is not None and computation.restore(*state):
+                log.info("continuing at %s", computation)
+            elif state is not None:
+                log.warning("the checkpoint %s is of other seeds, stacks or version: this training starts again", name)
+            computation.before_step = self.before_step(name, computation.state, interruption)
+            unfinished = not computation.finished
+            yield
+            if keep and unfinished:
+                self.save(name, computation.state())
 
     def due(self, name: str) -> bool:
         """Return whether the training of this name is to be saved again."""
@@ -94,70 +136,3 @@ class Checkpoints:
     def _numbered(self, name: str) -> dict[int, Path]:
         paths = self.directory.glob(f"checkpoint-{name}.*.safetensors")
         return {int(path.name.split(".")[1]): path for path in paths}
-
-
-class Resumable(Protocol):
-    """A computation on one stack of members that can be saved on the way.
-
-    Attributes:
-        before_step: the computation calls it before every step; `in_stacks` sets it.
-    """
-
-    before_step: Callable[[], None]
-
-    @property
-    def finished(self) -> bool: ...
-
-    def state(self) -> State: ...
-
-    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Continue from this state; return False if it is of other members."""
-        ...
-
-
-R = TypeVar("R", bound=Resumable)
-
-
-def in_stacks(
-    begin: Callable[[slice], R],
-    finish: Callable[[R], None],
-    members: int,
-    stack: int,
-    name: str,
-    checkpoints: Checkpoints | None,
-) -> list[R]:
-    """Run a resumable computation on stacks of members, one stack after another, each from its last checkpoint.
-
-    Args:
-        begin: creates the computation on a slice of the members.
-        finish: runs a computation to its end.
-        members: number of members.
-        stack: members per stack.
-        name: prefix of the checkpoints' names; the index of the stack follows.
-        checkpoints: where unfinished computations are saved and restored from; signals then wait for the save.
-
-    Returns:
-        The finished computations, one per stack.
-    """
-    made: list[R] = []
-    with interruptible() if checkpoints else contextlib.nullcontext(Interruption()) as interruption:
-        for i in range(-(-members // stack)):
-            one = begin(slice(i * stack, (i + 1) * stack))
-            if checkpoints:
-                _resume(one, f"{name}-{i}", checkpoints, interruption)
-            unfinished = not one.finished
-            finish(one)
-            if checkpoints and unfinished and stack < members:
-                checkpoints.save(f"{name}-{i}", one.state())
-            made.append(one)
-    return made
-
-
-def _resume(one: Resumable, name: str, checkpoints: Checkpoints, interruption: Interruption) -> None:
-    """Restore the last checkpoint, if there is one, and save at intervals from now on."""
-    state = checkpoints.load(name)
-    if state is not None and one.restore(*state):
-        log.info("continuing at %s", one)
-    elif state is not None:
-        log.warning("the checkpoint %s is of other seeds, stacks or version: this training starts again", name)
-    one.before_step = checkpoints.before_step(name, one.state, interruption)

@@ -1,8 +1,14 @@
-"""The training loop, from a step of a stack of seeds up to all seeds of a run, trained until each stops."""
+"""The training loop, in the order in which things happen.
+
+A run's `Engine` trains every seed on a set of its own. `fit` does so stack by stack: a `Training` takes steps
+(`Learner`), evaluates, and ends when all its members have stopped. Evaluations are told as an `EpochReport`, and what
+comes out is a `Fit`.
+"""
 
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +17,7 @@ from torch import Tensor
 
 from harness.run_directory import Run
 from train.calibration import tempered
-from train.checkpoint import Checkpoints, R, in_stacks
+from train.checkpoint import Checkpoints
 from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
 from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping, MemberCurve
@@ -29,10 +35,55 @@ log = logging.getLogger(__name__)
 _FORMAT = 2  # version of a training's saved state; states of other versions are not restored
 # Bytes of images gathered at a time: few enough for the CPU's caches, enough to outweigh the launch of a CUDA kernel.
 _GATHERED = {"cpu": 2**21, "cuda": 2**28}
+Report = Callable[["EpochReport"], None]
 
 
-class NonFiniteLossError(RuntimeError):
-    """A training that diverged."""
+class Engine:
+    """The training of a run's seeds; an interrupted run continues from its checkpoints.
+
+    Args:
+        prepared: data and architecture.
+        run: its directory has the checkpoints.
+
+    Attributes:
+        orders: each seed's permutation of the training examples, [S, N]; prefixes of a row are its training sets.
+        checkpoints: unfinished trainings.
+        stacking: how many seeds train at once (`train.stacking`).
+
+    Raises:
+        ValueError: train.stack=all with an architecture that cannot be stacked.
+    """
+
+    def __init__(self, prepared: PreparedTraining, run: Run) -> None:
+        keep_freed_memory()
+        self._prepared = prepared
+        total = len(prepared.data["train"])
+        self.orders = torch.stack([permutation(seed, total) for seed in prepared.seeds]).to(prepared.job.device)
+        self.checkpoints = Checkpoints(run.directory, prepared.settings.checkpoint_every_s, run.require_lease)
+        self.stacking = choose(prepared.ensemble, len(prepared.seeds), prepared.data["train"], prepared.settings)
+        if len(prepared.seeds) > 1:
+            log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
+
+    def fit(
+        self, subsets: Tensor, report: Report, held_out: Tensor | None = None, counterparts: Counterparts | None = None
+    ) -> "Fit":
+        """Train every seed on its own subset of the training split, as the function `fit`.
+
+        Args:
+            subsets: positions in the training split, [S, n].
+            report: called after every evaluation.
+            held_out: positions in the training split of the examples for early stopping, [S, m]; by default early
+                stopping uses the validation split.
+            counterparts: samples whose losses are followed along the training.
+        """
+        prepared, stack = self._prepared, self.stacking.stack
+        splits = prepared.data["train"], prepared.data["validation" if held_out is None else "train"]
+        sets = TrainingSets(prepared.seeds, subsets, *splits, held_out, counterparts or {})
+        return fit(prepared.ensemble, sets, prepared.settings, report, stack=stack, checkpoints=self.checkpoints)
+
+    def delete_checkpoints(self, n: int) -> None:
+        """Delete the checkpoints of trainings on n fitted examples."""
+        self.checkpoints.delete(f"{n}-")
 
 
 @dataclass(frozen=True)
@@ -61,6 +112,46 @@ class TrainingSets:
         return replace(self, seeds=self.seeds[members], subsets=self.subsets[members], held_out=held_out)
 
 
+def fit(
+    ensemble: Ensemble,
+    sets: TrainingSets,
+    settings: TrainSettings,
+    report: Report = lambda _: None,
+    *,
+    stack: int | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> "Fit":
+    """Train one member per seed, each on its own subset of the training split, until it stops improving.
+
+    All random draws come from generators seeded by the member's seed and subset size, so that a member in a stack
+    computes what it would compute alone.
+
+    Args:
+        ensemble: the architecture.
+        sets: members and their data.
+        settings: how to train.
+        report: called after every evaluation.
+        stack: members that train together as one network; by default all, or one if the model cannot be stacked.
+        checkpoints: where unfinished trainings are saved and restored from; signals then wait for the save.
+
+    Raises:
+        NonFiniteLossError: a training diverged; names the size, seed, epoch and learning rate.
+        MemoryExhaustedError: names the setting to lower.
+    """
+    count, n = sets.subsets.shape
+    stack = (count if ensemble.model.stackable else 1) if stack is None else stack
+    stacks = -(-count // stack)
+    trainings: list[Training] = []
+    for i in range(stacks):
+        training = Training(ensemble, sets.of(slice(i * stack, (i + 1) * stack)), settings)
+        about = len(training.seeds), (i, stacks), sum(earlier.epoch for earlier in trainings)
+        with checkpoints.continued(f"{n}-{i}", training, keep=stacks > 1) if checkpoints else nullcontext():
+            for validation_bits in training.run():
+                report(EpochReport(training.epoch, validation_bits, training.epochs_left, *about))
+        trainings.append(training)
+    return Fit.of(ensemble, trainings, stack)
+
+
 class Learner:
     """Members of one stack, their weights and their optimiser.
 
@@ -72,8 +163,8 @@ class Learner:
         average_power: of `ScheduleFree`.
 
     Attributes:
-        before_step: called before every step; does nothing until `train.checkpoint.in_stacks` sets it to a function
-            that saves the state when due, and that may raise.
+        before_step: called before every step; `Checkpoints.continued` sets it to a function that saves the state when
+            due, and that may raise.
     """
 
     def __init__(
@@ -150,18 +241,6 @@ class Training(Learner):
         self._loss_sum = torch.zeros(len(seeds), dtype=torch.float64, device=subsets.device)  # since evaluation
         self._losses_summed = 0
 
-    @property
-    def finished(self) -> bool:
-        return not self.active
-
-    @property
-    def epochs_left(self) -> int:
-        """A lower bound on the epochs until every member has stopped."""
-        return max((self.stopping[member].epochs_left for member in self.active), default=0)
-
-    def __str__(self) -> str:
-        return f"training size {self.n}, epoch {self.epoch}"
-
     def run(self) -> Iterator[list[float]]:
         """Train until every member has stopped, from one evaluation to the next: see `evaluate`."""
         if not self.stopping[0].curve.epoch:  # no evaluation yet: `curve.epoch` lists one epoch per evaluation
@@ -210,6 +289,57 @@ class Training(Learner):
         self._losses_summed = 0
         return validation_bits
 
+    def _train_bits(self) -> list[float | None]:
+        """Return each member's mean training loss since the last evaluation, on augmented batches, in bits."""
+        if not self._losses_summed:
+            return [None] * len(self.active)
+        return (self._loss_sum / (self._losses_summed * math.log(2))).tolist()
+
+    def _require_finite(self, member: int, train_bits: float | None, validation_bits: float) -> None:
+        if math.isfinite(validation_bits) and math.isfinite(train_bits or 0.0):
+            return
+        raise NonFiniteLossError(
+            f"the loss is not finite (training {train_bits}, validation {validation_bits} bits) at training size "
+            f"{self.n}, seed {self.seeds[member]}, epoch {self.epoch}, learning rate "
+            f"{self.settings.lr:g}: lower train.lr or raise train.warmup_steps"
+        )
+
+    def _put(self, stack: Weights, averaged: Weights, positions: list[int]) -> None:
+        """Copy the averaged weights at these positions among the active members to those members' rows of `stack`."""
+        if not positions:
+            return
+        device = self.subsets.device
+        source = torch.tensor(positions, device=device)
+        target = torch.tensor([self.active[position] for position in positions], device=device)
+        for name, weight in averaged.items():
+            stack[name][target] = weight[source]
+
+    def _keep(self, positions: list[int]) -> None:
+        """Keep only the members at these positions among the active ones."""
+        self.active = [self.active[position] for position in positions]
+        if self.active:
+            members = torch.tensor(positions, device=self.subsets.device)
+            self.optimizer.keep_members(members)
+            self._loss_sum = self._loss_sum[members]
+
+    def _follow_counterparts(self, *, always: bool = False) -> None:
+        """Note losses on counterparts if this optimiser step is one of those chosen, or a member stops."""
+        step = self.epoch * self.order.steps + self.step
+        if always or self.followed.due(step):
+            self.followed.note(step, self.active, self.optimizer.averaged())
+
+    @property
+    def finished(self) -> bool:
+        return not self.active
+
+    @property
+    def epochs_left(self) -> int:
+        """A lower bound on the epochs until every member has stopped."""
+        return max((self.stopping[member].epochs_left for member in self.active), default=0)
+
+    def __str__(self) -> str:
+        return f"training size {self.n}, epoch {self.epoch}"
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return tensors by name and JSON-like values, from which `restore` continues without changing any number."""
         tensors, numbers = self.optimizer.state() if self.active else ({}, {})
@@ -247,49 +377,14 @@ class Training(Learner):
         self.followed.rows = values.get("counterparts", [])
         return True
 
-    def _follow_counterparts(self, *, always: bool = False) -> None:
-        """Note losses on counterparts if this optimiser step is one of those chosen, or a member stops."""
-        step = self.epoch * self.order.steps + self.step
-        if always or self.followed.due(step):
-            self.followed.note(step, self.active, self.optimizer.averaged())
-
     @property
     def _members(self) -> dict[str, Any]:
         """The identity of the members: a saved state fits these alone."""
         return {"format": _FORMAT, "seeds": list(self.seeds), "n": self.n}
 
-    def _train_bits(self) -> list[float | None]:
-        """Return each member's mean training loss since the last evaluation, on augmented batches, in bits."""
-        if not self._losses_summed:
-            return [None] * len(self.active)
-        return (self._loss_sum / (self._losses_summed * math.log(2))).tolist()
 
-    def _put(self, stack: Weights, averaged: Weights, positions: list[int]) -> None:
-        """Copy the averaged weights at these positions among the active members to those members' rows of `stack`."""
-        if not positions:
-            return
-        device = self.subsets.device
-        source = torch.tensor(positions, device=device)
-        target = torch.tensor([self.active[position] for position in positions], device=device)
-        for name, weight in averaged.items():
-            stack[name][target] = weight[source]
-
-    def _keep(self, positions: list[int]) -> None:
-        """Keep only the members at these positions among the active ones."""
-        self.active = [self.active[position] for position in positions]
-        if self.active:
-            members = torch.tensor(positions, device=self.subsets.device)
-            self.optimizer.keep_members(members)
-            self._loss_sum = self._loss_sum[members]
-
-    def _require_finite(self, member: int, train_bits: float | None, validation_bits: float) -> None:
-        if math.isfinite(validation_bits) and math.isfinite(train_bits or 0.0):
-            return
-        raise NonFiniteLossError(
-            f"the loss is not finite (training {train_bits}, validation {validation_bits} bits) at training size "
-            f"{self.n}, seed {self.seeds[member]}, epoch {self.epoch}, learning rate "
-            f"{self.settings.lr:g}: lower train.lr or raise train.warmup_steps"
-        )
+class NonFiniteLossError(RuntimeError):
+    """A training that diverged."""
 
 
 @dataclass(frozen=True)
@@ -331,9 +426,6 @@ class EpochReport:
         losses = [f"{bits:.3f}" for bits in self.validation_bits]
         shown = " ".join(losses) if going <= 5 else f"{min(losses)} to {max(losses)}"
         return f"epoch {self.epoch}: validation {shown} bits, {which}"
-
-
-Report = Callable[[EpochReport], None]
 
 
 @dataclass(frozen=True)
@@ -393,98 +485,3 @@ class Fit:
             rows = slice(first, first + self.stack)
             stack = {name: weight[rows] for name, weight in weights.items()}
             yield rows, stack, index if index is None or index.ndim == 1 else index[rows]
-
-
-def fit(
-    ensemble: Ensemble,
-    sets: TrainingSets,
-    settings: TrainSettings,
-    report: Report = lambda _: None,
-    *,
-    stack: int | None = None,
-    checkpoints: Checkpoints | None = None,
-) -> Fit:
-    """Train one member per seed, each on its own subset of the training split, until it stops improving.
-
-    All random draws come from generators seeded by the member's seed and subset size, so that a member in a stack
-    computes what it would compute alone.
-
-    Args:
-        ensemble: the architecture.
-        sets: members and their data.
-        settings: how to train.
-        report: called after every evaluation.
-        stack: members that train together as one network; by default all, or one if the model cannot be stacked.
-        checkpoints: where unfinished trainings are saved and restored from; signals then wait for the save.
-
-    Raises:
-        NonFiniteLossError: a training diverged; names the size, seed, epoch and learning rate.
-        MemoryExhaustedError: names the setting to lower.
-    """
-    count = len(sets.seeds)
-    stack = (count if ensemble.model.stackable else 1) if stack is None else stack
-    stacks = -(-count // stack)
-    elsewhere: list[int] = []  # epochs of the stacks before
-
-    def begin(members: slice) -> Training:
-        return Training(ensemble, sets.of(members), settings)
-
-    def finish(training: Training) -> None:
-        about = len(training.seeds), (len(elsewhere), stacks), sum(elsewhere)
-        for validation_bits in training.run():
-            report(EpochReport(training.epoch, validation_bits, training.epochs_left, *about))
-        elsewhere.append(training.epoch)
-
-    trainings = in_stacks(begin, finish, count, stack, str(sets.subsets.shape[1]), checkpoints)
-    return Fit.of(ensemble, trainings, stack)
-
-
-class Engine:
-    """The training of a run's seeds; an interrupted run continues from its checkpoints.
-
-    Args:
-        prepared: data and architecture.
-        run: where checkpoints are kept.
-
-    Attributes:
-        orders: each seed's permutation of the training examples, [S, N]; prefixes of a row are its training sets.
-        stacking: how many seeds train at once (`train.stacking`).
-
-    Raises:
-        ValueError: train.stack=all with an architecture that cannot be stacked.
-    """
-
-    def __init__(self, prepared: PreparedTraining, run: Run) -> None:
-        keep_freed_memory()
-        self._prepared = prepared
-        total = len(prepared.data["train"])
-        self.orders = torch.stack([permutation(seed, total) for seed in prepared.seeds]).to(prepared.job.device)
-        self._checkpoints = Checkpoints(run.directory, prepared.settings.checkpoint_every_s, run.require_lease)
-        self.stacking = choose(prepared.ensemble, len(prepared.seeds), prepared.data["train"], prepared.settings)
-        if len(prepared.seeds) > 1:
-            log.info("seeds are trained %s: %s", self.stacking.how, self.stacking.why)
-
-    def fit(
-        self, subsets: Tensor, report: Report, held_out: Tensor | None = None, counterparts: Counterparts | None = None
-    ) -> Fit:
-        """Train every seed on its own subset of the training split, as the function `fit`.
-
-        Args:
-            subsets: positions in the training split, [S, n].
-            report: called after every evaluation.
-            held_out: positions in the training split of the examples for early stopping, [S, m]; by default early
-                stopping uses the validation split.
-            counterparts: samples whose losses are followed along the training.
-        """
-        prepared, stack = self._prepared, self.stacking.stack
-        splits = prepared.data["train"], prepared.data["validation" if held_out is None else "train"]
-        sets = TrainingSets(prepared.seeds, subsets, *splits, held_out, counterparts or {})
-        return fit(prepared.ensemble, sets, prepared.settings, report, stack=stack, checkpoints=self._checkpoints)
-
-    def in_stacks(self, begin: Callable[[slice], R], finish: Callable[[R], None], name: str) -> list[R]:
-        """Run another resumable computation on every seed, as `train.checkpoint.in_stacks`."""
-        return in_stacks(begin, finish, len(self._prepared.seeds), self.stacking.stack, name, self._checkpoints)
-
-    def delete_checkpoints(self, n: int) -> None:
-        """Delete the checkpoints of trainings on n fitted examples."""
-        self._checkpoints.delete(f"{n}-")
