@@ -35,6 +35,7 @@ from models.layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
 from train.data import label_entropy_bits
 from train.early_stopping import MemberCurve, endings
+from train.progress import TrainingProgress
 from train.randomness import generator
 from train.settings import TrainSettings
 from train.training import NonFiniteLossError
@@ -117,14 +118,15 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
     checkpoints = Checkpoints(run.directory, settings.checkpoint_every_s, run.require_lease)
     trained: list[list[SeedTrained]] = []
     with Display(run.id) as display:
-        progress = _Progress(sizes[:-1], seeds, settings, display)
+        progress = TrainingProgress([n for n in sizes[:-1] for _ in seeds], settings)
         for i, n in enumerate(sizes[:-1]):
             trained.append([])
-            for seed in seeds:
-                train = functools.partial(_train, data, seed, sizes, i, checkpoints, progress.show)
+            for turn, seed in enumerate(seeds, i * len(seeds)):
+                show = functools.partial(_show, display, progress, turn)
+                train = functools.partial(_train, data, seed, sizes, i, checkpoints, show)
                 trained[-1].append(parsed(SeedTrained, run.step(f"{n}-{seed}", lambda train=train: as_json(train()))))
                 checkpoints.delete(f"{n}-{seed}-")
-                progress.finish(n, trained[-1][-1].point.epochs[0])
+                progress.finish(turn, trained[-1][-1].point.epochs[0])
     curve = [_joined([one.point for one in of_size]) for of_size in trained]
     run.save_curves(row for of_size in trained for one in of_size for row in one.losses)
     last = [one.losses for one in trained[-1]]
@@ -132,6 +134,13 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
     tested = zip(*(point.ce_test_bits for point in curve), strict=True)
     totals = [online_code_bits(sizes, ce_test, len(data.dataset.class_names)) for ce_test in tested]
     return replace(as_result(logger, curve, sizes, totals), sharp_drop=drops)
+
+
+def _show(display: Display, progress: TrainingProgress, turn: int, training: "PublishedTraining") -> None:
+    """Show how far training number `turn` is."""
+    n, curve = len(training.train[1]), training.curve
+    share = progress.share(turn, curve.epochs, training.epochs_left)
+    display.update(share, f"n = {n:,}, seed {curve.seed}, {training}")
 
 
 def published_order(seed: int, total: int, chunk: int) -> Tensor:
@@ -434,33 +443,3 @@ def _joined(points: Sequence[Point]) -> Point:
         if isinstance(first[name], list)
     }
     return Point(**{**first, **lists})
-
-
-class _Progress:
-    """Share of the steps that are done; a training is expected to take as many epochs as the longest so far.
-
-    Args:
-        sizes: training sizes.
-        seeds: each is trained on every size.
-        settings: patience, and most epochs.
-        display: where it is shown.
-    """
-
-    def __init__(self, sizes: Sequence[int], seeds: Sequence[int], settings: TrainSettings, display: Display) -> None:
-        self._left = [n for n in sizes for _ in seeds]
-        self._done = 0.0
-        self._epochs, self._display = 2 * settings.published.patience_epochs, display
-
-    def finish(self, n: int, epochs: int) -> None:
-        """Note that a training on n images took this many epochs."""
-        self._left.remove(n)
-        self._done += n * epochs
-        self._epochs = max(self._epochs, epochs)
-
-    def show(self, training: PublishedTraining) -> None:
-        """Show how far a training is."""
-        n, epoch = len(training.train[1]), training.curve.epochs
-        now = self._done + n * epoch
-        expected = max(self._epochs, epoch + training.epochs_left)
-        share = now / (self._done + n * expected + (sum(self._left) - n) * self._epochs)
-        self._display.update(share, f"n = {n:,}, seed {training.curve.seed}, {training}")

@@ -13,25 +13,33 @@ class TrainingProgress:
 
     Early stopping makes the length of a training unknown. The first is expected to take 100 epochs, where that is from
     two to ten times the patience, others as many epochs as the longest so far, and none less than its patience.
+
+    Args:
+        sizes: training examples of each training.
+        settings: of all.
     """
 
     def __init__(self, sizes: Sequence[int], settings: TrainSettings) -> None:
-        self._steps = [epoch_steps(n, settings) for n in sizes]
-        self._epochs: dict[int, int] = {}  # of finished sizes
-        self._longest, self._patience_steps = settings.max_epochs, settings.patience_steps
-        self._shown = 0.0
+        if settings.protocol == "published":  # it counts patience in epochs, and repeats no small training set
+            self._steps = list(sizes)  # of one image
+            self._patience = [float(settings.published.patience_epochs)] * len(sizes)
+        else:
+            self._steps = [epoch_steps(n, settings) for n in sizes]
+            self._patience = [settings.patience_steps / steps for steps in self._steps]
+        self._epochs: dict[int, int] = {}  # of finished trainings
+        self._longest, self._shown = settings.max_epochs, 0.0
 
     def finish(self, i: int, epochs: int) -> None:
-        """Note how many epochs size `i` took."""
+        """Note how many epochs training number `i` took."""
         self._epochs[i] = epochs
 
     def share(self, i: int, epoch: float, left: float) -> float:
-        """Return the share done, 0 to 1, when size number `i` has trained for `epoch` epochs and needs `left` more."""
-        patience = self._patience_steps / self._steps[i]
+        """Return the share done, 0 to 1, when training number `i` is at `epoch` and needs `left` more epochs."""
+        patience = self._patience[i]
         usual = max(self._epochs.values(), default=max(2 * patience, min(_EPOCHS, 10 * patience), epoch + left))
         done = sum(self._steps[j] * epochs for j, epochs in self._epochs.items())
         current = self._steps[i] * min(self._longest, max(usual, epoch + left))
-        others = [steps for j, steps in enumerate(self._steps) if j not in self._epochs and j != i]
-        rest = sum(min(steps * self._longest, max(steps * usual, self._patience_steps)) for steps in others)
+        others = [j for j in range(len(self._steps)) if j not in self._epochs and j != i]
+        rest = sum(self._steps[j] * min(self._longest, max(usual, self._patience[j])) for j in others)
         self._shown = max(self._shown, (done + self._steps[i] * epoch) / (done + current + rest))
         return self._shown

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from conf.compose import composed
 from harness.result import MdlResult, read_result
 from mdl.__main__ import COMMAND
 from mdl.chunks import MdlConfig
-from mdl.published_procedure import Examples, PublishedTraining, _Progress, initialise, mean_bits, published_order
+from mdl.published_procedure import Examples, PublishedTraining, initialise, mean_bits, published_order
 from models.convnextv2 import ConvNeXtV2
 from models.layers import Conv2d
 from models.lenet import PublishedLeNet
@@ -193,19 +192,6 @@ def test_weights_optimizer_and_images_are_in_bfloat16() -> None:
     kept: list[Tensor] = [value for name, value in tensors.items() if name.startswith("now.")]
     assert len(kept) == 3 * 6
     assert {value.dtype for value in kept} == {torch.bfloat16}
-
-
-def test_trainings_are_expected_to_take_as_many_epochs_as_the_longest_so_far() -> None:
-    """12 of 10 images are done, and 4 of 20 images out of at least 12; a third training waits."""
-    shown: list[float] = []
-    display: Any = SimpleNamespace(update=lambda share, _: shown.append(share))
-    progress = _Progress([10, 20], [0, 1], settings(), display)
-    progress.finish(10, 12)
-    progress.finish(10, 5)
-    curve = SimpleNamespace(epochs=4, seed=0)
-    now: Any = SimpleNamespace(train=(None, [0] * 20), curve=curve, epochs_left=3)
-    progress.show(now)
-    assert shown == [pytest.approx((120 + 50 + 80) / (120 + 50 + 240 + 240))]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from conf.compose import composed
+from mdl.chunks import MdlConfig
 from train import whole_split
 from train.__main__ import COMMAND as TRAIN
 from train.progress import TrainingProgress
@@ -34,6 +36,15 @@ def test_progress_never_goes_backwards(settings: TrainSettings) -> None:
         work.finish(i, epochs)
     assert shares == sorted(shares)
     assert shares[-1] == 1
+
+
+def test_published_trainings_are_expected_to_take_as_many_epochs_as_the_longest_so_far() -> None:
+    """12 and 5 epochs of 10 images are done, and 4 of 20 images out of at least 12; another training waits."""
+    settings = composed("mdl", ["train=published", "train.published.patience_epochs=3"], MdlConfig).train
+    work = TrainingProgress([10, 10, 20, 20], settings)
+    work.finish(0, 12)
+    work.finish(1, 5)
+    assert work.share(2, 4, 3) == pytest.approx((120 + 50 + 80) / (120 + 50 + 240 + 240))
 
 
 def test_a_training_of_its_own_shows_it(command, monkeypatch: pytest.MonkeyPatch) -> None:
