@@ -20,7 +20,7 @@ from harness.result_fields import Coded, Part, Point
 from harness.run_directory import Run
 from mdl.chunks import MdlConfig, chunk_sizes
 from mdl.kernel_code import KernelCode
-from mdl.prequential import as_result, placed, split_positions
+from mdl.prequential import bits_by_example, logged_result, split_positions
 from models.kernel import KernelModel, Similarity
 from train.data import to_device
 from train.prepare import PreparedData
@@ -168,6 +168,6 @@ def _finish(
     bits = torch.tensor([one.bits for one in coded], dtype=torch.float64)
     orders = torch.stack([permutation(seed, n) for seed in seeds])
     known = torch.arange(n, dtype=torch.int32).expand_as(orders)
-    save_coded_bits(run, placed(prepared.job, orders, bits, known))
+    save_coded_bits(run, bits_by_example(prepared.job, orders, bits, known))
     save_test_bits(run, seeds, torch.tensor([one.test_bits for one in coded]))
-    return as_result(logger, curve_of(sizes, coded), sizes, bits.sum(1).tolist())
+    return logged_result(logger, curve_of(sizes, coded), sizes, bits.sum(1).tolist())

@@ -60,38 +60,39 @@ def prequential(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger)
         The command's fields of the result.
     """
     with Display(run.id) as display:
-        sizes = _Sizes(prepared, run, display)
-        for i in sizes.turns:
-            with run.claim(sizes.name(i), wait=True):  # always claimed: only wait=False can yield False
-                log_point(logger, sizes.train(i).point)
-    parts = [sizes.train(i) for i in range(len(sizes.sizes))]
+        trainings = _Trainings(prepared, run, display)
+        for i in trainings.order:
+            with run.claim(trainings.step(i), wait=True):  # always claimed: only wait=False can yield False
+                log_point(logger, trainings.train(i).point)
+    sizes, engine = trainings.sizes, trainings.engine
+    parts = [trainings.train(i) for i in range(len(sizes))]
     run.save_curves(row for part in parts for row in part.losses)
-    save_coded_bits(run, coded(prepared, sizes.sizes, sizes.engine.orders.cpu(), parts))
-    result = summarise(prepared, sizes.sizes, parts)
+    save_coded_bits(run, label_bits(prepared, sizes, engine.orders.cpu(), parts))
+    result = block_code_result(prepared, sizes, parts)
     log_loss_curves(logger, parts[-1].losses)  # of the whole dataset, averaged over the seeds still training
     log_summary(logger, result)
-    return replace(result, timing=Timing(stacking=asdict(sizes.engine.stacking)))
+    return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
 
 
 def train_free_sizes(prepared: PreparedTraining[MdlConfig], run: Run) -> bool:
     """Train the chunk sizes that no other process is training; return whether all sizes are trained afterwards."""
     with Display(run.id) as display:
-        sizes = _Sizes(prepared, run, display)
-        for i in sizes.turns:
-            with run.claim(sizes.name(i), wait=False) as ours:
+        trainings = _Trainings(prepared, run, display)
+        for i in trainings.order:
+            with run.claim(trainings.step(i), wait=False) as claimed:
                 # First look for the step, then for the result. Another process writes the result before it deletes
                 # the steps, so in the other order a step could vanish in between, and would be trained again.
-                if ours and sizes.trained(i) is None and run.result is None:
-                    sizes.train(i)
-        return all(sizes.trained(i) for i in sizes.turns) or run.result is not None
+                if claimed and trainings.read(i) is None and run.result is None:
+                    trainings.train(i)
+        return all(trainings.read(i) for i in trainings.order) or run.result is not None
 
 
-class _Sizes:
+class _Trainings:
     """The trainings of a run, one for each chunk size and each a step of the run.
 
     Attributes:
         sizes: numbers of examples, ascending.
-        turns: their indices, in the order in which they are trained.
+        order: their indices, in the order in which they are trained.
     """
 
     def __init__(self, prepared: PreparedTraining[MdlConfig], run: Run, display: Display) -> None:
@@ -102,8 +103,7 @@ class _Sizes:
             warn_of_unlike_validation(prepared.dataset.certificate, instead)
         self.sizes = chunk_sizes(total, settings)
         indices = range(len(self.sizes))
-        self.turns = indices if settings.order == "smallest_first" else indices[::-1]
-        self._following = [*self.sizes[1:], total]
+        self.order = indices if settings.order == "smallest_first" else indices[::-1]
         self._prepared, self._run, self._display = prepared, run, display
         self._progress = TrainingProgress(self.sizes, prepared.settings)
         self._trained: dict[int, SizeTrained] = {}
@@ -112,26 +112,27 @@ class _Sizes:
     def engine(self) -> Engine:
         return Engine(self._prepared, self._run)
 
-    def name(self, i: int) -> str:
-        """Return the name of the step of size number i."""
+    def step(self, i: int) -> str:
+        """Return the name of the run's step that trains size number i."""
         return str(self.sizes[i])
 
-    def trained(self, i: int) -> "SizeTrained | None":
+    def read(self, i: int) -> "SizeTrained | None":
         """Return the scores of size number i, or None if it is not trained."""
-        if i not in self._trained and (part := self._run.read_step(self.name(i))) is not None:
+        if i not in self._trained and (part := self._run.read_step(self.step(i))) is not None:
             self._finish(i, parsed(SizeTrained, part))
         return self._trained.get(i)
 
     def train(self, i: int) -> "SizeTrained":
-        """Return the scores of size number i, trained if it is not yet."""
+        """Train size number i unless it is trained, and return its scores."""
         if i not in self._trained:
-            self._finish(i, parsed(SizeTrained, self._run.step(self.name(i), lambda: as_json(self._train(i)))))
+            self._finish(i, parsed(SizeTrained, self._run.step(self.step(i), lambda: as_json(self._train(i)))))
             # Checkpoints are named after the number of fitted examples: the size less its held-out examples.
             self.engine.delete_checkpoints(self.sizes[i] - self._prepared.job.config.mdl.num_held_out(self.sizes[i]))
         return self._trained[i]
 
     def _train(self, i: int) -> "SizeTrained":
-        n, following, orders = self.sizes[i], self._following[i], self.engine.orders
+        n, following = self.sizes[i], self.sizes[min(i + 1, len(self.sizes) - 1)]
+        orders = self.engine.orders
 
         def show(report: EpochReport) -> None:
             done = self._progress.share(i, *report.mean_epochs)
@@ -198,29 +199,31 @@ def train_size(
     return SizeTrained(point, rows, next_bits)
 
 
-def coded(prepared: PreparedTraining, sizes: Sequence[int], orders: Tensor, parts: Sequence[SizeTrained]) -> CodedBits:
+def label_bits(
+    prepared: PreparedTraining, sizes: Sequence[int], orders: Tensor, parts: Sequence[SizeTrained]
+) -> CodedBits:
     """Return the cost of each training label, the first size's by the uniform code; `orders` is [S, N]."""
     uniform = torch.full((len(orders), sizes[0]), math.log2(prepared.num_classes))
     bits = torch.cat([uniform, *(torch.tensor(part.coded_bits) for part in parts[:-1])], 1)
     trained_on = torch.zeros(orders.shape[1], dtype=torch.int32)
     for n in sizes[:-1]:
         trained_on[n:] = n
-    return placed(prepared.job, orders, bits, trained_on.expand_as(orders))
+    return bits_by_example(prepared.job, orders, bits, trained_on.expand_as(orders))
 
 
-def placed(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
+def bits_by_example(job: Job, orders: Tensor, bits: Tensor, trained_on: Tensor) -> CodedBits:
     """Place costs of labels, [S, N] in each seed's order, at their examples' positions in the dataset."""
     train = split_positions(job)["train"]
     return CodedBits.in_order(job.config.seeds, train.images, train.labels, orders, bits, trained_on)
 
 
-def summarise(prepared: PreparedTraining, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:
+def block_code_result(prepared: PreparedTraining, sizes: Sequence[int], parts: Sequence[SizeTrained]) -> Coded:
     """Compute codelengths per seed, the learning curve, the final loss and the sharpest fall on the way there."""
     curve = [part.point for part in parts]
     k, total = prepared.num_classes, sizes[-1]
     following = zip(*(point.ce_next_bits or () for point in curve[:-1]), strict=True)
     calibrated = [*zip(*(point.ce_next_calibrated_bits or () for point in curve[:-1]), strict=True)]
-    result = of_curve(curve, sizes, [online_code_bits(sizes, ce_next, k) for ce_next in following])
+    result = result_of_curve(curve, sizes, [online_code_bits(sizes, ce_next, k) for ce_next in following])
     per_label = [online_code_bits(sizes, ce_next, k) / total for ce_next in calibrated] or None
     by_seed = [[row for row in parts[-1].losses if row.seed == seed] for seed in prepared.seeds]  # of the last size
     drop = sharp_drops(([row.epoch for row in rows], [row.validation_loss_bits for row in rows]) for rows in by_seed)
@@ -266,7 +269,7 @@ def fit_power_law(sizes: Sequence[int], ce_bits: Sequence[float]) -> dict[str, f
     return {"a": float(a * n[0] ** b), "b": float(b), "c": float(c), "r2": r2}
 
 
-def of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
+def result_of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
     """Compute the result of a learning curve and the codelengths of all labels, an entry per seed.
 
     Args:
@@ -290,11 +293,11 @@ def of_curve(curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[
     )
 
 
-def as_result(logger: Logger, curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
-    """Compute the result as `of_curve`, and log every size and the totals."""
+def logged_result(logger: Logger, curve: Sequence[Point], sizes: Sequence[int], total_bits: Sequence[float]) -> Coded:
+    """Compute the result as `result_of_curve`, and log every size and the totals."""
     for point in curve:
         log_point(logger, point)
-    result = of_curve(curve, sizes, total_bits)
+    result = result_of_curve(curve, sizes, total_bits)
     log_summary(logger, result)
     return result
 

@@ -29,7 +29,7 @@ from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point
 from harness.run_directory import Run
 from mdl.chunks import MdlConfig, rounded_sizes
-from mdl.prequential import as_result, online_code_bits, split_positions
+from mdl.prequential import logged_result, online_code_bits, split_positions
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
@@ -133,7 +133,7 @@ def published(data: PublishedData, run: Run, logger: Logger) -> Coded:
     drops = sharp_drops(([row.epoch for row in rows], [row.validation_loss_bits for row in rows]) for rows in last)
     tested = zip(*(point.ce_test_bits for point in curve), strict=True)
     totals = [online_code_bits(sizes, ce_test, len(data.dataset.class_names)) for ce_test in tested]
-    return replace(as_result(logger, curve, sizes, totals), sharp_drop=drops)
+    return replace(logged_result(logger, curve, sizes, totals), sharp_drop=drops)
 
 
 def _show(display: Display, progress: TrainingProgress, turn: int, training: "PublishedTraining") -> None:

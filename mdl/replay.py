@@ -18,7 +18,7 @@ from harness.logger import Logger
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
 from mdl.chunks import MdlConfig, ReplaySettings, chunk_sizes
-from mdl.prequential import as_result, placed
+from mdl.prequential import bits_by_example, logged_result
 from mdl.temperature_mixture import TemperatureMixture
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Scores
@@ -52,7 +52,7 @@ def replay(prepared: PreparedTraining[MdlConfig], run: Run, logger: Logger) -> C
     _save_bits(prepared, run, engine.orders.cpu(), codes)
     save_test_bits(run, prepared.seeds, torch.cat([code.tested().example_bits for code in codes]))
     total_bits = [float(bits) for code in codes for bits in code.bits.sum(1)]
-    result = as_result(logger, _curve(codes, sizes, settings.replay), sizes, total_bits)
+    result = logged_result(logger, _curve(codes, sizes, settings.replay), sizes, total_bits)
     return replace(result, timing=Timing(stacking=asdict(engine.stacking)))
 
 
@@ -219,7 +219,9 @@ def _save_bits(prepared: PreparedTraining, run: Run, orders: Tensor, codes: Sequ
     """Keep what every label cost; `orders` is [S, N]."""
     starts = torch.tensor([0, *codes[0].ends])
     trained_on = starts[:-1].repeat_interleave(starts.diff()).expand_as(orders)
-    save_coded_bits(run, placed(prepared.job, orders, torch.cat([code.bits for code in codes]).cpu(), trained_on))
+    save_coded_bits(
+        run, bits_by_example(prepared.job, orders, torch.cat([code.bits for code in codes]).cpu(), trained_on)
+    )
 
 
 def _curve(codes: Sequence[ReplayCode], sizes: Sequence[int], options: ReplaySettings) -> list[Point]:

@@ -1,8 +1,8 @@
 """The training loop, in the order in which things happen.
 
 A run's `Engine` trains every seed on a set of its own. `fit` does so stack by stack: a `Training` takes steps
-(`Learner`), evaluates, and ends when all its members have stopped. Evaluations are told as an `EpochReport`, and what
-comes out is a `Fit`.
+(`Learner`), evaluates, and ends when all its members have stopped. Each evaluation is reported as an `EpochReport`; the
+trained networks are a `Fit`.
 """
 
 import logging

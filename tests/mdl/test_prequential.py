@@ -24,7 +24,7 @@ from harness.run_directory import Run, leftover
 from mdl import prequential
 from mdl.__main__ import COMMAND as MDL
 from mdl.chunks import MdlConfig
-from mdl.prequential import SizeTrained, online_code_bits, summarise
+from mdl.prequential import SizeTrained, block_code_result, online_code_bits
 from train.prepare import PreparedTraining
 from train.randomness import permutation
 
@@ -172,7 +172,7 @@ def test_a_summary_is_that_of_its_parts() -> None:
         rows = [CurveRow(n, seed, epoch, None if epoch == 0 else 2.0 - epoch, bits + (seed == 7) * epoch)
                 for seed in seeds for epoch, bits in enumerate(validation)]  # fmt: skip
         parts.append(SizeTrained(point, rows))
-    summary = summarise(cast(PreparedTraining, SimpleNamespace(num_classes=k, seeds=seeds)), sizes, parts)
+    summary = block_code_result(cast(PreparedTraining, SimpleNamespace(num_classes=k, seeds=seeds)), sizes, parts)
     for s, (a, b) in enumerate(laws.values()):
         code = sizes[0] * 3 + sum((m - n) * a * n**-b for n, m in itertools.pairwise(sizes))
         assert summary.mdl.total_bits[s] == pytest.approx(code)
