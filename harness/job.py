@@ -223,14 +223,13 @@ class Execution:
         with interruptible(at_once=True):
             prepared = None
             if functions.compute_free_steps is not None:
-                with _recorded(
-                    self.job, run
-                ):  # without run.lock: processes share the steps, and each claims one at a time
+                # without run.lock: processes share the steps, and each claims one at a time
+                with _recorded(self.job, run):
                     prepared = functions.load(self.job)
                     if not functions.compute_free_steps(prepared, run) and not wait:
                         return None
-            with run.claim(wait=wait) as ours:
-                if not ours:
+            with run.claim(wait=wait) as claimed:
+                if not claimed:
                     return None
                 if (result := run.result) is not None:
                     log.info("%s was finished by another process: nothing to train", run.id)

@@ -154,8 +154,8 @@ class Run:
         """Delete the files left by a process that was killed after it had written the result."""
         with contextlib.suppress(OSError):  # the run may be somebody else's
             if any(leftover(path.name) for path in self.directory.iterdir()):
-                with self.claim(wait=False) as ours:
-                    if ours:
+                with self.claim(wait=False) as claimed:
+                    if claimed:
                         self._delete_leftovers()
 
     def _delete_leftovers(self) -> None:
@@ -173,7 +173,9 @@ class Run:
         state = "failed" if isinstance(error, Exception) else "interrupted"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         with contextlib.suppress(OSError, LeaseLostError):  # e.g. a full disk: the original error is the one to report
-            if isinstance(error, ValueError) and all(_says_nothing(path.name) for path in self.directory.iterdir()):
+            if isinstance(error, ValueError) and all(
+                _records_no_values(path.name) for path in self.directory.iterdir()
+            ):
                 self.discard()
                 return
             self._save_state(state, error=reason)
@@ -183,10 +185,10 @@ class Run:
         if any(lease.path.name == LOCK for lease in self._held):
             self._empty()
             return True
-        with self.claim(wait=False) as ours:
-            if ours:
+        with self.claim(wait=False) as claimed:
+            if claimed:
                 self._empty()
-        return ours
+        return claimed
 
     def _empty(self) -> None:
         for path in self.directory.iterdir():
@@ -285,7 +287,7 @@ def seconds_noted(path: Path) -> float:
     return 0.0
 
 
-def _says_nothing(name: str) -> bool:
+def _records_no_values(name: str) -> bool:
     """Return whether a file of this name holds no computed values."""
     return name in ("config.yaml", STATE, "log.txt", "wandb") or name.startswith(LOCK)
 

@@ -47,7 +47,7 @@ class Ensemble:
     ) -> None:
         self.model, self.precision, self.eval_batch_size = model, precision, eval_batch_size
         self.names = [name for name, _ in model.named_parameters()]
-        self._places = [(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in self.names]
+        self._owners = [(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in self.names]
         self._stochastic_depth = model.stochastic_depth()
 
     @property
@@ -72,7 +72,7 @@ class Ensemble:
         if alone:
             weights = {name: weight.squeeze(0) for name, weight in weights.items()}
             x = x if x.ndim == 4 else x.squeeze(0)
-        with self._carrying(weights):
+        with self._with_weights(weights):
             logits = self.model(x).float()
         return logits[None] if alone else logits
 
@@ -94,7 +94,7 @@ class Ensemble:
         Returns:
             losses [S], and one tensor [S, ...] per parameter, in the order of `names`.
         """
-        with self.autocast(x.device), self._dropping(factors):
+        with self.autocast(x.device), self._with_stochastic_depth(factors):
             logits = self.logits(weights, x)
         with torch.no_grad():  # d loss / d logits = (softmax - one-hot) / B: cheaper written down than derived
             target = z.unsqueeze(-2)
@@ -147,20 +147,20 @@ class Ensemble:
                 yield self.logits(weights, x), z.expand(members, -1)
 
     @contextlib.contextmanager
-    def _carrying(self, weights: Weights) -> Iterator[None]:
-        """Compute with these weights meanwhile (what `functional_call` does, at a tenth of its cost)."""
-        parameters = [module._parameters[name] for module, name in self._places]
-        for (module, name), key in zip(self._places, self.names, strict=True):
+    def _with_weights(self, weights: Weights) -> Iterator[None]:
+        """Let the model compute with these weights in the block, as `functional_call` does at ten times the cost."""
+        parameters = [module._parameters[name] for module, name in self._owners]
+        for (module, name), key in zip(self._owners, self.names, strict=True):
             module._parameters[name] = weights[key]  # pyright: ignore[reportArgumentType]
         try:
             yield
         finally:
-            for (module, name), parameter in zip(self._places, parameters, strict=True):
+            for (module, name), parameter in zip(self._owners, parameters, strict=True):
                 module._parameters[name] = parameter
 
     @contextlib.contextmanager
-    def _dropping(self, factors: Tensor | None) -> Iterator[None]:
-        """Turn stochastic depth on meanwhile, for one member: others do not run in one stack."""
+    def _with_stochastic_depth(self, factors: Tensor | None) -> Iterator[None]:
+        """Turn stochastic depth on in the block; such models have one member per stack."""
         if factors is None or not self._stochastic_depth:
             yield
             return

@@ -280,8 +280,8 @@ class Training(Learner):
             if self.stopping[member].update(self.epoch, train_bits, loss):
                 improved.append(position)
             (stopped if self.stopping[member].curve.ended else going).append(position)
-        self._put(self.best, averaged, improved)
-        self._put(self.last, averaged, stopped)
+        self._copy(self.best, averaged, improved)
+        self._copy(self.last, averaged, stopped)
         if stopped:
             self._follow_counterparts(always=True)
             self._keep(going)
@@ -304,7 +304,7 @@ class Training(Learner):
             f"{self.settings.lr:g}: lower train.lr or raise train.warmup_steps"
         )
 
-    def _put(self, stack: Weights, averaged: Weights, positions: list[int]) -> None:
+    def _copy(self, stack: Weights, averaged: Weights, positions: list[int]) -> None:
         """Copy the averaged weights at these positions among the active members to those members' rows of `stack`."""
         if not positions:
             return

@@ -61,7 +61,7 @@ class SweepLauncher(Launcher):
         return OmegaConf.select(self.config, "mdl.share") is True
 
     def carry_out(self, job: SweepJob) -> JobReturn:
-        """Do a job in the process at hand; planned as the run that it was when the sweep was launched."""
+        """Carry out a job in this process; it is refused if it is no longer the run that was planned."""
         process.planned_run = job.run.name
         config = self.hydra_context.config_loader.load_sweep_config(self.config, job.overrides)
         with open_dict(config):
@@ -112,7 +112,7 @@ class Submitit(SweepLauncher):
         return DelayedSubmission(callable_, *arguments)
 
     def _begin(self, state: Any) -> None:
-        """Make Hydra in the process at hand what it was in the one that has launched the sweep."""
+        """Restore in this process the state of Hydra in the one that launched the sweep."""
         logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
         Singleton.set_state(state)
         setup_globals()
@@ -147,8 +147,8 @@ class Local(Submitit):
         count = count if self.shares_runs else min(count, len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: see _wait
-        said = os.environ.get("OMP_NUM_THREADS")
-        os.environ["OMP_NUM_THREADS"] = said or threads
+        threads_set = os.environ.get("OMP_NUM_THREADS")
+        os.environ["OMP_NUM_THREADS"] = threads_set or threads
         try:
             workers = [
                 self._executor().submit(self, devices[worker % len(devices)], directory, jobs, Singleton.get_state())
@@ -156,9 +156,9 @@ class Local(Submitit):
             ]
         finally:
             signal.signal(signal.SIGINT, before)
-            if said is None:
+            if threads_set is None:
                 del os.environ["OMP_NUM_THREADS"]
-        log.info("%d runs in %d processes, %s threads each", len(jobs), count, said or threads)
+        log.info("%d runs in %d processes, %s threads each", len(jobs), count, threads_set or threads)
         ended = set[int]()
         try:
             self._wait(workers, jobs, ended)

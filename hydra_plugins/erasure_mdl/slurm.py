@@ -83,8 +83,8 @@ class SlurmArray(Submitit):
                 array = jobs[start : start + size]
                 tasks += self._executor().map_array(self, array, [Singleton.get_state()] * len(array))
         except (RuntimeError, OSError) as error:  # submitit's own, with what sbatch said
-            said = [line.strip() for line in str(error).splitlines() if line.strip()]
-            reason = next((line for line in said if "error" in line.lower()), said[0] if said else repr(error))
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = next((line for line in lines if "error" in line.lower()), lines[0] if lines else repr(error))
             begun = f" ({len(tasks)} jobs are submitted)" if tasks else ""
             raise ConfigError(f"hydra/launcher: slurm does not take the sweep{begun}: {reason}") from error
         ids = dict.fromkeys(task.job_id.split("_")[0] for task in tasks)
@@ -106,10 +106,10 @@ class SlurmArray(Submitit):
 def _max_array_size() -> int:
     """Return how many tasks an array of this cluster may have."""
     try:
-        said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
+        shown = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
     except OSError:  # no SLURM here: submitit says so better
-        said = ""
-    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", said, re.MULTILINE)
+        shown = ""
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", shown, re.MULTILINE)
     return int(match[1]) if match else 1001  # SLURM's default
 
 
