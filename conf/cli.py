@@ -193,13 +193,10 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
         except ValueError as error:
             failed.append((job, str(error), FAILED))
     codes = [code for _, _, code in failed]
-    if len(finished) > 1 and sweep.tables_are_current(
-        command.name
-    ):  # the only one is compared with a control elsewhere
+    alone = len(finished) == 1  # it is compared with a control that may be new
+    if finished and not alone and sweep.tables_are_current(command.name):
         print((sweep.directory / "table.md").read_text(encoding="utf-8"))
-        print(
-            f"nothing has changed since tables and figures were made: {sweep.directory} (delete one to make them anew)"
-        )
+        print(f"tables and figures are as they were: {sweep.directory} (delete one to make all of them again)")
     elif finished:
         codes.append(_summarise(command, finished, sweep.directory, lambda: sweep.keep_tables(command.name)))
     for job, error, _ in failed:

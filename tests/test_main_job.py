@@ -57,7 +57,7 @@ def test_a_sweep_compares_erasers_and_models_and_trains_nothing_twice(command, m
     assert again.code == 0, again.err
     assert "4 of 4 runs finished" in again.out
     assert (sweep_directory() / "table.md").read_text() in again.out
-    assert f"nothing has changed since tables and figures were made: {sweep_directory()}" in again.out
+    assert f"tables and figures are as they were: {sweep_directory()}" in again.out
 
 
 @pytest.mark.parametrize(
