@@ -33,9 +33,9 @@ from conf.errors import (
 )
 from conf.groups import CONF, choices, look_in
 from conf.help import help_text
-from conf.schema import config_of, plain, validate
+from conf.schema import plain, validate
 from conf.sweep_directory import Sweep, process  # process: one mutable object, the state of this process in a sweep
-from conf.target import READ_RESULT, imported
+from conf.target import READ_RESULT, config_of, imported
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ or dataset needs no entry here.
 
 import os
 import re
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,27 +15,11 @@ from omegaconf.errors import MissingMandatoryValue
 from pydantic import ConfigDict
 
 from conf import Options
-from conf.check import CLOSED, ConfigError, check, keyword_only
-from conf.target import CONFIGS, TARGETS, check_target, imported
+from conf.check import CLOSED, ConfigError, check
+from conf.identity import unhashed
+from conf.target import TARGETS, check_target
 
 VARIABLES = "experiment"  # section of variables that others refer to and experiments sweep over; not part of a run
-
-T = TypeVar("T")
-
-
-def unhashed(default: T) -> T:
-    """Declare a settings field that is no part of a run's identity: it says how or where, and moves no number."""
-    return field(default=default, metadata={"identity": False})
-
-
-def later(default: T) -> T:
-    """Declare a settings field that came later: at its default it is no part of an identity, so runs keep theirs."""
-    return field(default=default, metadata={"later": True})
-
-
-def only_with(**others: Any) -> dict[str, Any]:
-    """Return metadata of a field that counts towards an identity only where other fields have these values."""
-    return {"identity_with": others}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +93,6 @@ C = TypeVar("C", bound=Config)
 C_co = TypeVar("C_co", bound=Config, covariant=True)  # type of the configuration in a `harness.job.Job`
 
 
-def config_of(command: str) -> type[Config]:
-    """Return the class of a command's configuration, e.g. `mdl.chunks.MdlConfig` for "mdl".
-
-    The import by name is the only link from `conf` to these classes: `conf` may not import the commands' packages.
-    """
-    return imported(CONFIGS[command])
-
-
 def plain(config: DictConfig) -> Options:
     """Return a composed configuration as plain containers, references resolved.
 
@@ -141,35 +117,3 @@ def validate(config: Options, kind: type[C]) -> C:
     """
     checked = check("", {key: value for key, value in config.items() if key != VARIABLES}, kind)
     return replace(checked, **{part: check_target(part, getattr(checked, part), part) for part in TARGETS})
-
-
-def identifying(config: Options) -> Options:
-    """Return the part of a run's configuration, as files hold it, that counts towards its identity: see `hashed`."""
-    kind = config_of(command_of(config))
-    known = keyword_only(kind)
-    return hashed({key: value for key, value in config.items() if key in known}, kind)
-
-
-def command_of(config: Options) -> str:
-    """Return the command that a configuration belongs to."""
-    return next((command for command in ("mdl", "sample_info") if command in config), "train")
-
-
-def hashed(options: Options, settings: Any) -> Options:
-    """Return the options that count towards an identity: those not declared `unhashed` in `settings`, groups included.
-
-    A field added `later` is left out at its default, one that counts `only_with` others where those differ.
-    """
-    left_out = {
-        f.name
-        for f in fields(settings)
-        if not f.metadata.get("identity", True)
-        or (f.metadata.get("later", False) and options.get(f.name) == f.default)
-        or any(options.get(key) != value for key, value in f.metadata.get("identity_with", {}).items())
-    }
-    groups = {key: kind for key, kind in keyword_only(settings).items() if is_dataclass(kind)}
-    return {
-        key: hashed(value, groups[key]) if key in groups and isinstance(value, dict) else value
-        for key, value in options.items()
-        if key not in left_out
-    }

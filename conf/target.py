@@ -9,11 +9,14 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from conf import Options
 from conf.check import ConfigError, check, keyword_only, section_of
 from conf.groups import choices, preset
+
+if TYPE_CHECKING:
+    from conf.schema import Config
 
 # all that is imported by name, as it is needed: it imports `conf` itself, and --help and a wrong key need no torch
 TARGETS = {  # section that names a class in _target_ -> its base class
@@ -23,7 +26,7 @@ TARGETS = {  # section that names a class in _target_ -> its base class
 }
 CONFIGS = {  # command -> class of its configuration
     "train": "train.settings.TrainConfig",
-    "mdl": "mdl.chunks.MdlConfig",
+    "mdl": "mdl.settings.MdlConfig",
     "sample_info": "sample_info.settings.SampleInfoConfig",
 }
 READ_RESULT = "harness.result.read_result"
@@ -34,6 +37,14 @@ def imported(name: str) -> Any:
     """Import what a qualified name such as `models.mlp.MLP` names; an error within its module is raised as it is."""
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
+
+
+def config_of(command: str) -> "type[Config]":
+    """Return the class of a command's configuration, e.g. `mdl.settings.MdlConfig` for "mdl".
+
+    The import by name is the only link from `conf` to these classes: `conf` may not import the commands' packages.
+    """
+    return imported(CONFIGS[command])
 
 
 class Target:

@@ -16,8 +16,9 @@ import yaml
 from torch import Tensor
 
 from conf import Options
-from conf.schema import C, C_co, Config, command_of, config_of, identifying, validate
-from conf.target import Target, require_listed
+from conf.identity import command_of, identifying
+from conf.schema import C, C_co, Config, validate
+from conf.target import Target, config_of, require_listed
 from erasure.code_identity import code_identity
 from erasure.eraser import Eraser
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from conf import Options
-from conf.schema import command_of
+from conf.identity import command_of
 from conf.target import TARGETS
 from erasure.store.regular_files import regular
 from harness.result import Result, result_of

@@ -8,7 +8,7 @@ from conf import cli
 
 if TYPE_CHECKING:
     from harness.result import MdlResult
-    from mdl.chunks import ChunkSettings, MdlConfig
+    from mdl.settings import MdlConfig, MdlSettings
 
 
 # metrics by pattern, and the metric on their x axis; n is the training size
@@ -53,7 +53,7 @@ def execution(config: "MdlConfig") -> cli.Executable:
     return Execution(job, functions, WANDB_AXES)
 
 
-def require_published(settings: "ChunkSettings") -> None:
+def require_published(settings: "MdlSettings") -> None:
     """Refuse options that the published procedure does not have.
 
     Raises:

@@ -18,9 +18,10 @@ from harness.logger import Logger
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
 from harness.run_directory import Run
-from mdl.chunks import MdlConfig, chunk_sizes
+from mdl.chunks import chunk_sizes
 from mdl.kernel_code import KernelCode
 from mdl.prequential import bits_by_example, logged_result, split_positions
+from mdl.settings import MdlConfig
 from models.kernel import KernelModel, Similarity
 from train.data import to_device
 from train.prepare import PreparedData

@@ -23,7 +23,8 @@ from harness.result import as_json, parsed
 from harness.result_fields import Coded, Codelength, Final, Point, Timing, published_units
 from harness.results.statistics import Spread
 from harness.run_directory import Run
-from mdl.chunks import MdlConfig, chunk_sizes
+from mdl.chunks import chunk_sizes
+from mdl.settings import MdlConfig
 from train import prepare
 from train.early_stopping import endings, warn_of_unlike_validation
 from train.prepare import PreparedTraining

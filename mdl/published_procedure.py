@@ -28,8 +28,9 @@ from harness.loss_curves import CurveRow, sharp_drops
 from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point
 from harness.run_directory import Run
-from mdl.chunks import MdlConfig, rounded_sizes
+from mdl.chunks import rounded_sizes
 from mdl.prequential import logged_result, online_code_bits, split_positions
+from mdl.settings import MdlConfig
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State

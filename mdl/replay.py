@@ -17,8 +17,9 @@ from harness.example_bits import save_coded_bits, save_test_bits
 from harness.logger import Logger
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
-from mdl.chunks import MdlConfig, ReplaySettings, chunk_sizes
+from mdl.chunks import chunk_sizes
 from mdl.prequential import bits_by_example, logged_result
+from mdl.settings import MdlConfig, ReplaySettings
 from mdl.temperature_mixture import TemperatureMixture
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Scores

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from conf import Options
 from conf.check import AtLeast1, Fraction, Positive
-from conf.schema import Config, later, unhashed
+from conf.identity import later, unhashed
+from conf.schema import Config
 from models.tangent.jacobian import Kind
 from sample_info.eraser_refitting import EraserFit
 from sample_info.linearized.training import LinearizedDescent

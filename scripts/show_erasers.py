@@ -19,7 +19,7 @@ from erasure.pipeline import ErasedDataset
 from harness.figure_style import hide_axes, literal, name_row, save
 from harness.job import Job, erased
 from harness.results.run_labels import display_name
-from mdl.chunks import MdlConfig
+from mdl.settings import MdlConfig
 from scripts.options import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")

@@ -36,7 +36,7 @@ from harness.results.read import read_run
 from harness.run_directory import Run
 from harness.run_state import State, state_of
 from mdl.__main__ import COMMAND
-from mdl.chunks import MdlConfig
+from mdl.settings import MdlConfig
 from sample_info.report.tables import read_scores
 from scripts.sweep.relaunch import launch_command
 from scripts.sweep.status import SweepRun

@@ -24,7 +24,6 @@ COMMANDS_BENEATH = ("scripts.benchmarks.", "scripts.studies.")
 # modules that no test imports, names or is called after: they are tested through the commands that use them
 TESTED_THROUGH_OTHERS = {
     "erasure.accumulator",
-    "erasure.inputs",
     "erasure.erasers.identity",
     "erasure.optional_packages",
     "hydra_plugins.erasure_mdl.sweeper",
@@ -67,7 +66,7 @@ def test_a_package_imports_only_packages_of_the_layers_before_its_own() -> None:
 
 def test_what_is_imported_by_name_is_named_in_one_place() -> None:
     by_name = {path for path, names in IMPORTS.items() if names & {"importlib", "pkgutil", "conf.target.imported"}}
-    assert by_name == {"conf/target.py", "conf/schema.py", "conf/cli.py", "scripts/benchmarks/trak_and_ekfac.py"}
+    assert by_name == {"conf/target.py", "conf/cli.py", "scripts/benchmarks/trak_and_ekfac.py"}
     for name in (*TARGETS.values(), *CONFIGS.values(), READ_RESULT):
         assert callable(imported(name))
 

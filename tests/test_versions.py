@@ -19,7 +19,7 @@ from erasure.datasets.cumulants import Cumulants
 from erasure.datasets.digits import Digits
 from erasure.eraser import Eraser
 from erasure.source import Source
-from mdl.chunks import MdlConfig
+from mdl.settings import MdlConfig
 from models.classifier import Model
 from tests.conf.test_yaml import MANDATORY
 from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, write_svhn

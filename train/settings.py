@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from conf.check import AtLeast1, ConfigError, Fraction, Positive
-from conf.schema import Config, later, only_with, unhashed
+from conf.identity import later, only_with, unhashed
+from conf.schema import Config
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,9 +24,9 @@ from train.early_stopping import EarlyStopping, MemberCurve
 from train.ensemble import Ensemble, Scores, Weights
 from train.epoch_draws import Draws, EpochOrder
 from train.memory import advice, keep_freed_memory
-from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.prepare import PreparedTraining
 from train.randomness import generator, permutation
+from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings
 from train.stacking import choose
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conf import Options
-from conf.schema import identifying
+from conf.identity import identifying
 from harness.figure_style import ERASER_COLOURS
 from harness.result import Result
 from harness.result_fields import Coded

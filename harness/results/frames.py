@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from conf.schema import identifying
+from conf.identity import identifying
 from erasure.store.storage import fingerprint
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
 from harness.results.excess_description_length import excess_bits

@@ -7,7 +7,7 @@ from typing import Any
 
 from conf import Options
 from conf.groups import choices, preset
-from conf.schema import identifying
+from conf.identity import identifying
 
 NAMES = {  # of what is usually written otherwise than its file is called
     "leace": "LEACE", "oracle_leace": "oracle LEACE", "qleace": "QLEACE",

@@ -20,7 +20,7 @@ from conf.target import Target
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages, splits
 from harness.results.table import Table
-from mdl.chunks import MdlConfig
+from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, machine, matmul_rate, measured, timed
 from scripts.benchmarks.images import DIGITS, labelled_images
@@ -30,8 +30,8 @@ from train.counterpart_losses import DATA, Counterparts
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.memory import keep_freed_memory
-from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.randomness import generator, permutation
+from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings
 from train.stacking import Stacking, choose, multiply_adds
 from train.training import TrainingSets, fit

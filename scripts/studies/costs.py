@@ -26,14 +26,16 @@ from conf.check import ConfigError
 from conf.compose import jobs_of
 from conf.errors import exit_code
 from conf.groups import look_in
-from conf.schema import identifying, plain, validate
+from conf.identity import identifying
+from conf.schema import plain, validate
 from conf.target import Target
 from harness.device import pick_device
 from harness.result import MdlResult
 from harness.results.read import read_runs
 from harness.results.run_labels import labels
 from harness.results.table import Table
-from mdl.chunks import MdlConfig, chunk_sizes
+from mdl.chunks import chunk_sizes
+from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step_cost import Device, Step

@@ -19,8 +19,8 @@ from models.mup import Parametrization
 from scripts import options
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Weights
-from train.optimizer import ScheduleFree, ScheduleFreeSettings
 from train.randomness import generator
+from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 
 T = TypeVar("T")
 PARAMETRIZATIONS: tuple[Parametrization, ...] = ("mup", "standard")

@@ -17,8 +17,8 @@ from conf.cli import Command
 from conf.compose import composed, unchecked
 from conf.errors import explain
 from conf.groups import choices, user_folders
-from conf.schema import TARGETS, ConfigError, config_of, validate
-from conf.target import require_listed
+from conf.schema import TARGETS, ConfigError, validate
+from conf.target import config_of, require_listed
 from harness.untrusted_runs import read_config
 from scripts.commands import command_named
 from scripts.sweep.status import SweepRun

@@ -9,7 +9,8 @@ from typing import Literal
 import pytest
 
 from conf.check import ConfigError, keyword_only, unknown_key
-from conf.schema import Config, hashed, later, only_with, unhashed, validate
+from conf.identity import hashed, later, only_with, unhashed
+from conf.schema import Config, validate
 from conf.target import Target
 from models.mlp import MLP
 from train.settings import TrainSettings

@@ -44,7 +44,7 @@ def test_leace_keeps_its_promise_in_every_stored_dtype_and_raw_data_does_not(dig
 
 
 def test_pixels_that_hardly_ever_vary_tell_classes_on_other_images(digits_source) -> None:
-    """LEACE subtracts a regression on what it erases, also from dark pixels (docs/erasure_on_held_out_images.md)."""
+    """LEACE subtracts a regression on what it erases, also from dark pixels (docs/leace_on_held_out_digits.md)."""
     parts = splits(digits_source, digits_source.load())
     x, z = ({name: getattr(parts[name], kind) for name in ("train", "test")} for kind in ("images", "labels"))
     flat = {name: images.flatten(1).double() / 16 for name, images in x.items()}

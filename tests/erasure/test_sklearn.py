@@ -143,7 +143,7 @@ def test_erasers_that_need_labels_say_why_they_cannot(eraser: str) -> None:
         (ConceptEraser("alf_qleace"), X, X[:, 0] + 0.05, "AlfQleaceEraser needs classes, and z holds none"),
     ],
 )
-def test_wrong_inputs(transformer: ConceptEraser, x: Any, y: Any, message: str) -> None:
+def test_inputs(transformer: ConceptEraser, x: Any, y: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         transformer.fit(x, y)
 

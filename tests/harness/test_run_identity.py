@@ -11,7 +11,7 @@ from erasure.datasets.digits import Digits
 from erasure.store.storage import read_json
 from harness.job import Job
 from mdl.__main__ import COMMAND as MDL
-from mdl.chunks import MdlConfig
+from mdl.settings import MdlConfig
 from tests.conftest import ERASER
 from train.prepare import training_job
 

@@ -7,11 +7,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mdl.__main__ import COMMAND
-from mdl.chunks import ChunkSettings, chunk_sizes
+from mdl.chunks import chunk_sizes
+from mdl.settings import MdlSettings
 
 
 def sizes(total: int, num_chunks: int, min_chunk: int | None) -> list[int]:
-    return chunk_sizes(total, ChunkSettings(num_chunks=num_chunks, min_chunk=min_chunk, order="smallest_first"))
+    return chunk_sizes(total, MdlSettings(num_chunks=num_chunks, min_chunk=min_chunk, order="smallest_first"))
 
 
 @given(total=st.integers(1, 10**6), num_chunks=st.integers(2, 40), min_chunk=st.integers(1, 2000))

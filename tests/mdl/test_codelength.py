@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.result_fields import published_units
-from mdl.chunks import ChunkSettings, chunk_sizes, rounded_sizes
+from mdl.chunks import chunk_sizes, rounded_sizes
 from mdl.prequential import fit_power_law, online_code_bits
 from mdl.published_procedure import mean_bits
+from mdl.settings import MdlSettings
 
 SIZES = [27, 64, 109, 170, 253, 363, 507, 700, 953]
 
 
 @given(total=st.integers(100, 10**5), k=st.integers(2, 100), num_chunks=st.integers(2, 10))
 def test_a_model_at_chance_costs_exactly_the_uniform_code(total: int, k: int, num_chunks: int) -> None:
-    sizes = chunk_sizes(total, ChunkSettings(num_chunks=num_chunks, min_chunk=None, order="smallest_first"))
+    sizes = chunk_sizes(total, MdlSettings(num_chunks=num_chunks, min_chunk=None, order="smallest_first"))
     bits = online_code_bits(sizes, [math.log2(k)] * (num_chunks - 1), k)
     assert bits / total == pytest.approx(math.log2(k), rel=1e-13)
 
@@ -28,7 +29,7 @@ def test_the_online_code_by_hand() -> None:
 
 
 def test_the_papers_unit_at_chance_is_table_16s_entry() -> None:
-    sizes = rounded_sizes(47_952, ChunkSettings(num_chunks=10, min_chunk=1024))
+    sizes = rounded_sizes(47_952, MdlSettings(num_chunks=10, min_chunk=1024))
     assert sizes == [1024, 2375, 4157, 6507, 9606, 13694, 19086, 26198, 35579, 47952]
     assert published_units(sizes, [math.log2(10)] * 9) == pytest.approx(11.441, abs=5e-4)
     untrained = float(mean_bits(torch.zeros(128, 10, dtype=torch.bfloat16).log_softmax(1), torch.arange(128) % 10))

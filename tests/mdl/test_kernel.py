@@ -13,8 +13,8 @@ from harness.job import Job
 from harness.run_directory import leftover
 from mdl import kernel
 from mdl.__main__ import COMMAND as MDL
-from mdl.chunks import MdlConfig
 from mdl.kernel_code import KernelCode
+from mdl.settings import MdlConfig
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from train.__main__ import COMMAND as TRAIN
 from train.randomness import permutation

@@ -23,8 +23,8 @@ from harness.result_fields import Final, Point
 from harness.run_directory import Run, leftover
 from mdl import prequential
 from mdl.__main__ import COMMAND as MDL
-from mdl.chunks import MdlConfig
 from mdl.prequential import SizeTrained, block_code_result, online_code_bits
+from mdl.settings import MdlConfig
 from train.prepare import PreparedTraining
 from train.randomness import permutation
 

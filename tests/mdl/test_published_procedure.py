@@ -13,8 +13,8 @@ from torch import Tensor
 from conf.compose import composed
 from harness.result import MdlResult, read_result
 from mdl.__main__ import COMMAND
-from mdl.chunks import MdlConfig
 from mdl.published_procedure import Examples, PublishedTraining, initialise, mean_bits, published_order
+from mdl.settings import MdlConfig
 from models.convnextv2 import ConvNeXtV2
 from models.layers import Conv2d
 from models.lenet import PublishedLeNet

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from erasure.source import LabelledImages
 from harness.example_bits import read_coded_bits
 from mdl.__main__ import COMMAND as MDL
-from mdl.chunks import ReplaySettings
 from mdl.replay import ReplayCode, ReplayLabels, batch_ends, stream_positions
+from mdl.settings import ReplaySettings
 from mdl.temperature_mixture import INVERSE_TEMPERATURES
 from models.classifier import Classifier
 from models.mlp import MLP
@@ -276,7 +276,7 @@ def test_a_value_that_cannot_be_is_one_line(command, option: str, why: str) -> N
 
 def test_an_identity_counts_replays_options_where_they_matter() -> None:
     from conf.compose import composed
-    from mdl.chunks import MdlConfig
+    from mdl.settings import MdlConfig
 
     def run_id(*overrides: str) -> str:
         return MDL.execution(composed("mdl", ["eraser=control", *overrides], MdlConfig)).directory.name

@@ -1,4 +1,4 @@
-"""Fixtures of the scripts' tests."""
+"""Reports without figures."""
 
 import pytest
 

@@ -17,10 +17,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 
 from conf.compose import composed
-from conf.schema import config_of
+from conf.target import config_of
 from erasure.store.storage import write_json
 from harness.job import Job
-from mdl.chunks import MdlConfig
+from mdl.settings import MdlConfig
 from scripts.sweep import relaunch
 from scripts.sweep.__main__ import main as sweep
 

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from conf.compose import composed
-from mdl.chunks import MdlConfig
+from mdl.settings import MdlConfig
 from scripts.report.images import draw_grids
 
 

@@ -11,7 +11,7 @@ import erasure.store.storage
 import train.checkpoint
 from conf import cli
 from mdl.__main__ import COMMAND
-from train.optimizer import ScheduleFree
+from train.schedule_free import ScheduleFree
 
 CHECKPOINTS = 3  # the one that is hit: there are others to fall back to
 STEPS = 60  # optimiser steps before death mid-epoch

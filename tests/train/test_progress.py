@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from conf.compose import composed
-from mdl.chunks import MdlConfig
+from mdl.settings import MdlConfig
 from train import whole_split
 from train.__main__ import COMMAND as TRAIN
 from train.progress import TrainingProgress

@@ -7,7 +7,8 @@ import pytest
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.source import splits
-from mdl.chunks import MdlConfig, chunk_sizes
+from mdl.chunks import chunk_sizes
+from mdl.settings import MdlConfig
 from scripts.studies.costs import main, sized
 from tests.conftest import REPOSITORY
 from train.epoch_draws import epoch_steps

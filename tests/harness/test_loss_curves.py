@@ -1,4 +1,4 @@
-"""Crossing of an erased run below its control: from where, by how much, and how suddenly."""
+"""Loss curves: crossing of an erased run below its control, from where, by how much, and how suddenly."""
 
 import csv
 import random

@@ -4,8 +4,8 @@ import pytest
 import torch
 from schedulefree import AdamWScheduleFree
 
-from train import optimizer as optimizer_module
-from train.optimizer import ScheduleFree, ScheduleFreeSettings
+from train import schedule_free as optimizer_module
+from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 
 SHAPES = {"a.weight": (2, 9, 7), "a.bias": (2, 9), "b.weight": (2, 4, 9), "b.bias": (2, 4)}
 FACTORS = {"a.weight": 1.0, "a.bias": 1.0, "b.weight": 0.25, "b.bias": 1.0}

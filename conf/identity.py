@@ -1,0 +1,57 @@
+"""Which options of a configuration count towards a run's identity: its id, and the cache keys of what it needs."""
+
+from dataclasses import field, fields, is_dataclass
+from typing import Any, TypeVar
+
+from conf import Options
+from conf.check import keyword_only
+from conf.target import config_of
+
+T = TypeVar("T")
+
+
+def unhashed(default: T) -> T:
+    """Declare a settings field that is no part of a run's identity: it says how or where, and moves no number."""
+    return field(default=default, metadata={"identity": False})
+
+
+def later(default: T) -> T:
+    """Declare a settings field that came later: at its default it is no part of an identity, so runs keep theirs."""
+    return field(default=default, metadata={"later": True})
+
+
+def only_with(**others: Any) -> dict[str, Any]:
+    """Return metadata of a field that counts towards an identity only where other fields have these values."""
+    return {"identity_with": others}
+
+
+def identifying(config: Options) -> Options:
+    """Return the part of a run's configuration, as files hold it, that counts towards its identity: see `hashed`."""
+    kind = config_of(command_of(config))
+    known = keyword_only(kind)
+    return hashed({key: value for key, value in config.items() if key in known}, kind)
+
+
+def command_of(config: Options) -> str:
+    """Return the command that a configuration belongs to."""
+    return next((command for command in ("mdl", "sample_info") if command in config), "train")
+
+
+def hashed(options: Options, settings: Any) -> Options:
+    """Return the options that count towards an identity: those not declared `unhashed` in `settings`, groups included.
+
+    A field added `later` is left out at its default, one that counts `only_with` others where those differ.
+    """
+    left_out = {
+        f.name
+        for f in fields(settings)
+        if not f.metadata.get("identity", True)
+        or (f.metadata.get("later", False) and options.get(f.name) == f.default)
+        or any(options.get(key) != value for key, value in f.metadata.get("identity_with", {}).items())
+    }
+    groups = {key: kind for key, kind in keyword_only(settings).items() if is_dataclass(kind)}
+    return {
+        key: hashed(value, groups[key]) if key in groups and isinstance(value, dict) else value
+        for key, value in options.items()
+        if key not in left_out
+    }

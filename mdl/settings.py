@@ -1,0 +1,74 @@
+"""Options of `python -m mdl`: `conf/mdl`, and its whole configuration."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from conf.check import AtLeast1
+from conf.identity import later, only_with, unhashed
+from train.settings import TrainingConfig
+
+_HELD_OUT_SHARE = 10  # of a prefix, a tenth
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings:
+    """Options of `mdl.code=replay` (`mdl.replay`).
+
+    Args:
+        batch: labels that are coded at once, before any of them is learnt.
+        streams: K, so that every new example brings K + 1 to learn: itself, and one from each stream over the past.
+    """
+
+    batch: AtLeast1 = 4
+    streams: AtLeast1 = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class MdlSettings:
+    """Options of `conf/mdl`.
+
+    Args:
+        num_chunks: number m >= 2 of training sizes.
+        min_chunk: first training size; None for 1,024 (ours) or a 47th of the training set, whichever is less.
+        order: in which the sizes are trained, smallest or largest first; results are the same.
+        validation: examples that stop trainings and fit temperatures: the validation split, whose labels are free, or a
+            tenth of the prefix, which is paid for, and not trained on.
+        share: whether processes that are asked for the same run train different sizes of it; results are the same.
+        code: "blocks" trains a network for each size, which codes the labels up to the next; "replay" trains one
+            network, which codes every batch and then learns it (`mdl.replay`).
+        replay: options of the latter.
+
+    Raises:
+        ValueError: fewer than two training sizes, or validation where nothing is stopped.
+    """
+
+    num_chunks: int
+    min_chunk: AtLeast1 | None
+    order: Literal["smallest_first", "largest_first"] = unhashed("smallest_first")
+    share: bool = unhashed(default=False)
+    validation: Literal["given", "prefix"] = later("given")
+    code: Literal["blocks", "replay"] = later("blocks")
+    replay: ReplaySettings = field(default_factory=ReplaySettings, metadata=only_with(code="replay"))
+
+    def __post_init__(self) -> None:
+        if self.num_chunks < 2:
+            raise ValueError(
+                f"mdl.num_chunks={self.num_chunks}: must be at least 2, as each chunk's labels are coded by a network "
+                "trained on those before; for one training on everything: python -m train"
+            )
+        if self.code == "replay" and self.validation != "given":
+            raise ValueError(
+                f"mdl.validation={self.validation}: the replay code stops nothing and uses no validation labels: "
+                "leave it at given, or set mdl.code=blocks"
+            )
+
+    def num_held_out(self, n: int) -> int:
+        """Return how many of the first n examples stop the training on the others."""
+        return max(1, n // _HELD_OUT_SHARE) if self.validation == "prefix" else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MdlConfig(TrainingConfig):
+    """The configuration of `python -m mdl`."""
+
+    mdl: MdlSettings
