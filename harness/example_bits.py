@@ -1,10 +1,7 @@
 """Codelengths and losses of single examples: files beside result.json, and errors of differences between runs."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -50,42 +47,16 @@ class CodedBits:
         placed = [torch.empty_like(values).scatter_(1, orders, values) for values in (bits, trained_on.contiguous())]
         return cls(seeds, index, labels, *placed)
 
-    def same_examples(self, other: "CodedBits") -> bool:
-        """Return whether another code is of the same examples with the same labels."""
-        return torch.equal(self.index, other.index) and torch.equal(self.labels, other.labels)
-
-    @cached_property
-    def by_network(self) -> Tensor:
-        """Bits [S, N] of labels that a network coded; NaN for those of the uniform code."""
-        return torch.where(self.trained_on > 0, self.bits.double(), torch.nan)
-
-    @cached_property
+    @property
     def information(self) -> Tensor:
-        """Pointwise V-information of each example, [N] bits: -log2 of its label's share, less what the label cost.
+        """Pointwise V-information of each example, [N] bits: -log2 of its label's share, less its label's bits.
 
         Ethayarajh et al. 2022, equation 4, with V the networks of each training size; the mean over seeds, NaN for
         examples that no network coded.
         """
         shares = self.labels.bincount() / len(self.labels)
-        return -shares.log2()[self.labels] - self.by_network.nanmean(0)
-
-    def above(self, other: "CodedBits") -> Tensor:
-        """Return how much more labels cost than in another code of the same examples, [N] bits.
-
-        The mean over common seeds, in which an example was coded by networks that had seen the same others; NaN where
-        there is none.
-        """
-        common = [seed for seed in self.seeds if seed in other.seeds]
-        mine, theirs = (code.by_network[[code.seeds.index(seed) for seed in common]] for code in (self, other))
-        return (mine - theirs).nanmean(0)
-
-    @cached_property
-    def reliability(self) -> float | None:
-        """Correlation of single labels' bits between seeds, mean over pairs; None for one seed."""
-        pairs = [row[:, row.isfinite().all(0)] for row in map(torch.stack, combinations(self.by_network, 2))]
-        correlations = [float(torch.corrcoef(pair)[0, 1]) for pair in pairs if pair.shape[1] > 2]
-        finite = [value for value in correlations if not math.isnan(value)]  # where labels do not all cost the same
-        return sum(finite) / len(finite) if finite else None
+        by_network = torch.where(self.trained_on > 0, self.bits.double(), torch.nan)
+        return -shares.log2()[self.labels] - by_network.nanmean(0)
 
 
 def save_coded_bits(run: Run, coded: CodedBits) -> None:

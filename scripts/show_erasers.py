@@ -6,9 +6,8 @@ uv run python -m scripts.show_erasers dataset=image_folder dataset.root=/data/bi
 
 import argparse
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 from torch import Tensor
@@ -70,37 +69,21 @@ def require_images(dataset: ErasedDataset) -> None:
 
 
 def draw(erased: dict[str, ErasedDataset], split: str, count: int, path: Path) -> None:
-    """Draw a row per eraser, a column per image; values are clipped to 0..1, black to white."""
+    """Draw a row per eraser, a column per image; write `path` and a PDF. Values are clipped to 0..1, black to white."""
     first = next(iter(erased.values()))
     labels = first.splits[split].labels
     shown = _classes_in_turn(labels, count)
-    rows = {}
-    for name, dataset in erased.items():
+    size = (1.0 * len(shown) + 1.6, 1.03 * len(erased) + 0.32)
+    figure, axes = plt.subplots(len(erased), len(shown), figsize=size, squeeze=False, layout="constrained")
+    for row, (name, dataset) in zip(axes, erased.items(), strict=True):
+        for ax, image in zip(row, dataset.pixels(dataset.splits[split].images[shown]), strict=True):
+            ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            hide_axes(ax)
         edit = dataset.certificate[split].edit_size
         caption = f"\nedit {edit:.0%} of variance" if edit else ""
-        rows[display_name(name) + caption] = Shown(dataset.pixels(dataset.splits[split].images[shown]))
-    headed = Shown(next(iter(rows.values())).pixels, [first.class_names[int(labels[i])] for i in shown])
-    draw_rows(rows | {next(iter(rows)): headed}, path)
-
-
-class Shown(NamedTuple):
-    """A row of images [n, C, H, W] in 0..1, and their titles."""
-
-    pixels: Tensor
-    titles: Sequence[str] = ()
-
-
-def draw_rows(rows: Mapping[str, Shown], path: Path) -> None:
-    """Draw rows of images of equal number, by row label; write `path` and a PDF."""
-    columns = max(len(row.pixels) for row in rows.values())
-    size = (1.0 * columns + 1.6, sum(1.03 + 0.12 * bool(row.titles) for row in rows.values()) + 0.2)
-    figure, axes = plt.subplots(len(rows), columns, figsize=size, squeeze=False, layout="constrained")
-    for row_axes, (name, row) in zip(axes, rows.items(), strict=True):
-        for ax, image, title in zip(row_axes, row.pixels, row.titles or [""] * len(row.pixels), strict=True):
-            ax.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            ax.set_title(literal(title), fontsize=9)
-            hide_axes(ax)
-        name_row(row_axes[0], name, rotation=0, ha="right", va="center")
+        name_row(row[0], display_name(name) + caption, rotation=0, ha="right", va="center")
+    for ax, i in zip(axes[0], shown, strict=True):
+        ax.set_title(literal(first.class_names[int(labels[i])]), fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     save(figure, path, dpi=120)
     plt.close(figure)

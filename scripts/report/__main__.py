@@ -2,7 +2,6 @@
 
 python -m scripts.report runs/ --out report/
 python -m scripts.report cluster/runs laptop/runs --out report/
-python -m scripts.report runs/ --grids                           # images, too
 python -m scripts.report runs/ --columns bits,excess_bits,loss   # in this order; all: every one there is
 """
 
@@ -25,8 +24,7 @@ from sample_info.report.tables import agreements, information, movements, read_s
 from sample_info.report.tables import tables_of as information_tables
 from scripts.options import argument_parser
 from scripts.report.figures import Colours, drawings_of
-from scripts.report.images import draw_grids, draw_label_costs
-from scripts.report.tables import cost_table, label_costs, page_table, tables_of
+from scripts.report.tables import page_table, tables_of
 from scripts.report.write import Drawing, Section, draw_figures, write_page, write_tables
 
 NOTHING_BUILT = 1
@@ -36,9 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = argument_parser("report", __doc__)
     command.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
     command.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
-    grids = "draw the images under each eraser, too; computes what is not cached"
-    command.add_argument("--grids", action="store_true", help=grids)
-    command.add_argument("--cache-dir", default="cache", help="of erased datasets, for --grids (default: %(default)s)")
     command.add_argument("--columns", type=columns, help=f"of codes and runs: all, or some of {', '.join(BY_NAME)}")
     options = command.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
@@ -46,9 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.error(f"{missing[0]}: no such folder; give the runs_dir of python -m mdl, train or sample_info")
     if options.out.exists() and not options.out.is_dir():
         command.error(f"--out={options.out} is a file: give a folder")
-    cache_dir = options.cache_dir if options.grids else None
     try:
-        return build(options.runs, options.out, cache_dir, chosen=options.columns)
+        return build(options.runs, options.out, options.columns)
     except OSError as error:
         print(f"no report: {explain(error, '', [])}; or another folder for it with --out", file=sys.stderr)
         return NOTHING_BUILT
@@ -66,14 +60,8 @@ def columns(written: str) -> list[str]:
     return names
 
 
-def build(
-    roots: Sequence[Path],
-    out: Path,
-    cache_dir: str | None = None,
-    *,
-    chosen: Sequence[str] | None = None,
-) -> int:
-    """Build a report of the runs below `roots`, of chosen columns, with grids from a cache, if any; the exit code."""
+def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] | None = None) -> int:
+    """Build a report of the runs below `roots`, of chosen columns or the usual ones; return the exit code."""
     left_out: list[str] = []
     with Display("report") as display:
         reading = read_runs(roots, _shown(display, "reading run", 0.0, 0.4))
@@ -88,17 +76,8 @@ def build(
         erasers = {eraser for one in [*comparisons, scores] for eraser in one.erasers}
         colours = eraser_colours(sorted(erasers, key=eraser_order))
         display.update(0.5, "tables")
-        sections: list[Section] = []
-        for one in comparisons:
-            sections.append(_section(one, chosen, colours))
-            if costs := label_costs(one, lambda line: reading.problems.append(f"{line}: nothing on single labels")):
-                drawn = draw_label_costs(one.name, costs, cache_dir, out, left_out.append) if cache_dir else {}
-                heading, table = f"What single labels cost: {one.dataset}", cost_table(one.name, costs)
-                sections.append(Section(heading, one.setting, table, figures=drawn))
+        sections = [_section(one, chosen, colours) for one in comparisons]
         sections += _information_sections(scores, reading, colours)
-        if cache_dir:
-            grids = draw_grids([run.config for run in reading.finished], cache_dir, out, left_out.append)
-            sections.append(Section("Images under each eraser", figures=grids))
         tables = write_tables(sections, out)
         sections = draw_figures(sections, out, left_out.append, _shown(display, "figure", 0.6, 0.35))
         problems, left_out = ([*map(one_line, lines)] for lines in (reading.problems, left_out))
@@ -108,8 +87,6 @@ def build(
     print(_summary(reading))
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
     print(f"figures: {sum(len(section.figures) for section in sections)} in {out / 'figures'}, each as PDF, too")
-    if cache_dir is None:
-        print("images under each eraser: add --grids, where the datasets are")
     return 0
 
 

@@ -1,11 +1,8 @@
-"""The report's tables: codelengths, final losses, and what single labels cost."""
+"""The report's tables: codelengths and final losses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from torch import Tensor
-
-from harness.example_bits import CodedBits, read_coded_bits
 from harness.results.arrange import Comparison
 from harness.results.columns import (
     BY_NAME,
@@ -20,9 +17,8 @@ from harness.results.columns import (
     notes,
 )
 from harness.results.entries import Entry
-from harness.results.read import Note
 from harness.results.statistics import difference_record
-from harness.results.table import Column, Row, Table, number
+from harness.results.table import Column, Table
 
 UNIT = "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)"
 _INCOMPLETE = (
@@ -78,69 +74,3 @@ def page_table(comparison: Comparison, chosen: Sequence[str] | None = None) -> T
     entries = comparison.entries
     captions = [notes(columns, entries), *([_INCOMPLETE] if any(entry["incomplete"] for entry in entries) else [])]
     return Table.of(comparison.name, (_MODEL, ERASER, *columns, SEEDS), entries, " ".join(captions))
-
-
-def label_costs(comparison: Comparison, note: Note) -> list[Entry]:
-    """Return rows of a frame: entries of runs that kept the codelengths of single labels, with these as `coded`.
-
-    Damaged files are noted and left out.
-    """
-    rows = []
-    for entries in comparison.rows.values() if comparison.command == "mdl" else ():
-        read = [(entry, read_coded_bits([run.directory for run in entry["runs"]], note)) for entry in entries]
-        known = [(entry, coded) for entry, coded in read if coded is not None]
-        control = next((coded for entry, coded in known if entry["is_control"]), None)
-        for entry, coded in known:
-            same = control is not None and not entry["is_control"] and coded.same_examples(control)
-            rows.append({**entry, "coded": coded, **_numbers(coded, control if same else None)})
-    return rows
-
-
-def _numbers(coded: CodedBits, control: CodedBits | None) -> Entry:
-    """Summarise the codelengths of the labels that a network coded, and how much they exceed the control's."""
-    information = _finite(coded.information)
-    above = _finite(coded.above(control)) if control else information[:0]
-    return {
-        "examples": len(information),
-        "information_bits_mean": float(information.mean()),
-        "below_zero_percent": float((information < 0).double().mean()) * 100,
-        "correlation_between_seeds": coded.reliability,
-        "above_control_bits_mean": float(above.mean()) if len(above) else None,
-        "above_control_error": float(above.std() / len(above) ** 0.5) if len(above) else None,
-    }
-
-
-def _finite(bits: Tensor) -> Tensor:
-    return bits[bits.isfinite()]
-
-
-def _above(row: Row) -> str:
-    mean, error = row["above_control_bits_mean"], row["above_control_error"]
-    return "" if mean is None else f"{mean:+.3f} ± {error:.3f}"
-
-
-_COST_COLUMNS: Sequence[Column] = (
-    _MODEL,
-    ERASER,
-    number("examples", "examples", ",d", "of those that a network coded for some seed"),
-    number(
-        "information (bits)", "information_bits_mean", ".3f",
-        "pointwise V-information (Ethayarajh et al. 2022): what the label would cost by its share of all labels, less "
-        "what it cost",
-    ),
-    number("below zero (%)", "below_zero_percent", ".1f"),
-    number(
-        "between seeds", "correlation_between_seeds", ".2f",
-        "correlation of single labels' bits, mean over pairs",
-    ),
-    Column(
-        "more than control (bits)", _above, ("above_control_bits_mean",),
-        "how much more a label costs than in the control's code, paired by seed, ± standard error over examples",
-    ),
-)  # fmt: skip
-
-
-def cost_table(name: str, costs: Sequence[Entry]) -> Table:
-    """Tabulate what single labels cost, a row per model and eraser of the comparison of this name."""
-    caption = "Labels of the uniform code are left out: those of the first training size, where networks code blocks."
-    return Table.of(f"{name}-examples", _COST_COLUMNS, costs, caption)

@@ -181,7 +181,7 @@ def test_no_module_that_a_run_directory_names_is_imported(
 
 
 def test_no_module_that_a_finished_run_names_is_imported(tmp_path: Path, monkeypatch) -> None:
-    """Ask for a finished run's control, or its images, as `python -m mdl` and the report do."""
+    """Ask for a finished run's control, as `python -m mdl` does."""
     (tmp_path / "planted.py").write_text("raise AssertionError('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     for section in ("dataset", "eraser", "model"):

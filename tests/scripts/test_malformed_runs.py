@@ -170,12 +170,6 @@ CASES: dict[str, tuple[Callable[[Odd], object], str]] = {
         lambda o: bits(o, "test_bits.safetensors", test_bits=torch.rand(2, 1 + o.seeds[0])), ""),
     "test bits are no numbers": (
         lambda o: bits(o, "test_bits.safetensors", test_bits=torch.full((2, 9), torch.nan)), "lacks test_bits"),
-    "label bits are /dev/zero": (lambda o: o.replaced("bits.safetensors", zero), NOT_READ),
-    "label bits without bits": (
-        lambda o: bits(o, "bits.safetensors", labels=torch.zeros(9).long()), "lacks bits, finite numbers of shape"),
-    "label bits of class 2^40": (
-        lambda o: bits(o, "bits.safetensors", labels=torch.full((9,), 2**40), bits=torch.ones(2, 9),
-                       trained_on=torch.ones(2, 9).int()), "labels that are no classes'"),
     "a folder linked to itself": (lambda o: (o.run().directory.parent / "again").symlink_to(o.root), ""),
     "folders linked to each other": (linked_twice, ""),
     "a link to a folder outside": (lambda o: (o.root / "more").symlink_to(elsewhere(o).parent), "not followed"),
