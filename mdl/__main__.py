@@ -81,9 +81,10 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     from harness.job import Job
     from harness.result import MdlResult
     from harness.results.arrange import arrange, by_setting
+    from harness.results.columns import table_of
     from harness.results.output import show
     from mdl.figure import draw
-    from mdl.table import print_run, table_of
+    from mdl.table import print_run
 
     if len(results) == 1:
         (only,) = results
@@ -93,7 +94,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:
             results = [control_result, only]
-    show({setting: table_of(comparison) for setting, comparison in by_setting(results).items()}, directory / "table.md")
+    show([*map(table_of, by_setting(results))], directory / "table.md")
     print(f"figure: {draw(arrange(results), directory / 'comparison.png')}")
 
 

@@ -1,17 +1,10 @@
-"""The output of `python -m mdl`: a run's learning curve, and the comparison of runs."""
+"""The output of `python -m mdl` about one run: its learning curve, codelength and certificate."""
 
 import math
 
 from harness.result import MdlResult
-from harness.results.arrange import Comparison
-from harness.results.columns import BY_NAME, sweep_table
 from harness.results.statistics import Spread, seeds_text
 from harness.results.table import Table
-
-
-def table_of(comparison: Comparison) -> Table:
-    """Compare the runs of one setting; CSV has every column there is."""
-    return sweep_table(comparison, "bits difference loss accuracy", BY_NAME.values())
 
 
 def print_run(result: MdlResult) -> None:

@@ -23,7 +23,7 @@ from wandb_workspaces import expr
 from erasure.store.storage import write_text
 from harness.logger import ignore_local_settings
 from harness.results.arrange import by_setting
-from harness.results.columns import sweep_table
+from harness.results.columns import table_of
 from harness.results.read import StoredRun, read_runs
 from harness.untrusted_runs import one_line
 from scripts.options import argument_parser
@@ -63,9 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build(runs: Sequence[StoredRun], entity: str, project: str, group: str | None) -> ws.Workspace:
     """Return a workspace about finished runs of `python -m mdl`."""
     sections = _panels()
-    for setting, comparison in by_setting(runs).items():
-        table = sweep_table(comparison, "bits difference loss gap below")
-        sections[f"Differences to control, {setting}"] = [wr.MarkdownPanel(table.markdown())]
+    for comparison in by_setting(runs):
+        table = table_of(comparison, ("bits", "difference", "loss", "gap", "below"))
+        sections[f"Differences to control, {table.title}"] = [wr.MarkdownPanel(table.markdown())]
     return ws.Workspace(
         entity=entity,
         project=project,

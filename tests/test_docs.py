@@ -41,21 +41,21 @@ def test_the_study_is_rebuilt_from_the_runs_that_are_kept(tmp_path: Path) -> Non
     page, tables = (ROOT / "docs/study_details.md").read_text(), tmp_path / "tables"
     for name, precision in (("size-16-train_size-9976", 32), ("train_size-9976", 32), (ALL, 32), (ALL, 16)):
         kind = "bfloat16" if precision == 16 else "float32"  # LeNet's row of Table 16, one seed; the other rows
-        for unit, column in (("bits", "bits_per_label"), ("paper-unit", "published_units")):
-            if (name, unit) != ("train_size-9976", "paper-unit"):  # widths, in bits
-                table = f"mdl-image_folder-{name}-train.precision-{kind}-normalize-zscore-{unit}.csv"
+        table = f"mdl-image_folder-{name}-train.precision-{kind}-normalize-zscore.csv"
+        for column in ("bits_per_label", "published_units"):
+            if (name, column) != ("train_size-9976", "published_units"):  # widths, in bits
                 rows = csv.DictReader((tables / table).open())
                 shown = [row for row in rows if row[f"{column}_mean"]]  # not every eraser was run at every depth
                 assert len(shown) >= (5 if precision == 32 else 1)
                 for row in shown:
                     numbers = [f"{float(row[f'{column}_{part}'] or 'nan'):.3f}" for part in ("mean", "std")]
-                    assert f"| {' ± '.join(numbers)} |".replace(" ± nan", "") in page, (name, unit, row["eraser"])
+                    assert f"| {' ± '.join(numbers)} |".replace(" ± nan", "") in page, (name, column, row["eraser"])
     assert list((tmp_path / "figures").glob("*learning-curves.svg"))
     small, whole = (
         f"image_folder-size-16-train_size-{n}-train.precision-float32-normalize-zscore" for n in (9976, 48976)
     )
     for block in (small, whole, "shuffled_image_folder-normalize-zscore"):
-        rows = csv.DictReader((tables / f"train-{block}-final.csv").open())
+        rows = csv.DictReader((tables / f"train-{block}.csv").open())
         losses = [float(row["final_loss_bits_mean"]) for row in rows if row["final_loss_bits_mean"]]
         assert len(losses) >= 4
         assert [bits for bits in losses if f"| {bits:.3f}" not in page] == []

@@ -44,15 +44,15 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     Runs with `counterparts` have a second table and figure: the order in which counterparts are learnt.
     """
     from harness.results.arrange import arrange, by_setting
+    from harness.results.columns import table_of
     from harness.results.output import show
     from train import learning_order
-    from train.summary import draw, table_of
+    from train.summary import draw
 
-    show({setting: table_of(comparison) for setting, comparison in by_setting(results).items()}, directory / "table.md")
+    show([*map(table_of, by_setting(results))], directory / "table.md")
     print(f"figure: {draw(arrange(results), directory / 'loss_curves.png')}")
     if followed := [result for result in results if result.counterparts]:
-        tables = {setting: learning_order.table_of(comparison) for setting, comparison in by_setting(followed).items()}
-        show(tables, directory / "learning_order.md")
+        show([*map(learning_order.table_of, by_setting(followed))], directory / "learning_order.md")
         print(f"figure: {learning_order.draw(arrange(followed), directory / 'learning_order.png')}")
 
 

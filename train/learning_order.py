@@ -144,7 +144,8 @@ def table_of(comparison: Comparison) -> Table:
     """Tabulate a row for each run and sample."""
     rows = [row for entry in comparison.entries for row in _rows(entry)]
     over = deviation_over(row["of"] for row in rows)
-    return Table.of("learning_order", _COLUMNS, rows, f"{_CAPTION} {over}." if over else _CAPTION)
+    caption = f"{_CAPTION} {over}." if over else _CAPTION
+    return Table.of("learning_order", _COLUMNS, rows, caption, title=comparison.setting)
 
 
 def draw(comparison: Comparison, path: Path) -> Path:

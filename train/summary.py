@@ -1,4 +1,4 @@
-"""The output of `python -m train`: the comparison of final losses, and loss curves."""
+"""The figure of `python -m train`: loss curves."""
 
 import math
 from collections.abc import Sequence
@@ -18,15 +18,8 @@ from harness.figure_style import (
     wrapped,
 )
 from harness.results.arrange import Comparison, Rows
-from harness.results.columns import FINALS, sweep_table
 from harness.results.panels import loss_lines, panel_size, panels
 from harness.results.run_labels import Label
-from harness.results.table import Table
-
-
-def table_of(comparison: Comparison) -> Table:
-    """Compare the runs of one setting; CSV has every column of final losses."""
-    return sweep_table(comparison, "loss gap accuracy training_loss entropy", FINALS.values())
 
 
 def draw(comparison: Comparison, path: Path) -> Path:

@@ -73,7 +73,7 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
     return _compare(stored, rows, note, _SWEEP_TABLES)
 
 
-def by_setting(runs: Sequence[Result] | Sequence[StoredRun]) -> dict[str, Comparison]:
+def by_setting(runs: Sequence[Result] | Sequence[StoredRun]) -> list[Comparison]:
     """Arrange runs of a sweep by how they were trained (`setting_text`): their numbers share no column.
 
     Two codes of the same labels share one: rows say which is which.
@@ -81,7 +81,7 @@ def by_setting(runs: Sequence[Result] | Sequence[StoredRun]) -> dict[str, Compar
     groups: dict[str, list[Any]] = {}
     for run in runs:
         groups.setdefault(setting_text(run.config, without=CODES), []).append(run)
-    return {text: replace(arrange(group), setting=text) for text, group in groups.items()}
+    return [replace(arrange(group), setting=text) for text, group in groups.items()]
 
 
 def by_dataset(reading: Reading) -> list[Comparison]:
@@ -119,7 +119,6 @@ def _of_dataset(name: Label, dataset: Label, runs: Sequence[StoredRun], problems
         compared,
         setting=settings.pop() if len(settings) == 1 else setting_text(runs[0].config, without=CODES),
         name=file_name(str(name)),
-        command=runs[0].command,
         dataset=dataset.display,
     )
 
@@ -141,7 +140,7 @@ def _compare(
             note(f"{run.directory}: left out: {other.id} has the same configuration and seeds and is newer")
         else:
             cells[column].append(run)
-    return Comparison(entries_of(arranged, tables, note), erasers)
+    return Comparison(entries_of(arranged, tables, note), erasers, command=runs[0].command if runs else "")
 
 
 def _of_one_curve(runs: Sequence[StoredRun], problems: list[str]) -> list[StoredRun]:

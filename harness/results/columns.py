@@ -1,9 +1,9 @@
-"""The columns of tables of trained runs and their comparison with the control, each defined once.
+"""The table of trained runs and their comparison with the control: its columns, each defined once.
 
 A column shows one or a few numbers of an entry (`harness.results.entries`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
@@ -64,7 +64,7 @@ def _plateaus(entry: Row) -> str:
     return ", ".join(f"{count} {which}" for count, which in both if count)
 
 
-ROW, ERASER = word("dataset · model", "model"), word("eraser", "eraser")
+ERASER = word("eraser", "eraser")
 RUNS = Column(
     "runs",
     lambda entry: entry["run_ids"],
@@ -73,11 +73,6 @@ RUNS = Column(
     ),
 )  # fmt: skip
 SEEDS = Column("seeds", lambda entry: f"{entry['seeds'] or ''}")
-PUBLISHED = _marked(spread("Table 16's unit", "published_units_mean", ".3f"), "published_on_plateau")
-
-PUBLISHED_DIFFERENCE = difference_column(
-    "Δ to control", "published_difference", "difference", "published_units", ["significant"]
-)
 
 # by the names by which a report's are chosen: of the codelength
 CODES = {
@@ -112,6 +107,16 @@ CODES = {
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
     ),
     "area_bits": spread("area (bits)", "area_bits_mean", ",.0f", "of labels, above the last block's"),
+    "published": _marked(
+        spread(
+            "Table 16's unit", "published_units_mean", ".3f",
+            "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
+        ),
+        "published_on_plateau",
+    ),
+    "published_difference": difference_column(
+        "Δ in that unit", "published_difference", "published_difference", "units"
+    ),
 }  # fmt: skip
 # and of what is trained on everything
 FINALS = {
@@ -141,12 +146,8 @@ FINALS = {
         "on the images without augmentation, at the lowest validation loss, and at the end of training",
     ),
     "end_loss": spread("at the end", "end_train_loss_bits_mean", ".4f"),
-    "entropy": replace(
-        number(
-            "entropy", "label_entropy_bits", ".4f",
-            "of the training labels, the best that a constant predictor can do",
-        ),
-        names=(),
+    "entropy": number(
+        "entropy", "label_entropy_bits", ".4f", "of the training labels, the best that a constant predictor can do"
     ),
     "plateau": Column(PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones"),
     "untrained": Column(
@@ -176,19 +177,26 @@ FINALS = {
     **{f"order_{p}": _order(p) for p in (2, 3, 4)},
     "parameters": replace(number("parameters", "parameters", ","), names=("parameters", "seconds")),
 }  # fmt: skip
-BY_NAME = {**CODES, "published": PUBLISHED, **FINALS}
+BY_NAME = {**CODES, **FINALS}
+_USUAL = {
+    "mdl": ("bits", "difference", "loss", "accuracy"),
+    "train": ("loss", "gap", "accuracy", "training_loss", "entropy"),
+}
 
 
-def columns(names: str) -> list[Column]:
-    """Look up columns by space-separated names."""
-    return [BY_NAME[name] for name in names.split()]
+def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
+    """Tabulate runs of `mdl` or `train`, a row per model and eraser; CSV has every column of the command.
 
-
-def sweep_table(comparison: Comparison, names: str, csv: Iterable[Column] = ()) -> Table:
-    """Compare the runs of one setting, a row each, by space-separated columns; CSV has those in `csv`."""
-    shown, entries = columns(names), comparison.run
-    also = (ROW, ERASER, RUNS, *csv)
-    return Table.of(comparison.setting, (ROW, ERASER, *shown, SEEDS), entries, notes(shown, entries), also)
+    Args:
+        comparison: the runs.
+        names: of the columns to show, of which a command may lack some; the usual ones by default.
+    """
+    known, entries = BY_NAME if comparison.command == "mdl" else FINALS, comparison.entries
+    shown = [known[name] for name in names or _USUAL[comparison.command] if name in known]
+    row = word("model" if comparison.dataset else "dataset · model", "model")
+    title = ": ".join(filter(None, [comparison.dataset, comparison.setting]))
+    also = (row, ERASER, RUNS, *known.values())
+    return Table.of(comparison.name, (row, ERASER, *shown, SEEDS), entries, notes(shown, entries), also, title)
 
 
 _ROUGH = {  # measured on the digits with five seeds: docs/guide/results.md
@@ -201,11 +209,11 @@ _ROUGH = {  # measured on the digits with five seeds: docs/guide/results.md
 def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
     """Explain the errors and marks that occur in these columns of a table, and how far off quick runs can be."""
     run = [entry for entry in entries if entry["runs"]]
-    compared = [
-        (CODES["difference"], "code_difference"), (PUBLISHED_DIFFERENCE, "published_difference"),
-        (FINALS["gap"], "loss_difference"),
-    ]  # fmt: skip
-    differences = [entry[name] for column, name in compared if column in shown for entry in run if entry[name]]
+    compared = {
+        "difference": "code_difference", "published_difference": "published_difference", "gap": "loss_difference",
+    }  # fmt: skip
+    in_shown = [of for name, of in compared.items() if BY_NAME[name] in shown]
+    differences = [entry[name] for name in in_shown for entry in run if entry[name]]
     sentences = []
     if over := deviation_over(entry["seeds"] for entry in run):
         sentences.append(over)
@@ -214,13 +222,18 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
     if FINALS["gap"] in shown and any(difference.test_error is not None for difference in differences):
         sentences.append("A second error of Δ, or one beside one seed, is over test examples (bootstrap)")
     if any(difference.significant for difference in differences):
-        test = "Student's t, Holm's correction for all Δ of the table"
+        test = "Student's t, Holm's correction for the rows of the table"
         sentences.append(f"*: p ≤ {LEVEL} over seeds, not over test examples ({test})")
     if any(_plateaus(entry) for entry in run):
         marks = f"‡ and {PLATEAU}" if FINALS["plateau"] in shown else "‡"
         sentences.append(
             f"{marks}: trainings that never left the plateau: their training loss stayed at the label entropy until "
             "they were stopped, and they do not say what the network can learn"
+        )
+    if any(entry["incomplete"] for entry in entries):
+        sentences.append(
+            "†: seeds that are missing beside the rest of the row, runs that have not finished, erasers that were not "
+            "run"
         )
     settings = [setting(entry["runs"][0].config) for entry in run]
     sentences += [text for group, text in _ROUGH.items() if any(each.get(group) == "quick" for each in settings)]

@@ -99,6 +99,7 @@ def entries_of(
             entry["incomplete"] = _incomplete(entry, len(seeds))
             code, loss = entry["code_difference"], entry["loss_difference"]
             entry |= difference_record("difference", code, "bits_per_label") | difference_record("final_gap", loss)
+            entry |= difference_record("published_difference", entry["published_difference"], "units")
             entry |= {"significant": code and code.significant, "backfires": loss and loss.below}
             entry |= _of_curves(entry, control)
     return entries

@@ -1,7 +1,7 @@
 """A sweep's tables on the terminal and in files, and names of files."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from erasure.store.storage import fingerprint, write_text
@@ -17,13 +17,13 @@ def file_name(text: str) -> str:
     return words if whole else f"{words[:_LONGEST_NAME]}-{fingerprint(text, 8)}"
 
 
-def show(tables: Mapping[str, Table], path: Path) -> None:
-    """Print tables by setting, and write them to `path` as on the terminal, with every column unrounded as CSV."""
+def show(tables: Sequence[Table], path: Path) -> None:
+    """Print tables of several settings, and write them to `path` as printed, with every column unrounded as CSV."""
     parts = []
-    for setting, table in tables.items():
-        table.show(setting)
-        parts += [f"## {markdown(setting)}", table.markdown(), markdown(table.caption)]
+    for table in tables:
+        table.show()
+        parts += [f"## {markdown(table.title)}", table.markdown(), markdown(table.caption)]
     write_text(path, "\n\n".join([*parts, ""]))
-    records = [{"setting": setting, **record} for setting, table in tables.items() for record in table.records]
+    records = [{"setting": table.title, **record} for table in tables for record in table.records]
     write_text(path.with_suffix(".csv"), csv_of(records))
     print(f"tables: {path}, {path.with_suffix('.csv')} (every column)")

@@ -122,8 +122,9 @@ class Table:
         return cls(name, caption_of(columns, caption), headings, rows, columns, frame, records, title)
 
     def show(self, title: str = "") -> None:
-        """Print it on stdout."""
-        table = RichTable(*self.headings, box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+        """Print it on stdout, below its title or another."""
+        table = RichTable(*self.headings, box=box.SIMPLE_HEAD, pad_edge=False, title=title or self.title)
+        table.title_justify = "left"
         for column in table.columns:
             column.overflow = "fold"
         for row in self.rows:
@@ -142,7 +143,7 @@ class Table:
         import pandas as pd
 
         cells = pd.DataFrame([map(tex, row) for row in self.rows], columns=[tex(heading) for heading in self.headings])
-        long, caption = len(self.rows) > _LONG, tex(self.caption)
+        long, caption = len(self.rows) > _LONG, tex(". ".join(filter(None, [self.title, self.caption])))
         text = cells.to_latex(index=False, longtable=long, caption=caption, label=f"tab:{self.name}")
         begin, end = r"\begin{tabular}", r"\end{tabular}"
         return text.replace(begin, f"{_SHRUNK}{{%\n{begin}").replace(end, f"{end}}}")

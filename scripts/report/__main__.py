@@ -16,7 +16,7 @@ from conf.errors import explain
 from erasure.progress import Display, duration
 from harness.figure_style import eraser_colours
 from harness.results.arrange import Comparison, arrange, by_dataset, comparable, eraser_order
-from harness.results.columns import BY_NAME
+from harness.results.columns import BY_NAME, table_of
 from harness.results.read import INFORMATION, Reading, read_runs
 from harness.untrusted_runs import one_line
 from sample_info.report.figures import comparison_figures
@@ -24,7 +24,6 @@ from sample_info.report.tables import agreements, information, movements, read_s
 from sample_info.report.tables import tables_of as information_tables
 from scripts.options import argument_parser
 from scripts.report.figures import Colours, drawings_of
-from scripts.report.tables import page_table, tables_of
 from scripts.report.write import Drawing, Section, draw_figures, write_page, write_tables
 
 NOTHING_BUILT = 1
@@ -34,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = argument_parser("report", __doc__)
     command.add_argument("runs", nargs="+", type=Path, help="folders to search for runs, e.g. a run's runs_dir")
     command.add_argument("--out", type=Path, default=Path("report"), help="default: %(default)s")
-    command.add_argument("--columns", type=columns, help=f"of codes and runs: all, or some of {', '.join(BY_NAME)}")
+    about = f"of codes and runs: all, or some of {', '.join(BY_NAME)}; CSV files have all"
+    command.add_argument("--columns", type=columns, default=(), help=about)
     options = command.parse_args(arguments)
     missing = [root for root in options.runs if not root.is_dir()]
     if missing:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def columns(written: str) -> list[str]:
-    """Names of columns, each once.
+    """Return names of columns, each once.
 
     Raises:
         ArgumentTypeError: one that there is not.
@@ -60,7 +60,7 @@ def columns(written: str) -> list[str]:
     return names
 
 
-def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] | None = None) -> int:
+def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
     """Build a report of the runs below `roots`, of chosen columns or the usual ones; return the exit code."""
     left_out: list[str] = []
     with Display("report") as display:
@@ -90,14 +90,13 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] | None = None)
     return 0
 
 
-def _section(comparison: Comparison, chosen: Sequence[str] | None, colours: Colours) -> Section:
+def _section(comparison: Comparison, chosen: Sequence[str], colours: Colours) -> Section:
     """Return the section of runs of `mdl` or `train` on one dataset, in one setting."""
     return Section(
         f"{comparison.command}: {comparison.dataset}",
         comparison.setting,
-        page_table(comparison, chosen),
+        table_of(comparison, chosen),
         [[*entry["runs"], *entry["unfinished"]] for entry in comparison.entries],
-        [*tables_of(comparison, chosen)],
         drawings_of(comparison, colours),
     )
 

@@ -40,9 +40,8 @@ class Section:
     Attributes:
         heading: above it.
         text: below the heading.
-        table: on the page.
+        table: on the page and in files.
         runs: of each row of the table, whose configuration and certificate the page shows on demand.
-        files: tables to write; the page's, if none.
         drawings: figures to draw.
         figures: files that are drawn, by caption.
     """
@@ -51,7 +50,6 @@ class Section:
     text: str = ""
     table: Table | None = None
     runs: Sequence[Sequence[StoredRun]] = ()
-    files: Sequence[Table] = ()
     drawings: Sequence[Drawing] = ()
     figures: Mapping[str, Path] = field(default_factory=dict)
 
@@ -77,9 +75,11 @@ def file_in(out: Path, folder: str, name: str) -> Path:
 
 def write_tables(sections: Sequence[Section], out: Path) -> list[Path]:
     """Write tables.md with all tables, and a .tex and a .csv for each."""
-    tables = [t for section in sections for t in section.files or ([section.table] if section.table else [])]
+    tables = [section.table for section in sections if section.table]
     paths = [out / "tables.md"]
-    parts = (f"## {markdown(t.name)}\n\n{markdown(t.caption)}\n\n{t.markdown()}\n" for t in tables)
+    parts = (
+        f"## {markdown(t.name)}\n\n{markdown(t.title)}\n\n{t.markdown()}\n\n{markdown(t.caption)}\n" for t in tables
+    )
     write_text(paths[0], "\n".join(["# Tables\n", *parts]))
     for table in tables:
         paths += [file_in(out, "tables", f"{file_name(table.name)}.{kind}") for kind in ("tex", "csv")]

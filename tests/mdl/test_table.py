@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from harness.result import MdlResult
 from harness.result_fields import SharpDrops
 from harness.results.arrange import Comparison, arrange, by_dataset
-from harness.results.columns import columns
+from harness.results.columns import BY_NAME, table_of
 from harness.results.read import read_runs
 from harness.results.table import caption_of
 from mdl.figure import draw
-from mdl.table import table_of
 from tests.made_up_runs import write_run
 
 
@@ -62,7 +61,7 @@ def test_with_one_seed_there_is_no_star_no_crossing_and_no_negative_zero(tmp_pat
     table = table_of(alike)
     assert table.rows[1][3] == "0.000 (one seed)"
     assert not {"*", "±"} & set(table.caption + "".join(map("".join, table.rows)))
-    (below,) = columns("below")
+    below = BY_NAME["below"]
     assert [below.text(entry) for entry in alike.run] == ["", ""]
 
 
@@ -81,7 +80,7 @@ def test_what_rests_on_plateaus_is_marked_in_table_and_figure(tmp_path: Path, mo
     assert [text.partition("‡")[2] for text in (table.rows[1][2], table.rows[1][4])] == ["1 of 2"] * 2
     assert "‡: trainings that never left the plateau" in table.caption
     assert "‡" not in table_of(arrange(both[:1])).caption
-    (plateau,) = columns("plateau")
+    plateau = BY_NAME["plateau"]
     assert [plateau.text(entry) for entry in marked.run] == ["", "1 of 2 coding, 1 of 2 final"]
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
@@ -117,7 +116,7 @@ def test_differences_are_of_the_seeds_that_both_have(seeds: tuple[int, ...], tmp
 
 
 def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known(tmp_path: Path) -> None:
-    (fall,) = columns("fall")
+    fall = BY_NAME["fall"]
     control = results(tmp_path)[0]
     for bits, epoch, text in (
         ([1.0, 1.5], [3, 6], "1.25 at epoch 4"),
@@ -130,7 +129,7 @@ def test_the_sharpest_fall_is_a_mean_over_seeds_with_the_epoch_where_it_is_known
 
 
 def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -> None:
-    (untrained,) = columns("untrained")
+    untrained = BY_NAME["untrained"]
     control, _ = results(tmp_path)
     curve = [replace(point, untrained=[True, i > 1]) for i, point in enumerate(control.curve)]
     for points, text in ((control.curve, ""), (curve, "6")):  # of four sizes and two seeds
@@ -140,10 +139,10 @@ def test_trainings_that_kept_their_initial_weights_are_counted(tmp_path: Path) -
 
 def test_it_says_on_which_split_a_promise_holds_and_what_errors_cover(tmp_path: Path) -> None:
     control, _ = comparison(tmp_path).run
-    gap, test_gap = columns("covariance_gap test_mean_gap")
+    gap, test_gap = BY_NAME["covariance_gap"], BY_NAME["test_mean_gap"]
     assert gap.text(control) == "0.7"  # as people write it
     assert test_gap.text(control) == "4e-09"
-    assert "on the training split: no promise goes further" in caption_of(columns("mean_gap"))
+    assert "on the training split: no promise goes further" in caption_of([BY_NAME["mean_gap"]])
 
 
 def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
@@ -156,7 +155,7 @@ def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
 
 def test_orders_that_are_within_error_of_nothing_are_bounded(tmp_path: Path) -> None:
     both = results(tmp_path)
-    orders = columns("order_1 order_2 order_3")
+    orders = [BY_NAME[f"order_{p}"] for p in (1, 2, 3)]
     assert [column.text(arrange(both).run[0]) for column in orders] == ["", "", ""]  # results of an earlier version
     control = both[0]
     left = replace(control.certificate["test"], order_shares=[0.2, 0.01, -0.01], order_errors=[0.01, 0.02, 0.001])

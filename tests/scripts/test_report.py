@@ -16,6 +16,7 @@ from harness.example_bits import save_test_bits
 from harness.result import MdlResult
 from harness.result_fields import published_units
 from harness.results.arrange import by_dataset
+from harness.results.columns import table_of
 from harness.results.output import file_name
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_labels import Label
@@ -23,7 +24,6 @@ from harness.results.table import Column, Table, tex
 from harness.run_directory import Run
 from scripts.report.__main__ import main
 from scripts.report.figures import drawings_of, is_sound
-from scripts.report.tables import tables_of
 from scripts.report.write import Section, file_in, write_page
 from tests.made_up_runs import write_run
 
@@ -57,13 +57,13 @@ def test_a_report_of_both_commands(runs, tmp_path, capsys, real_figures) -> None
     out = tmp_path / "out"
     assert main([str(runs), "--out", str(out)]) == 0
     assert re.search(r"8 finished runs.*, \d+:\d\d of a device", capsys.readouterr().out)
-    rows = table(out, "mdl-digits-bits")
+    rows = table(out, "mdl-digits")
     assert len(rows) == 4
     leace = next(row for row in rows if row["eraser"] == "leace")
     assert float(leace["difference_bits_per_label"]) > 0.1
     assert leace["significant"] == "True"
     assert leace["incomplete"] == ""
-    assert {row["model"] for row in table(out, "train-digits-final")} == {"mlp (width=64)", "mlp (width=128)"}
+    assert {row["model"] for row in table(out, "train-digits")} == {"mlp (width=64)", "mlp (width=128)"}
     names = {path.name for path in (out / "figures").iterdir()}
     assert {f"mdl-digits-over-width.{kind}" for kind in ("svg", "pdf")} <= names
     assert {f"train-digits-loss-curves.{kind}" for kind in ("svg", "pdf")} <= names
@@ -71,7 +71,7 @@ def test_a_report_of_both_commands(runs, tmp_path, capsys, real_figures) -> None
     page = (out / "index.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
-    latex = (out / "tables" / "mdl-digits-bits.tex").read_text()
+    latex = (out / "tables" / "mdl-digits.tex").read_text()
     assert r"\toprule" in latex
     assert r"$\pm$" in latex
     assert "Holm" in latex
@@ -108,7 +108,7 @@ def test_bad_runs_are_named_and_the_rest_is_built(runs, tmp_path, capsys, no_fig
         (odd, "unknown keys in result.json, not shown: flavour"),
     ):
         assert [line for line in lines if run.id in line and expected in line], (expected, lines)
-    rows = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits-bits")}
+    rows = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits")}
     assert rows["leace"]["incomplete"] == ""
     assert rows["qleace"]["incomplete"] == "unfinished"
     assert rows["qleace"]["bits_per_label_mean"] == ""
@@ -274,9 +274,9 @@ def test_what_is_missing_is_shown_and_not_averaged_away(runs) -> None:
     assert narrow[LEACE]["incomplete"] == "not run"
     assert base[LEACE]["incomplete"] == "2 of 3 seeds"
     assert base[CONTROL]["incomplete"] == ""
-    bits = next(iter(tables_of(block)))
-    assert "†not run" in bits.markdown()
-    assert "†2 of 3 seeds" in bits.markdown()
+    assert "†not run" in table_of(block).markdown()
+    assert "†2 of 3 seeds" in table_of(block).markdown()
+    assert "†: seeds that are missing" in table_of(block).caption
     # paired with the same seeds of the control, whatever else that has
     control, leace = (base[eraser]["runs"][0].result for eraser in (CONTROL, LEACE))
     expected = [leace.mdl.bits_per_sample[i] - control.mdl.bits_per_sample[j] for i, j in ((0, 0), (1, 2))]
@@ -303,7 +303,7 @@ def test_numbers_of_different_settings_share_no_column(runs, tmp_path, no_figure
         runs_of = [run for entry in block.entries for run in entry["runs"]]
         assert len({run.config["mdl"]["num_chunks"] for run in runs_of}) == 1
         assert {*map(str, block.rows)} <= {"mlp (width=64)", "mlp (width=128)", "mlp"}
-        assert f"({block.setting})" in (out / "tables" / f"{block.name}-bits.tex").read_text()
+        assert block.setting.replace("_", r"\_") in (out / "tables" / f"{block.name}.tex").read_text()
 
 
 def test_no_label_is_too_long_for_its_figure(runs, tmp_path, recwarn, real_figures) -> None:
@@ -338,14 +338,14 @@ def test_runs_of_different_seeds_belong_together(runs) -> None:
     assert leace["loss_difference"] is not None
 
 
-def test_the_papers_unit_has_a_table_of_its_own(runs) -> None:
+def test_the_papers_unit_is_shown_where_it_is_asked_for(runs) -> None:
     write_run(runs)
     (block,) = by_dataset(read_runs([runs]))
-    bits, paper, _ = tables_of(block)
     assert block.dataset == "CIFAR-10 (normalize=zscore)"
+    assert "Table 16" not in table_of(block).markdown() + table_of(block).caption
+    paper = table_of(block, ["published", "published_difference"])
     assert "Table 16's unit" in paper.markdown()
-    assert "Table 16" not in bits.markdown()
-    assert "Σ n·CE / N" not in bits.markdown()
+    assert "(not a codelength)" in paper.caption
 
 
 def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
@@ -357,8 +357,8 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
     edit(run, curve=result["curve"])
     trained = small(runs, "qleace", command="train")
     edit(trained, left_plateau=[True, False])
-    assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
-    bits = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits-bits")}
+    assert main([str(runs), "--out", str(tmp_path / "out"), "--columns", "bits,published,loss"]) == 0
+    bits = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits")}
     assert bits["qleace"]["bits_per_sample_on_plateau"] == "3 of 6"  # the last size codes nothing
     assert bits["qleace"]["loss_bits_on_plateau"] == "1 of 2"
     assert bits["control"]["bits_per_sample_on_plateau"] == ""  # an earlier version, which does not say
@@ -366,7 +366,7 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
     assert "‡3 of 6" in text
     assert "‡4 of 8" in text  # in the paper's unit
     assert text.count("‡1 of 2") == 2  # final losses of both commands
-    assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits-bits.tex").read_text()
+    assert r"$^\ddagger$" in (tmp_path / "out" / "tables" / "mdl-digits.tex").read_text()
     block = next(block for block in by_dataset(read_runs([runs])) if block.command == "mdl")
     assert [is_sound(entry) for entry in block.entries] == [True, False]
 
@@ -392,7 +392,7 @@ def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys, no_
         save_test_bits(run, [0, 1], loss + torch.rand((2, 300), generator=draw))
     (run.directory / "test_bits.safetensors").write_bytes(b"damaged")
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
-    rows = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits-final")}
+    rows = {row["eraser"]: row for row in table(tmp_path / "out", "mdl-digits")}
     expected = (2 / 12 / 2 / 300) ** 0.5  # of the difference of two means of uniform losses, two seeds each
     assert float(rows["leace"]["final_gap_test_error"]) == pytest.approx(expected, rel=0.15)
     assert float(rows["leace"]["final_loss_test_error"]) == pytest.approx(expected / 2**0.5, rel=0.15)

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 from harness.result import TrainResult
 from harness.results.arrange import Comparison, arrange
+from harness.results.columns import table_of
 from tests.made_up_runs import write_run
-from train.summary import draw, table_of
+from train.summary import draw
 
 
 def comparison(root: Path) -> Comparison:

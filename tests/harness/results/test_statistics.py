@@ -151,17 +151,14 @@ def test_spread() -> None:
 def test_runs_of_different_settings_are_different_tables() -> None:
     runs = [result({"name": e}, train=keys("train", t)) for t in ("default", "quick") for e in ("control", "leace")]
     grids = by_setting([*runs, result(train=keys("train", "quick") | {"lr": 0.5})])
-    assert list(grids) == ["train=default", "train=quick", "train=quick, train.lr=0.5"]
-    assert [rows_of(grid) for grid in grids.values()] == [["digits · mlp"]] * 3
-    assert [columns_of(grid) for grid in grids.values()] == [["control", "leace"], ["control", "leace"], ["control"]]
+    assert [grid.setting for grid in grids] == ["train=default", "train=quick", "train=quick, train.lr=0.5"]
+    assert [rows_of(grid) for grid in grids] == [["digits · mlp"]] * 3
+    assert [columns_of(grid) for grid in grids] == [["control", "leace"], ["control", "leace"], ["control"]]
     assert rows_of(arrange(runs)) == ["digits · mlp (train=default)", "digits · mlp (train=quick)"]
     coded = [result(mdl=keys("mdl", "paper") | {"code": code}) for code in ("blocks", "replay")]
-    (setting, grid), *others = by_setting(coded).items()  # but not those that differ in the code of the labels
-    assert (setting, rows_of(grid), others) == (
-        "train.lr=0.1, mdl=paper",
-        ["digits · mlp", "digits · mlp (mdl.code=replay)"],
-        [],
-    )
+    (grid,) = by_setting(coded)  # but not those that differ in the code of the labels
+    assert grid.setting == "train.lr=0.1, mdl=paper"
+    assert rows_of(grid) == ["digits · mlp", "digits · mlp (mdl.code=replay)"]
 
 
 def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) -> None:
