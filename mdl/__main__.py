@@ -84,11 +84,9 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     from harness.results.columns import table_of
     from harness.results.output import show
     from mdl.figure import draw
-    from mdl.table import print_run
 
     if len(results) == 1:
         (only,) = results
-        print_run(only)
         control = Job.stored(only.config).control().run_directory()
         if not isinstance(control_result := control.result, MdlResult):
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")

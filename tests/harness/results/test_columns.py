@@ -1,4 +1,4 @@
-"""The table and the figure of `python -m mdl`: short, with remarks beside the numbers that need them."""
+"""Columns of the table of runs, and the figure of `python -m mdl`: short, with remarks where numbers need them."""
 
 from dataclasses import replace
 from pathlib import Path
