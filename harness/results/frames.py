@@ -7,7 +7,7 @@
 Foreign, damaged and unfinished runs never raise: they stand in `problems` and `unfinished`, with the reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,97 +22,28 @@ from harness.results.excess_description_length import excess_bits
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_labels import comparable, flatten, setting_text
 
-RUNS: Mapping[str, str] = {
-    "run_id": "name of the run's directory",
-    "command": "mdl, train or sample_info",
-    "directory": "where the run is",
-    "dataset": "name, as on the command line",
-    "eraser": "name, as on the command line",
-    "model": "name, as on the command line",
-    "seed": "of initial weights, order of the examples and augmentation",
-    "setting": "how the run was trained and coded: presets, and the options that differ from them",
-    "pair_id": "equal for runs that differ by eraser and seed alone",
-    "eraser_id": "equal for runs whose eraser has the same options",
-    "started": "seconds since 1970, of the last process that computed the run",
-    "seconds": "time of a device, over all processes and all seeds of the run",
-    "parameters": "of the network",
-    "num_classes": "classes of the labels",
-    "train_size": "training examples, N",
-    "bits_per_label": "codelength per label (mdl)",
-    "total_bits": "codelength of all labels (mdl)",
-    "calibrated_bits_per_label": "codelength per label with one temperature per training size (mdl)",
-    "excess_bits": "codelength of all labels less N times the test loss (mdl)",
-    "published_units": "Σ n_{i+1} · CE_i / N, the unit of Table 16, not a codelength (mdl)",
-    "test_loss_bits": "per label, of the network trained on everything (mdl, train)",
-    "accuracy": "share of test examples that are right (mdl, train); of the linearised network (sample_info)",
-    "train_loss_bits": "on training images without augmentation, at the lowest validation loss (mdl, train)",
-    "validation_loss_bits": "lowest (mdl, train)",
-    "end_train_loss_bits": "training loss when training ended (mdl, train)",
-    "sharp_drop_bits": "largest fall of the validation loss within a few epochs (mdl, train)",
-    "sharp_drop_epoch": "when it began; missing where the loss never falls (mdl, train)",
-    "label_entropy_bits": "least loss of a constant predictor (train)",
-    "epochs": "of the training on everything (mdl, train)",
-    "best_epoch": "of the lowest validation loss (mdl, train)",
-    "ended": "patience or max_epochs (mdl, train)",
-    "coding_on_plateau": "how many trainings that the codelength rests on never left the plateau (mdl)",
-    "final_on_plateau": "whether the training on everything never left the plateau (mdl, train)",
-    "untrained": "how many trainings kept their initial weights (mdl, train)",
-    "f_si_nats": "functional sample information per example, mean over examples (sample_info)",
-    "si_nats": "sample information in the weights, mean over examples (sample_info)",
-    "si_sgd_nats": "the same with the noise of SGD (sample_info)",
+# columns that are there whatever the runs, described in docs/api/results.md
+RUNS = (
+    "run_id", "command", "directory", "dataset", "eraser", "model", "seed", "setting", "pair_id", "eraser_id",
+    "started", "seconds", "parameters", "num_classes", "train_size", "bits_per_label", "total_bits",
+    "calibrated_bits_per_label", "excess_bits", "published_units", "test_loss_bits", "accuracy", "train_loss_bits",
+    "validation_loss_bits", "end_train_loss_bits", "sharp_drop_bits", "sharp_drop_epoch", "label_entropy_bits",
+    "epochs", "best_epoch", "ended", "coding_on_plateau", "final_on_plateau", "untrained", "f_si_nats", "si_nats",
+    "si_sgd_nats",
+)  # fmt: skip
+LOSSES = ("run_id", "seed", "epoch", "train_loss_bits", "validation_loss_bits")
+COUNTERPARTS = ("run_id", "seed", "sample", "step", "loss_bits", "accuracy", "agreement")
+UNFINISHED = ("run_id", "command", "directory", "dataset", "eraser", "model", "seeds", "state")
+POINT = {  # column of `Results.curve` -> its name in result.json
+    "next_loss_bits": "ce_next_bits",
+    "calibrated_next_loss_bits": "ce_next_calibrated_bits",
+    "test_loss_bits": "ce_test_bits",
+    "train_loss_bits": "ce_train_bits",
+    "validation_loss_bits": "ce_validation_bits",
+    "accuracy": "test_accuracy",
+    **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
 }
-"""Columns of `Results.runs`, with units. Further columns are options ("model.width") and the certificate
-("certificate.train.mean_gap": see `erasure.certificate.Certificate`)."""
-
-CURVE: Mapping[str, str] = {
-    "run_id": "name of the run's directory",
-    "seed": "the training's seed",
-    "n": "training examples",
-    "next_loss_bits": "per label, on the examples up to the next size; missing for the last size",
-    "calibrated_next_loss_bits": "the same with logits divided by a temperature",
-    "test_loss_bits": "per label, on the test split",
-    "train_loss_bits": "on training images without augmentation",
-    "validation_loss_bits": "lowest",
-    "accuracy": "share of test examples that are right",
-    "epochs": "trained",
-    "best_epoch": "of the lowest validation loss",
-    "ended": "patience or max_epochs",
-    "untrained": "whether the initial weights have the lowest validation loss",
-    "left_plateau": "whether the training loss fell below the label entropy",
-}
-"""Columns of `Results.curve`: a row per run of `python -m mdl`, seed and training size."""
-
-LOSSES: Mapping[str, str] = {
-    "run_id": "name of the run's directory",
-    "seed": "the training's seed",
-    "epoch": "of the training on everything; 0 is before it",
-    "train_loss_bits": "per label, with augmentation; missing at epoch 0",
-    "validation_loss_bits": "per label",
-}
-"""Columns of `Results.losses`: a row per run of `train` or `mdl`, seed and evaluation."""
-
-COUNTERPARTS: Mapping[str, str] = {
-    "run_id": "name of the run's directory",
-    "seed": "the training's seed",
-    "sample": "data, the test images, or the counterpart of them that shares some statistics: order1, swap, ...",
-    "step": "optimiser steps taken",
-    "loss_bits": "per label of the sample",
-    "accuracy": "share of the sample's labels that are right",
-    "agreement": "how alike the mean predictions for a class are on the sample and on the images, 0 to 1",
-}
-"""Columns of `Results.counterparts`: a row per run of `train counterparts=[...]`, seed, sample and evaluation."""
-
-UNFINISHED: Mapping[str, str] = {
-    "run_id": "name of the run's directory",
-    "command": "mdl, train or sample_info",
-    "directory": "where the run is",
-    "dataset": "name, as on the command line",
-    "eraser": "name, as on the command line",
-    "model": "name, as on the command line",
-    "seeds": "how many",
-    "state": "running, failed, interrupted or unfinished",
-}
-"""Columns of `Results.unfinished`."""
+CURVE = ("run_id", "seed", "n", *POINT)
 
 
 @dataclass
@@ -120,9 +51,9 @@ class Results:
     """Finished runs as frames.
 
     Attributes:
-        runs: a row per run and seed (columns: `RUNS`, options, certificate).
-        curve: learning curves (columns: `CURVE`).
-        unfinished: runs without a result (columns: `UNFINISHED`).
+        runs: a row per run and seed; columns are `RUNS`, options and the certificate.
+        curve: learning curves, a row per run, seed and training size.
+        unfinished: runs without a result.
         problems: a line on each file or run that could not be read, and on what is odd about those that could.
     """
 
@@ -134,7 +65,7 @@ class Results:
 
     @cached_property
     def losses(self) -> pd.DataFrame:
-        """Loss over epochs of the trainings on everything (columns: `LOSSES`), read from disk at the first use.
+        """Loss over epochs of the trainings on everything, read from disk at the first use.
 
         Files that are missing or damaged are left out, with a line in `problems`.
         """
@@ -143,11 +74,11 @@ class Results:
             for seed, curve in run.loss_curves(self.problems.append).items():
                 columns = (run.id, seed, curve.epochs.astype(int), curve.train_bits, curve.validation_bits)
                 frames.append(pd.DataFrame(dict(zip(LOSSES, columns, strict=True))))
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(LOSSES))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*LOSSES])
 
     @property
     def counterparts(self) -> pd.DataFrame:
-        """Losses on counterparts of the test images along trainings (columns: `COUNTERPARTS`)."""
+        """Losses on counterparts of the test images along trainings."""
         frames = [
             pd.DataFrame(dict(zip(COUNTERPARTS, (run.id, seed, name, *columns), strict=True)))
             for run in self._stored
@@ -157,7 +88,7 @@ class Results:
                 run.result.seeds, sample.step, sample.loss_bits, sample.accuracy, sample.agreement, strict=True
             )
         ]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COUNTERPARTS))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*COUNTERPARTS])
 
 
 def load(*directories: str | Path) -> Results:
@@ -187,7 +118,7 @@ def load(*directories: str | Path) -> Results:
     )
 
 
-def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     """Return a frame with the documented columns first, in their order, and no other type of missing value than NaN."""
     frame = pd.DataFrame(list(rows))
     further = [column for column in frame.columns if column not in columns]
@@ -195,7 +126,7 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.
 
 
 def run_frame(runs: Iterable[StoredRun]) -> pd.DataFrame:
-    """Return a row per finished run and seed (columns: `RUNS`, options, certificate)."""
+    """Return a row per finished run and seed."""
     return _frame((row for run in runs if run.result is not None for row in _run_rows(run, run.result)), RUNS)
 
 
@@ -234,7 +165,7 @@ def pair_id(result: Result) -> str:
     return fingerprint([result.command, shared, result.train_size])
 
 
-_VALUES = {  # column of `RUNS` -> where a result has its values, one per seed
+_VALUES = {  # column of `Results.runs` -> where a result has its values, one per seed
     "bits_per_label": "mdl.bits_per_sample",
     "total_bits": "mdl.total_bits",
     "calibrated_bits_per_label": "mdl.calibrated_bits_per_sample",
@@ -281,21 +212,10 @@ def _information(result: Result) -> dict[str, list[Any]]:
     return means | {"accuracy": result.network.test_accuracy}
 
 
-_POINT = {  # column of `CURVE` -> its name in result.json
-    "next_loss_bits": "ce_next_bits",
-    "calibrated_next_loss_bits": "ce_next_calibrated_bits",
-    "test_loss_bits": "ce_test_bits",
-    "train_loss_bits": "ce_train_bits",
-    "validation_loss_bits": "ce_validation_bits",
-    "accuracy": "test_accuracy",
-    **{name: name for name in ("epochs", "best_epoch", "ended", "untrained", "left_plateau")},
-}
-
-
 def _curve_rows(run: StoredRun) -> Iterator[dict[str, Any]]:
     """Yield a row per seed and training size; none of a run without a learning curve."""
     for point in run.result.curve if isinstance(run.result, MdlResult) else ():
-        lists = {column: values for column, name in _POINT.items() if (values := getattr(point, name)) is not None}
+        lists = {column: values for column, name in POINT.items() if (values := getattr(point, name)) is not None}
         for s, seed in enumerate(run.seeds):
             yield {"run_id": run.id, "seed": seed, "n": point.n, **{name: of[s] for name, of in lists.items()}}
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,16 @@ import pandas as pd
 import pytest
 
 from harness.results import load
-from harness.results.frames import CURVE, LOSSES, RUNS, UNFINISHED
+from harness.results.frames import COUNTERPARTS, CURVE, LOSSES, RUNS, UNFINISHED
 from mdl.__main__ import COMMAND as MDL
 from tests.made_up_runs import write_information_run, write_run
+
+
+def test_every_column_is_described() -> None:
+    page = (Path(__file__).parents[3] / "docs/api/results.md").read_text(encoding="utf-8")
+    _, *sections = page.split("\n`Results.")
+    for section, columns in zip(sections, (RUNS, CURVE, LOSSES, COUNTERPARTS, UNFINISHED), strict=True):
+        assert re.findall(r"^\| `(\w+)` \| \w", section, re.MULTILINE) == [*columns]
 
 
 def test_a_row_per_run_and_seed_has_what_result_json_has(tmp_path: Path) -> None:
