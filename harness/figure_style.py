@@ -7,7 +7,7 @@ import logging
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -62,7 +62,7 @@ _LONGEST_LABEL = 200  # characters
 
 
 @contextlib.contextmanager
-def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
+def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> "Iterator[Figure]":
     """Yield a figure of a size in inches; write it to `path`, and to a PDF of the same name, when the block ends."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -70,26 +70,19 @@ def figure_at(path: Path, width: float, height: float) -> "Iterator[Figure]":
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
-        save(figure, path)
+        save(figure, path, dpi)
 
 
-def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200, *, crop: bool = True) -> Path:
-    """Write a figure to `path` and, to print, to a PDF beside it.
+def save(figure: "Figure", path: Path, dpi: float = 200) -> None:
+    """Write a figure, without its empty margins, to `path` and, to print, to a PDF beside it.
 
     An SVG has no background and follows the reader's light or dark mode.
-
-    Args:
-        figure: as it was drawn.
-        path: of the file; its ending says which kind.
-        dpi: dots per inch.
-        crop: whether the margins are cut to what is drawn.
     """
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # which lists every glyph that it keeps
-    if dpi != "figure":
-        figure.set_dpi(dpi)
+    figure.set_dpi(dpi)
     figure.draw_without_rendering()  # arranges it, once for both files
     figure.set_layout_engine(None)
-    margins = figure.get_tightbbox().padded(_PAD_INCHES) if crop else None
+    margins = figure.get_tightbbox().padded(_PAD_INCHES)
     for each in dict.fromkeys([path, path.with_suffix(".pdf")]):
         drawn = io.BytesIO()  # on a full disk, matplotlib's own files end in other errors
         svg = each.suffix == ".svg"
@@ -97,7 +90,6 @@ def save(figure: "Figure", path: Path, dpi: float | Literal["figure"] = 200, *, 
         content = drawn.getvalue()
         with replacing(each) as temporary:
             temporary.write_bytes(content.replace(b"</style>", _dark_mode() + b"</style>", 1) if svg else content)
-    return path
 
 
 def _dark_mode() -> bytes:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from harness.figure_style import chance_line, eraser_colours, figure_at, line_width, literal, shared_legend, wrapped
@@ -18,25 +17,17 @@ from harness.results.statistics import Difference, seeds_text, signed
 
 
 def draw(comparison: Comparison, path: Path) -> Path:
-    """Draw the comparison to `path`."""
-    with figure_at(path, *panel_size(len(comparison.rows) + _compares(comparison.rows))) as figure:
-        draw_in(figure, comparison.rows, comparison.erasers)
+    """Draw a panel of learning curves per row, and bars of the differences to control, to `path`."""
+    rows, colours = comparison.rows, eraser_colours(comparison.erasers)
+    compares = any(entry["code_difference"] is not None for entry in comparison.entries)
+    with figure_at(path, *panel_size(len(rows) + compares)) as figure:
+        axes = panels(figure, len(rows) + compares)
+        for (label, entries), ax in zip(rows.items(), axes, strict=False):
+            _learning_curves(ax, label, [entry for entry in entries if entry["runs"]], colours)
+        if compares:
+            _differences(axes[-1], rows, colours)
+        shared_legend(figure, axes[: len(rows)])
     return path
-
-
-def _compares(rows: Rows) -> bool:
-    return any(entry["code_difference"] is not None for entries in rows.values() for entry in entries)
-
-
-def draw_in(figure: Figure, rows: Rows, erasers: Sequence[Label]) -> None:
-    """Draw a panel of learning curves per row, and bars of the differences to control."""
-    axes = panels(figure, len(rows) + _compares(rows))
-    colours = eraser_colours(erasers)
-    for (label, entries), ax in zip(rows.items(), axes, strict=False):
-        _learning_curves(ax, label, [entry for entry in entries if entry["runs"]], colours)
-    if _compares(rows):
-        _differences(axes[-1], rows, colours)
-    shared_legend(figure, axes[: len(rows)])
 
 
 def _learning_curves(ax: Axes, label: Label, entries: Sequence[Entry], colours: Mapping[Label, str]) -> None:

@@ -77,13 +77,13 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
         from harness.figure_style import eraser_colours
-        from sample_info.report.figures import comparison_figures, save  # imports matplotlib
+        from sample_info.report.figures import comparison_figures  # imports matplotlib
 
         figures = comparison_figures(comparison, moved, alike, eraser_colours(comparison.erasers))
         drawn += [
-            save(make, directory / (f"{name}-{i + 1}.png" if i else f"{name}.png"))
+            draw(directory / (f"{name}-{i + 1}.png" if i else f"{name}.png"))
             for name, several in figures.items()
-            for i, make in enumerate(several)
+            for i, draw in enumerate(several)
         ]
     for path in drawn:
         print(f"figure: {path}")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from conf import Options
 from harness.figure_style import (
@@ -17,22 +17,22 @@ from harness.figure_style import (
     shared_legend,
     wrapped,
 )
-from harness.results.arrange import Comparison, Rows
+from harness.results.arrange import Comparison
 from harness.results.panels import loss_lines, panel_size, panels
-from harness.results.run_labels import Label
 
 
-def draw(comparison: Comparison, path: Path) -> Path:
-    """Draw validation and training loss over epochs to `path`."""
+def draw(comparison: Comparison, path: Path, *, training: bool = True) -> Path:
+    """Draw validation loss over epochs, and training loss if asked for, to `path`: a panel per row."""
     with figure_at(path, *panel_size(len(comparison.rows))) as figure:
-        draw_in(figure, comparison.rows, comparison.erasers, training=True)
+        axes = panels(figure, len(comparison.rows))
+        _draw_losses(axes, comparison, training=training)
+        shared_legend(figure, axes)
     return path
 
 
-def draw_in(figure: Figure, rows: Rows, erasers: Sequence[Label], *, training: bool) -> None:
-    """Draw validation loss over epochs, and training loss if asked for: a panel per row, a colour per eraser."""
-    axes, colours = panels(figure, len(rows)), eraser_colours(erasers)
-    for (label, entries), ax in zip(rows.items(), axes, strict=True):
+def _draw_losses(axes: Sequence[Axes], comparison: Comparison, *, training: bool) -> None:
+    erasers, colours = comparison.erasers, eraser_colours(comparison.erasers)
+    for (label, entries), ax in zip(comparison.rows.items(), axes, strict=True):
         finished, marks = [entry for entry in entries if entry["runs"]], []
         for entry in finished:
             curves, name, missing = [*entry["curves"].values()], entry["eraser"].display, entry["incomplete"]
@@ -52,7 +52,6 @@ def draw_in(figure: Figure, rows: Rows, erasers: Sequence[Label], *, training: b
         ax.set_title("\n".join([wrapped(label.display, 4.0), *marks]))
         ax.set(xlabel="epoch", ylabel=f"{'' if training else 'validation '}loss (bits per label)")
         epoch_axis(ax, max(one.trainings[-1].epochs[s] for entry in finished for one, s in entry["members"].values()))
-    shared_legend(figure, axes)
 
 
 def _training(config: Options) -> str:

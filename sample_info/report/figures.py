@@ -10,12 +10,11 @@ import matplotlib as mpl
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import SubFigure
 from torch import Tensor
 
 from conf import Options
-from harness import figure_style
-from harness.figure_style import ON_DARK, ON_LIGHT, STYLE, hide_axes, literal, name_row, shared_legend, wrapped
+from harness.figure_style import ON_DARK, ON_LIGHT, figure_at, hide_axes, literal, name_row, shared_legend, wrapped
 from harness.results.arrange import Comparison
 from harness.results.panels import panel_size, panels
 from harness.results.run_labels import Label, display_name
@@ -35,26 +34,20 @@ _PALETTE = [
 ]  # fmt: skip
 
 
-def save(make: Callable[[], Figure], path: Path, dpi: int | None = None) -> Path:
-    """Draw a figure in our style to a file."""
-    with mpl.rc_context(STYLE):
-        return figure_style.save(make(), path, dpi or "figure")
-
-
-def run_figure(examples: Examples, scores: Mapping[str, Tensor]) -> Figure:
-    """Histograms of F-SI and SI by group, or else by class; the ten most and ten least informative examples by F-SI."""
-    figure = Figure(figsize=(11, 7.2), layout="constrained")
-    above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=(1, 1.05)))
-    axes = above.subplots(1, len(scores), squeeze=False)[0]
+def draw_run(examples: Examples, scores: Mapping[str, Tensor], path: Path) -> Path:
+    """Draw histograms of scores by group, or else by class, and the ten most and least informative examples by F-SI."""
     classes = {name: examples.labels.cpu() == j for j, name in enumerate(examples.dataset.class_names)}
     parts = examples.groups.masks() or classes
-    for ax, (name, values) in zip(axes, scores.items(), strict=True):
-        _histogram(ax, values, parts)
-        ax.set(xlabel=f"{SCORES[name]} (nats)", ylabel="examples")
-    axes[0].legend(fontsize=9)
-    figure.suptitle(title_of(examples))
-    _grid(below, examples, scores["f_si_nats"])
-    return figure
+    with figure_at(path, 11, 7.2, dpi=120) as figure:
+        above, below = (figure.add_subfigure(part) for part in figure.add_gridspec(2, 1, height_ratios=(1, 1.05)))
+        axes = above.subplots(1, len(scores), squeeze=False)[0]
+        for ax, (name, values) in zip(axes, scores.items(), strict=True):
+            _histogram(ax, values, parts)
+            ax.set(xlabel=f"{SCORES[name]} (nats)", ylabel="examples")
+        axes[0].legend(fontsize=9)
+        figure.suptitle(title_of(examples))
+        _grid(below, examples, scores["f_si_nats"])
+    return path
 
 
 def title_of(examples: Examples) -> str:
@@ -121,8 +114,8 @@ class Panel:
 
 def comparison_figures(
     comparison: Comparison, moved: Sequence[Row], alike: Sequence[Agreement], colours: Mapping[Label, str]
-) -> dict[str, list[Callable[[], Figure]]]:
-    """Return what draws agreement between runs, changes of scores between erasers, and summaries.
+) -> dict[str, list[Callable[[Path], Path]]]:
+    """Return functions that draw agreement between runs, changes of scores between erasers, and summaries to a path.
 
     What has no room in one figure of twelve panels is in several.
     """
@@ -132,27 +125,27 @@ def comparison_figures(
         if result.summaries is not None
     ]
 
-    def figures(draw: Callable[[Any], Figure], shown: Sequence[Any]) -> list[Callable[[], Figure]]:
+    def figures(draw: Callable[[Any, Path], Path], shown: Sequence[Any]) -> list[Callable[[Path], Path]]:
         return [partial(draw, shown[i : i + MAX_PANELS]) for i in range(0, len(shown), MAX_PANELS)]
 
     return {
-        "agreement": figures(agreement_figure, alike),
-        "movement": figures(partial(movement_figure, colours=colours), moved),
-        "summaries": figures(summaries_figure, summaries),
+        "agreement": figures(draw_agreement, alike),
+        "movement": figures(partial(draw_movement, colours), moved),
+        "summaries": figures(draw_summaries, summaries),
     }
 
 
-def summaries_figure(shown: Sequence[Panel]) -> Figure:
+def draw_summaries(shown: Sequence[Panel], path: Path) -> Path:
     """Draw a panel per run, in it a line per order and a band of a standard deviation to either side."""
-    figure = Figure(figsize=panel_size(len(shown)), layout="constrained")
-    axes = panels(figure, len(shown))
-    for ax, panel in zip(axes, shown, strict=True):
-        _draw_summaries(ax, panel)
-    shared_legend(figure, axes)
-    return figure
+    with figure_at(path, *panel_size(len(shown)), dpi=120) as figure:
+        axes = panels(figure, len(shown))
+        for ax, panel in zip(axes, shown, strict=True):
+            _draw_curves(ax, panel)
+        shared_legend(figure, axes)
+    return path
 
 
-def _draw_summaries(ax: Axes, panel: Panel) -> None:
+def _draw_curves(ax: Axes, panel: Panel) -> None:
     removed = [100 * fraction for fraction in panel.summaries.removed]
     for order, accuracies in spreads(panel.summaries).items():
         line, marker = _LINES.get(order, _OTHER)
@@ -166,41 +159,41 @@ def _draw_summaries(ax: Axes, panel: Panel) -> None:
     ax.set_ylabel(f"test accuracy (%)\n{literal(whose(panel.summaries, panel.config))}", fontsize=10)
 
 
-def movement_figure(shown: Sequence[Row], colours: Mapping[Label, str]) -> Figure:
+def draw_movement(colours: Mapping[Label, str], shown: Sequence[Row], path: Path) -> Path:
     """Draw a panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
-    figure = Figure(figsize=panel_size(len(shown)), layout="constrained")
-    for ax, movement in zip(panels(figure, len(shown)), shown, strict=True):
-        a, b = movement["first"], movement["second"]
-        smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
-        a, b = a.clamp(min=smallest), b.clamp(min=smallest)
-        line = colours[movement["to"]]
-        ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # in the PDF: thousands of points
-        ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
-        ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-        rank = "" if movement["spearman"] is None else f"\nrank correlation {movement['spearman']:.2f}"
-        before, after = (literal(movement[end].display) for end in ("from", "to"))
-        title = literal(movement["dataset_model"].display) + rank
-        ax.set(title=title, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
-        ax.set(xscale="log", yscale="log")
-    return figure
+    with figure_at(path, *panel_size(len(shown)), dpi=120) as figure:
+        for ax, movement in zip(panels(figure, len(shown)), shown, strict=True):
+            a, b = movement["first"], movement["second"]
+            smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
+            a, b = a.clamp(min=smallest), b.clamp(min=smallest)
+            line = colours[movement["to"]]
+            ax.scatter(a, b, s=9, alpha=0.55, linewidths=0, color=line, rasterized=True)  # thousands of points
+            ends = [float(torch.minimum(a, b).min()), float(torch.maximum(a, b).max())]
+            ax.plot(ends, ends, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+            rank = "" if movement["spearman"] is None else f"\nrank correlation {movement['spearman']:.2f}"
+            before, after = (literal(movement[end].display) for end in ("from", "to"))
+            title = literal(movement["dataset_model"].display) + rank
+            ax.set(title=title, xlabel=f"F-SI, {before} (nats)", ylabel=f"F-SI, {after}")
+            ax.set(xscale="log", yscale="log")
+    return path
 
 
-def agreement_figure(agreements: Sequence[Agreement]) -> Figure:
+def draw_agreement(agreements: Sequence[Agreement], path: Path) -> Path:
     """Draw a matrix of correlations for each, every number written into its cell."""
     sizes = [len(one.names) for one in agreements]
     longest = max(len(literal(name.display)) for one in agreements for name in one.names)
     width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(sizes))  # inches; names stand beside the matrix, in full
-    figure = Figure(figsize=(width, 0.5 + 0.7 * len(agreements) + 0.6 * sum(sizes)), layout="constrained")
-    axes = figure.subplots(len(agreements), 1, squeeze=False, height_ratios=sizes)[:, 0]
-    for ax, one, n in zip(axes, agreements, sizes, strict=True):
-        matrix = np.array([[np.nan if value is None else value for value in row] for row in one.correlation])
-        ax.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
-        for i, j in np.argwhere(~np.isnan(matrix)):
-            colour = ON_DARK if abs(matrix[i, j]) > 0.6 else ON_LIGHT
-            ax.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=9, color=colour)
-        ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
-        ax.set_yticks(range(n), [f"{literal(name.display)}  {i + 1}" for i, name in enumerate(one.names)])
-        ax.grid(visible=False)
-        ax.set_title(literal(one.eraser.display), fontsize=10)
-    figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
-    return figure
+    with figure_at(path, width, 0.5 + 0.7 * len(agreements) + 0.6 * sum(sizes), dpi=120) as figure:
+        axes = figure.subplots(len(agreements), 1, squeeze=False, height_ratios=sizes)[:, 0]
+        for ax, one, n in zip(axes, agreements, sizes, strict=True):
+            matrix = np.array([[np.nan if value is None else value for value in row] for row in one.correlation])
+            ax.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
+            for i, j in np.argwhere(~np.isnan(matrix)):
+                colour = ON_DARK if abs(matrix[i, j]) > 0.6 else ON_LIGHT
+                ax.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=9, color=colour)
+            ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
+            ax.set_yticks(range(n), [f"{literal(name.display)}  {i + 1}" for i, name in enumerate(one.names)])
+            ax.grid(visible=False)
+            ax.set_title(literal(one.eraser.display), fontsize=10)
+        figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
+    return path

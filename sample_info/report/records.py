@@ -73,7 +73,7 @@ def save_scores(
 
     Scores and figures go to W&B, too.
     """
-    from sample_info.report.figures import Panel, run_figure, save, summaries_figure, title_of  # and so matplotlib
+    from sample_info.report.figures import Panel, draw_run, draw_summaries, title_of  # and so matplotlib
 
     seeds = [one.seed for one in scored]
     tensors = {name: torch.stack(values) for name, values in _by_name([columns(one) for one in scored]).items()}
@@ -87,11 +87,10 @@ def save_scores(
     write_text(directory / "scores.csv", csv_of(rows))
     means = {name: tensors[name].mean(0) for name in scored[0].scores}
     logger.table("scores", list(rows[0]), [list(row.values()) for row in rows])
-    logger.figure("scores/figure", save(lambda: run_figure(examples, means), directory / "scores.png", dpi=120))
+    logger.figure("scores/figure", draw_run(examples, means, directory / "scores.png"))
     if information.summaries is not None:
         panel = Panel(title_of(examples), examples.job.config.plain, examples.eraser_fit, information.summaries)
-        drawn = save(lambda: summaries_figure([panel]), directory / "summaries.png", dpi=110)
-        logger.figure("summaries/figure", drawn)
+        logger.figure("summaries/figure", draw_summaries([panel], directory / "summaries.png"))
     for one in scored:
         logger.log({"seed": one.seed, "information/f_si_nats.mean": float(one.scores["f_si_nats"].mean())})
     logged = {f"information.{name}.mean": float(values.mean()) for name, values in means.items()}

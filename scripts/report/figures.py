@@ -3,42 +3,50 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from harness.figure_style import shared_legend, wrapped
+from harness.figure_style import figure_at, shared_legend, wrapped
 from harness.results.arrange import Comparison, model_of
 from harness.results.entries import Entry
-from harness.results.panels import panel_size
 from harness.results.run_labels import Label, labels
-from mdl.figure import draw_in as draw_learning_curves
+from mdl.figure import draw as draw_learning_curves
 from scripts.report.write import Drawing
-from train.summary import draw_in as draw_loss_curves
+from train.summary import draw as draw_loss_curves
 
 Colours = Mapping[Label, str]
-Row = tuple[Label, Sequence[Entry]]
+Panel = tuple[str, list[Entry]]  # a title, and what it shows
 
 MAX_PANELS = 6  # of one figure; more would be too small to print
+_AXES = {"width": "width (units or channels)", "depth": "depth (layers or comparisons)"}
 
 
 def drawings_of(comparison: Comparison, colours: Colours) -> list[Drawing]:
-    """Return the figures that the runs of a comparison allow."""
-    rows = [(label, [entry for entry in entries if entry["runs"]]) for label, entries in comparison.rows.items()]
-    coded = [row for row in rows if row[1] and comparison.command == "mdl"]
-    with_curves = [row for row in rows if any(entry["curves"] for entry in row[1])]
-    drawings = _in_parts(comparison, "learning curves", coded, MAX_PANELS - 1, partial(_learning_curves, colours))
+    """Return the figures that the runs of a comparison allow, those of a sweep among them."""
+    rows = [[entry for entry in entries if entry["runs"]] for entries in comparison.rows.values()]
+    coded = [row for row in rows if row and comparison.command == "mdl"]
+    with_curves = [row for row in rows if any(entry["curves"] for entry in row)]
+
+    def of_rows(draw: Callable[..., Path], rows: Sequence[Sequence[Entry]], path: Path) -> Path:
+        entries = [entry for row in rows for entry in row]
+        return draw(replace(comparison, entries=entries, erasers=[*colours]), path)
+
+    drawings = _in_parts(comparison, "learning curves", coded, MAX_PANELS - 1, partial(of_rows, draw_learning_curves))
     for option in ("width", "depth"):
-        sizes = scaling_panels([entry for _, entries in coded for entry in entries], option)
-        drawings += _in_parts(comparison, f"over {option}", sizes, MAX_PANELS, partial(_scaling, colours, option))
-    return drawings + _in_parts(comparison, "loss curves", with_curves, MAX_PANELS, partial(_loss_curves, colours))
+        sizes = scaling_panels([entry for row in coded for entry in row], option)
+        drawings += _in_parts(comparison, f"over {option}", sizes, MAX_PANELS, partial(_draw_scaling, colours, option))
+    losses = partial(of_rows, partial(draw_loss_curves, training=False))
+    return drawings + _in_parts(comparison, "loss curves", with_curves, MAX_PANELS, losses)
 
 
 def _in_parts(
-    comparison: Comparison, title: str, shown: Sequence[object], most: int, draw: Callable[..., Figure]
+    comparison: Comparison, title: str, shown: Sequence[Any], most: int, draw: Callable[[Sequence[Any], Path], Path]
 ) -> list[Drawing]:
     """Split what has no room in one figure over several."""
     parts = [shown[i : i + most] for i in range(0, len(shown), most)]
@@ -46,21 +54,7 @@ def _in_parts(
     return [Drawing(f"{comparison.name}-{t}", t, partial(draw, part)) for t, part in zip(titles, parts, strict=False)]
 
 
-def _learning_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
-    """Draw what has finished as a sweep draws it."""
-    figure = Figure(figsize=panel_size(len(rows) + 1), layout="constrained")
-    draw_learning_curves(figure, dict(rows), list(colours))
-    return figure
-
-
-def _loss_curves(colours: Colours, rows: Sequence[Row]) -> Figure:
-    """Draw validation loss over epochs on the whole dataset, a panel per model and size."""
-    figure = Figure(figsize=panel_size(len(rows)), layout="constrained")
-    draw_loss_curves(figure, dict(rows), list(colours), training=False)
-    return figure
-
-
-def scaling_panels(entries: Sequence[Entry], option: str) -> list[tuple[str, list[Entry]]]:
+def scaling_panels(entries: Sequence[Entry], option: str) -> list[Panel]:
     """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
     by_shared: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -73,33 +67,33 @@ def scaling_panels(entries: Sequence[Entry], option: str) -> list[tuple[str, lis
     return [(title.display, of) for title, of in zip(titles, several.values(), strict=True)]
 
 
-def _scaling(colours: Colours, option: str, shown: Sequence[tuple[str, list[Entry]]]) -> Figure:
-    """Draw codelengths, and below them their differences to the control; a column per panel; hollow where unsound."""
+def _draw_scaling(colours: Colours, option: str, shown: Sequence[Panel], path: Path) -> Path:
+    """Draw codelengths and their differences to the control over a size to `path`, hollow where unsound."""
     compared = any(entry["code_difference"] for _, entries in shown for entry in entries)
     measures = {"codelength ± std\n(bits per label)": _codelength}
     measures |= {"increase over control ± s.e.\n(bits per label)": _increase} if compared else {}
-    figure = Figure(figsize=(max(5.0, 3.4 * len(shown)), 1.0 + 2.8 * len(measures)), layout="constrained")
-    axes = figure.subplots(len(measures), len(shown), squeeze=False, sharex="col", sharey="row")
-    for column, (title, entries) in zip(axes.T, shown, strict=True):
-        sizes = [entry["runs"][0].config["model"][option] for entry in entries]
-        unsound = {entry["model"] for entry in entries if entry["is_control"] and not is_sound(entry)}
-        for ax, measure in zip(column, measures.values(), strict=True):
-            for eraser in sorted({entry["eraser"] for entry in entries}, key=list(colours).index):
-                points = sorted(
-                    (size, *numbers, is_sound(entry) and (measure is _codelength or entry["model"] not in unsound))
-                    for size, entry in zip(sizes, entries, strict=True)
-                    if entry["eraser"] == eraser and (numbers := measure(entry)) is not None
-                )
-                _band(ax, points, colours[eraser], eraser.display)
-        if compared:
-            column[-1].axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
-        column[0].set_title(wrapped(title, 3.0))
-        column[-1].set_xlabel({"width": "width (units or channels)", "depth": "depth (layers or comparisons)"}[option])
-        _log2_axis(column[-1], sizes)
-    for ax, label in zip(axes[:, 0], measures, strict=True):
-        ax.set_ylabel(label)
-    shared_legend(figure, list(axes.flat))
-    return figure
+    with figure_at(path, max(5.0, 3.4 * len(shown)), 1.0 + 2.8 * len(measures)) as figure:
+        axes = figure.subplots(len(measures), len(shown), squeeze=False, sharex="col", sharey="row")
+        for column, (title, entries) in zip(axes.T, shown, strict=True):
+            sizes = [entry["runs"][0].config["model"][option] for entry in entries]
+            unsound = {entry["model"] for entry in entries if entry["is_control"] and not is_sound(entry)}
+            for ax, measure in zip(column, measures.values(), strict=True):
+                for eraser in sorted({entry["eraser"] for entry in entries}, key=list(colours).index):
+                    points = sorted(
+                        (size, *numbers, is_sound(entry) and (measure is _codelength or entry["model"] not in unsound))
+                        for size, entry in zip(sizes, entries, strict=True)
+                        if entry["eraser"] == eraser and (numbers := measure(entry)) is not None
+                    )
+                    _band(ax, points, colours[eraser], eraser.display)
+            if compared:
+                column[-1].axhline(0, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
+            column[0].set_title(wrapped(title, 3.0))
+            column[-1].set_xlabel(_AXES[option])
+            _log2_axis(column[-1], sizes)
+        for ax, label in zip(axes[:, 0], measures, strict=True):
+            ax.set_ylabel(label)
+        shared_legend(figure, list(axes.flat))
+    return path
 
 
 def is_sound(entry: Entry) -> bool:

@@ -9,12 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import jinja2
-import matplotlib as mpl
-from matplotlib.figure import Figure
 
 from erasure.progress import duration
 from erasure.store.storage import write_text
-from harness.figure_style import STYLE, css_colour, save
+from harness.figure_style import css_colour
 from harness.results.output import file_name
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label
@@ -26,11 +24,11 @@ MAX_FIGURES = 60  # a figure takes half a second
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure to draw: the name of its file, the caption on the page, and how."""
+    """A figure to draw: the name of its file, the caption on the page, and a function that draws it to a path."""
 
     name: str
     caption: str
-    draw: Callable[[], Figure]
+    draw: Callable[[Path], object]
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,9 @@ def draw_figures(
             progress(done, count)
             done += 1
             try:
-                with mpl.rc_context(STYLE):
-                    path = file_in(out, "figures", f"{file_name(drawing.name)}.svg")
-                    figures[drawing.caption] = save(drawing.draw(), path, dpi=150, crop=False)
+                path = file_in(out, "figures", f"{file_name(drawing.name)}.svg")
+                drawing.draw(path)
+                figures[drawing.caption] = path
             except OSError:
                 raise
             except Exception as error:  # a run may be anybody's: the rest is shown all the same

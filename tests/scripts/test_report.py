@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from erasure.store.storage import read_json, write_json
 from harness.example_bits import save_test_bits
@@ -371,7 +372,7 @@ def test_what_rests_on_plateaus_is_marked(runs, tmp_path, no_figures) -> None:
     assert [is_sound(entry) for entry in block.entries] == [True, False]
 
 
-def test_points_that_rest_on_plateaus_are_hollow(runs) -> None:
+def test_points_that_rest_on_plateaus_are_hollow(runs, tmp_path, monkeypatch) -> None:
     for eraser in ("control", "qleace"):
         for width in (64, 128):
             run = small(runs, eraser, options={"width": width})
@@ -380,7 +381,10 @@ def test_points_that_rest_on_plateaus_are_hollow(runs) -> None:
     edit(run, curve=stuck)
     (block,) = by_dataset(read_runs([runs]))
     _, scaling, _ = drawings_of(block, {CONTROL: "#000000", QLEACE: "#ff0000"})
-    for ax in scaling.draw().axes:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
+    scaling.draw(tmp_path / "scaling.svg")
+    for ax in drawn[0].axes:
         hollow = [line.get_xdata() for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
         assert np.concatenate(hollow).tolist() == [128]
 
