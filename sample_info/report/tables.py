@@ -415,38 +415,33 @@ def _agreement_rows(one: Agreement) -> list[dict[str, Any]]:
 
 
 def _summaries_table(runs: Sequence[tuple[dict[str, Any], InformationResult]]) -> Table:
-    """Tabulate summaries: a row per run and fraction removed, a column per order; CSV has a row per order."""
-    frame, records = [], []
-    summarised = [(who, result, result.summaries) for who, result in runs if result.summaries]
-    orders = [*dict.fromkeys(order for *_, summaries in summarised for order in summaries.accuracy)]
-    for who, result, summaries in summarised:
-        curves, fractions, about = spreads(summaries), summaries.removed, {**who, "network": summaries.network}
-        frame += [
-            {**who, "accuracy": accuracy_of(result), "removed": removed, **dict.fromkeys(orders)}
-            for removed in fractions
-        ]
-        for order, curve in curves.items():
-            for i, one in enumerate(curve):
-                lacks_classes = min(left[i] for left in summaries.classes_left[order]) < result.num_classes
-                frame[i - len(fractions)][order] = one, lacks_classes
-                accuracy = {"accuracy_mean": one.mean, "accuracy_std": one.std}
-                records.append({**about, "order": order, "removed": fractions[i], **accuracy})
-    columns = (*WHO, word("accuracy", "accuracy"), number("removed", "removed", ".0%"), *map(_summary_column, orders))
-    table = Table.of("sample-info-summaries", columns, frame, _SUMMARIES, title="Summaries")
-    return replace(table, records=records)
+    """Tabulate summaries: a row per run and fraction removed, a column per order."""
+    of_runs = [(who, result, result.summaries) for who, result in runs if result.summaries]
+    orders = [*dict.fromkeys(order for *_, summaries in of_runs for order in summaries.accuracy)]
+    columns = [_summary_column(order) for order in orders]
+    unknown = dict.fromkeys(name for column in columns for name in column.names)
+    frame = [
+        {**who, **unknown, "accuracy": accuracy_of(result), "removed": removed, **_summary_row(result, summaries, i)}
+        for who, result, summaries in of_runs
+        for i, removed in enumerate(summaries.removed)
+    ]
+    about = (*WHO, word("accuracy", "accuracy"), number("removed", "removed", ".0%"))
+    return Table.of("sample-info-summaries", (*about, *columns), frame, _SUMMARIES, [RUN], "Summaries")
+
+
+def _summary_row(result: InformationResult, summaries: SummaryCurves, i: int) -> dict[str, Any]:
+    """Return the accuracy of every order at the fraction at a position, and whether a class has no example left."""
+    row: dict[str, Any] = {}
+    for order, curve in spreads(summaries).items():
+        lacks_classes = min(left[i] for left in summaries.classes_left[order]) < result.num_classes
+        row |= {f"{order}_mean": curve[i].mean, f"{order}_std": curve[i].std, f"{order}_lacks_classes": lacks_classes}
+    return row
 
 
 def _summary_column(order: str) -> Column:
     """Return a column of accuracies, which are marked where a class has no example left."""
-    column = spread(order, "accuracy_mean", ".1f", scale=100)
-
-    def text(row: Row) -> str:
-        if row[order] is None:
-            return ""
-        one, lacks_classes = row[order]
-        return column.text({"accuracy_mean": one.mean, "accuracy_std": one.std}) + " *" * lacks_classes
-
-    return Column(order.replace("_", " "), text)
+    column, mark = spread(order.replace("_", " "), f"{order}_mean", ".1f", scale=100), f"{order}_lacks_classes"
+    return replace(column, text=lambda row: column.text(row) + " *" * bool(row[mark]), names=(*column.names, mark))
 
 
 def spreads(summaries: SummaryCurves) -> dict[str, list[Spread]]:
