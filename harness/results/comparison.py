@@ -1,6 +1,7 @@
 """Comparison with the control on frames: differences paired by seed, their errors, and Holm's correction."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from harness.example_bits import error_over_examples, read_test_bits
-from harness.results.statistics import Array, Difference, holm, paired_difference
+from harness.results.statistics import Array, Difference, Spread, holm, paired_difference
 
 LOSSES = "test_loss_bits"  # the column whose values are means over test examples, which runs have kept
 Losses = Callable[[tuple[str, ...]], Mapping[int, Array]]  # of test examples, by seed, of runs in some directories
@@ -78,29 +79,25 @@ def compare(runs: pd.DataFrame, value: str = "bits_per_label", baseline: str = "
     raw = differences(measured, value, by, measured["eraser"] == baseline, reader(lambda _: None))
     corrected, rows = holm(raw), []
     for key, seeds in measured.groupby(by, sort=False):
-        first, difference = seeds.iloc[0], corrected.get(key)
-        row = {
-            **{name: first[name] for name in _COLUMNS[:6]},
-            "runs": tuple(dict.fromkeys(seeds["run_id"])),
+        difference, values = corrected.get(key, _UNKNOWN), Spread.of(seeds[value].tolist())
+        numbers = {
             "seeds": len(seeds),
-            "mean": seeds[value].mean(),
-            "std": seeds[value].std(),
-            "significant": difference is not None and difference.significant,
-            "backfires": difference is not None and difference.below,
+            "mean": values.mean,
+            "std": values.std,
+            "difference": difference.mean,
+            "standard_error": difference.standard_error,
+            "p_value": raw.get(key, _UNKNOWN).p_value,
+            "p_holm": difference.p_value,
+            "significant": difference.significant,
+            "backfires": difference.below,
+            "error_over_examples": difference.test_error,
         }
-        if difference is not None:
-            row |= {
-                "difference": difference.mean,
-                "standard_error": difference.standard_error,
-                "p_value": raw[key].p_value,
-                "p_holm": difference.p_value,
-                "error_over_examples": difference.test_error,
-            }
-        rows.append(row)
-    missing = dict.fromkeys(("difference", "standard_error", "p_value", "p_holm", "error_over_examples"), np.float64)
-    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(missing)
+        rows.append({**seeds.iloc[0], "runs": tuple(dict.fromkeys(seeds["run_id"])), **numbers})
+    floats = dict.fromkeys(("std", "standard_error", "error_over_examples"), np.float64)  # None is NaN
+    return pd.DataFrame(rows, columns=[*_COLUMNS]).astype(floats)
 
 
+_UNKNOWN = Difference(math.nan, math.nan, math.nan, math.nan)
 _COLUMNS = (
     "dataset", "model", "setting", "eraser", "pair_id", "eraser_id", "runs", "seeds", "mean", "std", "difference",
     "standard_error", "p_value", "p_holm", "significant", "backfires", "error_over_examples",
