@@ -22,7 +22,7 @@ from tests.scripts.chromium import (
     opened,
     prefer,
     press,
-    require_nothing_overflows,
+    require_all_is_reachable,
     resize,
     search,
 )
@@ -155,8 +155,8 @@ def test_sample_information_sorts_by_its_numbers(browser) -> None:
 def test_nothing_is_cut_off_or_faint(browser, width: int, scheme: str) -> None:
     prefer(browser, scheme)
     resize(browser, width)
-    require_nothing_overflows(browser, width)
+    require_all_is_reachable(browser, width)
     assert faint_texts(browser) == []
     browser.execute_script("document.querySelector('[popover]').showPopover()")
-    require_nothing_overflows(browser, width)
+    require_all_is_reachable(browser, width)
     assert faint_texts(browser) == []
