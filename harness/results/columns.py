@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.results.arrange import Comparison
-from harness.results.entries import Entry
+from harness.results.entries import ORDERS_LEFT, Entry
 from harness.results.run_labels import setting
 from harness.results.statistics import LEVEL, PLATEAU, deviation_over
 from harness.results.table import Column, Row, Table, number, spread, word
@@ -32,20 +32,6 @@ def difference_column(
     return Column(heading, lambda entry: f"{entry[difference] or ''}", [*names, *more], meaning)
 
 
-def _order(p: int, meaning: str = "") -> Column:
-    names = [f"test_order_{name}_{p}" for name in ("shares", "errors", "z_scores")]
-
-    def text(entry: Row) -> str:
-        share, error, z_score = (entry[name] for name in names)
-        if share is None or error is None:
-            return ""
-        # older results lack the z-score: where classes do not differ, errors are √2 times the spread
-        seen = share > 2**0.5 * error if z_score is None else z_score > 2
-        return f"{100 * share:.2g}" if seen else f"< {100 * max(share, 0) + 200 * error:.1g}"
-
-    return Column(f"order {p} left (%)", text, names, meaning)
-
-
 def _below(entry: Row) -> str:
     difference, size, epoch = (entry[name] for name in ("loss_difference", "crossing_size", "crossing_epoch"))
     if difference is None or difference.standard_error is None:  # one seed says nothing of others
@@ -65,12 +51,9 @@ def _plateaus(entry: Row) -> str:
 
 
 ERASER = word("eraser", "eraser")
-RUNS = Column(
-    "runs",
-    lambda entry: entry["run_ids"],
-    (
-        "run_ids", "seeds", "incomplete", "bits_per_sample_on_plateau", "published_on_plateau", "loss_bits_on_plateau",
-    ),
+_CSV_ALONE = (
+    "run_ids", "seeds", "incomplete", "bits_per_sample_on_plateau", "published_on_plateau", "loss_bits_on_plateau",
+    "final_loss_test_error", "out_of_range", "seconds", *ORDERS_LEFT,
 )  # fmt: skip
 SEEDS = Column("seeds", lambda entry: f"{entry['seeds'] or ''}")
 
@@ -124,9 +107,6 @@ FINALS = {
         spread("test loss (bits)", "final_loss_bits_mean", ".4f", "per label, of networks trained on everything"),
         "loss_bits_on_plateau",
     ),
-    "loss_error": number(
-        "error of the test loss", "final_loss_test_error", ".4f", "standard error over test examples"
-    ),
     "accuracy": spread("accuracy (%)", "accuracy_mean", ".1f", scale=100),
     "gap": difference_column(
         "Δ of test loss", "loss_difference", "final_gap", "bits", meaning="to the control's"
@@ -163,19 +143,10 @@ FINALS = {
         "gap of means, test", "test_mean_gap", ".1g", "the same on the test split, under the same map"
     ),
     "test_covariance_gap": number("gap of covariances, test", "test_covariance_gap", ".1g"),
-    "edit": replace(
-        number(
-            "edit (%)", "edit_size", ".3g", "share of the variance of the training images that erasing them takes", 100
-        ),
-        names=("edit_size", "out_of_range"),
+    "edit": number(
+        "edit (%)", "edit_size", ".3g", "share of the variance of the training images that erasing them takes", 100
     ),
-    "order_1": _order(
-        1,
-        "share of the order's energy that lies between classes, on the test split, and so of orders 2 to 4; < where it "
-        "is within two standard deviations of what shuffled labels give (docs/orders.md)",
-    ),
-    **{f"order_{p}": _order(p) for p in (2, 3, 4)},
-    "parameters": replace(number("parameters", "parameters", ","), names=("parameters", "seconds")),
+    "parameters": number("parameters", "parameters", ","),
 }  # fmt: skip
 BY_NAME = {**CODES, **FINALS}
 _USUAL = {
@@ -195,7 +166,7 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
     shown = [known[name] for name in names or _USUAL[comparison.command] if name in known]
     row = word("model" if comparison.dataset else "dataset · model", "model")
     title = ": ".join(filter(None, [comparison.dataset, comparison.setting]))
-    also = (row, ERASER, RUNS, *known.values())
+    also = ("model", "eraser", *_CSV_ALONE, *(name for column in known.values() for name in column.names))
     return Table.of(comparison.name, (row, ERASER, *shown, SEEDS), entries, notes(shown, entries), also, title)
 
 

@@ -45,15 +45,16 @@ _SPREADS = {  # an entry's mean, beside which stands the standard deviation -> c
         )
     },
 }  # fmt: skip
+ORDERS_LEFT = {  # on the test split: an entry's number -> column of the frame of runs
+    f"test_order_{name}_{p}": f"certificate.test.order_{name}_{p}"
+    for p in (1, 2, 3, 4)
+    for name in ("shares", "errors", "z_scores")
+}
 _SHARED = {  # an entry's number that all seeds have in common -> column of the frame of runs
     **{name: name for name in ("parameters", "seconds", "num_classes", "label_entropy_bits")},
     **{name: f"certificate.train.{name}" for name in ("mean_gap", "covariance_gap", "edit_size", "out_of_range")},
     **{f"test_{name}": f"certificate.test.{name}" for name in ("mean_gap", "covariance_gap")},
-    **{
-        f"test_order_{name}_{p}": f"certificate.test.order_{name}_{p}"
-        for p in (1, 2, 3, 4)
-        for name in ("shares", "errors", "z_scores")
-    },
+    **ORDERS_LEFT,
 }
 
 

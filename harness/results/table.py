@@ -112,12 +112,13 @@ class Table:
         columns: Sequence[Column],
         frame: Sequence[Row],
         caption: str = "",
-        also: Sequence[Column] = (),
+        also: Sequence[str] = (),
         title: str = "",
     ) -> "Table":
-        """Make a table with a row per row of a frame; CSV also has the columns `also`, before the others."""
+        """Make a table with a row per row of a frame; CSV has the frame's columns `also` before those shown."""
         rows = [[column.text(row) for column in columns] for row in frame]
-        records = [{key: row[key] for column in (*also, *columns) for key in column.names} for row in frame]
+        names = [*also, *(name for column in columns for name in column.names)]
+        records = [{name: row[name] for name in names} for row in frame]
         headings = [column.heading for column in columns]
         return cls(name, caption_of(columns, caption), headings, rows, columns, frame, records, title)
 

@@ -295,7 +295,7 @@ _ACCURACY, _LEFT_OUT = "of the linearised network, on test examples", "on each e
 _TOP = "the share of all F-SI that the most informative tenth has"
 WHO = word("dataset · model", "dataset_model"), word("eraser", "eraser")
 SEEDS = Column("seeds", lambda row: f"{row['seeds']}")
-RUN = Column("run", lambda row: row["run_id"], ("run_id", "seeds"))
+RUN = ("run_id", "seeds")  # in CSV files alone
 RUNS = (
     word("classes", "classes"),
     SEEDS,
@@ -371,7 +371,7 @@ def tables_of(
         frame = [who | row for who, result in runs for row in rows(result)]
         over = deviation_over(row["seeds"] for row in frame)
         whole = " ".join([caption, *([f"{over}."] if over else [])])
-        return Table.of(f"sample-info-{kind}", [*WHO, *columns], frame, whole, [RUN], title)
+        return Table.of(f"sample-info-{kind}", [*WHO, *columns], frame, whole, RUN, title)
 
     def named(name: str, of: Mapping[str, Any] | None, row: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
         return [{name: key, **row(part)} for key, part in (of or {}).items()]
@@ -426,7 +426,7 @@ def _summaries_table(runs: Sequence[tuple[dict[str, Any], InformationResult]]) -
         for i, removed in enumerate(summaries.removed)
     ]
     about = (*WHO, word("accuracy", "accuracy"), number("removed", "removed", ".0%"))
-    return Table.of("sample-info-summaries", (*about, *columns), frame, _SUMMARIES, [RUN], "Summaries")
+    return Table.of("sample-info-summaries", (*about, *columns), frame, _SUMMARIES, RUN, "Summaries")
 
 
 def _summary_row(result: InformationResult, summaries: SummaryCurves, i: int) -> dict[str, Any]:

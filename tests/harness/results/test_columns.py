@@ -151,18 +151,3 @@ def test_a_star_is_explained_where_there_is_one(tmp_path: Path) -> None:
     assert "*" in table.rows[1][3]
     assert "*: p ≤ 0.05 over seeds, not over test examples" in table.caption
     assert "*" not in table_of(arrange(both[:1])).caption
-
-
-def test_orders_that_are_within_error_of_nothing_are_bounded(tmp_path: Path) -> None:
-    both = results(tmp_path)
-    orders = [BY_NAME[f"order_{p}"] for p in (1, 2, 3)]
-    assert [column.text(arrange(both).run[0]) for column in orders] == ["", "", ""]  # results of an earlier version
-    control = both[0]
-    left = replace(control.certificate["test"], order_shares=[0.2, 0.01, -0.01], order_errors=[0.01, 0.02, 0.001])
-    arranged = arrange([replace(control, certificate={**control.certificate, "test": left})])
-    (entry,) = arranged.run
-    assert [column.text(entry) for column in orders] == ["20", "< 5", "< 0.2"]
-    assert table_of(arranged).records[0]["test_order_shares_2"] == 0.01
-    left = replace(left, order_z_scores=[9.0, 2.1, -1.0])  # by which they are judged where they were recorded
-    (entry,) = arrange([replace(control, certificate={**control.certificate, "test": left})]).run
-    assert [column.text(entry) for column in orders] == ["20", "1", "< 0.2"]
