@@ -183,7 +183,7 @@ def _scores(place: Path) -> tuple[str, Any]:
     stored = read_scores(place, problems)
     if problems:
         raise ValueError(*problems)  # as tables and the report show it
-    return "", stored and digest(stored.f_si_nats)
+    return "", stored and digest(stored.tensors["f_si_nats"])
 
 
 def _write_scores(place: Path) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from conf import Options
 from erasure.store.regular_files import DamagedFileError
 from erasure.store.storage import digest, fingerprint
-from harness.example_bits import read_stored
+from harness.example_bits import Stored, read_stored
 from harness.result import InformationResult
 from harness.results.arrange import Comparison, comparable
 from harness.results.run_labels import Label
@@ -30,38 +30,28 @@ from sample_info.agreement import pearson, spearman
 MAX_RUNS = 30  # of which the agreement is shown
 
 
-@dataclass(frozen=True)
-class RunScores:
-    """A run's examples as it has stored them: places in the training split, given labels, [n], F-SI by seed [S, n]."""
-
-    index: Tensor
-    given_label: Tensor
-    f_si_nats: Tensor
+Scores = Mapping[str, Stored | None]  # by run id; None for a run that cannot be compared
 
 
-Stored = Mapping[str, RunScores | None]  # by run id; None for a run that cannot be compared
-
-
-def read_scores(directory: Path, problems: list[str], seeds: Sequence[int] | None = None) -> RunScores | None:
-    """Read what the run in a directory has stored; None where that is nothing, or damaged.
+def read_scores(directory: Path, problems: list[str], seeds: Sequence[int] | None = None) -> Stored | None:
+    """Read positions in the training split, given labels [n] and F-SI [S, n]; None if there are none, or damaged ones.
 
     Args:
         directory: the run's.
         problems: gets a line on a file that is damaged.
         seeds: the run's, where they are known.
     """
-    names = "index", "given_label", "f_si_nats"
     try:
-        stored = read_stored(directory / "scores.safetensors", names[:2], names[2:])
+        stored = read_stored(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
         if stored is not None and seeds is not None and list(stored.seeds) != list(seeds):
             raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
     except DamagedFileError as error:
         problems.append(f"{error}: left out of how scores move and agree")
         return None
-    return stored and RunScores(*(stored.tensors[name] for name in names))
+    return stored
 
 
-def movements(comparison: Comparison, scores: Stored) -> list[dict[str, Any]]:
+def movements(comparison: Comparison, scores: Scores) -> list[dict[str, Any]]:
     """Compare F-SI under every pair of erasers of a model, the control first; runs without scores are left out.
 
     Returns:
@@ -71,9 +61,9 @@ def movements(comparison: Comparison, scores: Stored) -> list[dict[str, Any]]:
     for model, entries in comparison.rows.items():
         scored = [(entry["eraser"], scores[entry["runs"][0].id]) for entry in entries if entry["runs"]]
         for (before, a), (after, b) in combinations(scored, 2):
-            if a and b and torch.equal(a.index, b.index):
+            if a and b and torch.equal(a.tensors["index"], b.tensors["index"]):
                 labels = {"dataset_model": model, "from": before, "to": after}
-                moved.append(labels | movement(a.f_si_nats.mean(0), b.f_si_nats.mean(0)))
+                moved.append(labels | movement(*(one.tensors["f_si_nats"].mean(0) for one in (a, b))))
     return moved
 
 
@@ -120,7 +110,7 @@ def information(comparison: Comparison) -> list[tuple[Label, Label, InformationR
     return [(entry["model"], entry["eraser"], one) for entry, one in runs if isinstance(one, InformationResult)]
 
 
-def agreements(comparison: Comparison, scores: Stored, note: Callable[[str], object]) -> list[Agreement]:
+def agreements(comparison: Comparison, scores: Scores, note: Callable[[str], object]) -> list[Agreement]:
     """Collect the runs of each eraser that scored the same examples, by several models or ways of training.
 
     Args:
@@ -128,14 +118,14 @@ def agreements(comparison: Comparison, scores: Stored, note: Callable[[str], obj
         scores: by run id.
         note: called with a line on what is left out: there may be thousands of runs.
     """
-    alike: dict[tuple[Label, str, str, str], tuple[list[Label], list[dict[int, Tensor]]]] = {}
+    alike: dict[tuple[Any, ...], tuple[list[Label], list[dict[int, Tensor]]]] = {}
     for row, column, result in information(comparison):
         if (stored := scores[result.run_id]) is not None:
             dataset = fingerprint(comparable(result.config)["dataset"])
-            examples = dataset, digest(stored.index), digest(stored.given_label)
+            examples = dataset, *(digest(stored.tensors[name]) for name in ("index", "given_label"))
             names, f_si = alike.setdefault((column, *examples), ([], []))
             names.append(row)
-            f_si.append(dict(zip(result.seeds, stored.f_si_nats.double(), strict=True)))
+            f_si.append(dict(zip(result.seeds, stored.tensors["f_si_nats"].double(), strict=True)))
     several = [Agreement(key[0], names, f_si) for key, (names, f_si) in alike.items() if len(names) > 1]
     for one in several:
         if (count := len(one.names)) > MAX_RUNS:

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from harness.example_bits import Stored
 from harness.result import InformationResult
 from harness.results.arrange import arrange
 from sample_info.report import tables
-from sample_info.report.tables import Agreement, RunScores, agreements, headline, tables_of
+from sample_info.report.tables import Agreement, agreements, headline, tables_of
 from tests.made_up_runs import made_up, write_information_run
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
@@ -28,8 +29,9 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
         "model": {"name": "m", "depth": depth},
         "runs_dir": "nowhere",
     }
-    stored = RunScores(torch.tensor(index), torch.zeros(len(index), dtype=torch.int64), scores)
     seeds = [first_seed + i for i in range(len(scores))]
+    given = torch.zeros(len(index), dtype=torch.int64)
+    stored = Stored({"index": torch.tensor(index), "given_label": given, "f_si_nats": scores}, seeds)
     per_seed = [1.0 for _ in seeds]
     summary = {
         **dict.fromkeys(_NUMBERS, 1.0),
