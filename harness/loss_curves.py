@@ -115,17 +115,12 @@ def read_loss_curves(path: Path) -> dict[int, LossCurve]:
     first = len(lines) - 1
     while first and lines[first - 1].startswith(n):  # sizes are written one after another, the largest last
         first -= 1
-    return {seed: curve for (_, seed), curve in _curves(path, lines[first:]).items()}
-
-
-def _curves(path: Path, lines: Sequence[str]) -> dict[tuple[int, int], LossCurve]:
     curves = {}
     try:
-        table = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines])
-        table = table[np.lexsort((table[:, 1], table[:, 0]))]  # by size and seed, evaluations in their order
-        changes = np.flatnonzero((np.diff(table[:, :2], axis=0) != 0).any(1)) + 1
-        for rows in np.split(table, changes):
-            curves[int(rows[0, 0]), int(rows[0, 1])] = LossCurve(*rows[:, 2:5].T)
+        table = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines[first:]])
+        table = table[np.argsort(table[:, 1], kind="stable")]  # by seed, evaluations in their order
+        for rows in np.split(table, np.flatnonzero(np.diff(table[:, 1])) + 1):
+            curves[int(rows[0, 1])] = LossCurve(*rows[:, 2:5].T)
     except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise ValueError(f"{path} is not a table of losses: {str(error)[:160]}") from error
     for curve in curves.values():
