@@ -1,7 +1,6 @@
 """A saved W&B workspace that compares the runs of a sweep.
 
     python -m scripts.dashboard runs/ --entity TEAM                      # saves it in project erasure-mdl
-    python -m scripts.dashboard runs/ --group mdl-table16-1a2b3c4d       # of one sweep's runs only
     python -m scripts.dashboard runs/ --dry-run dashboard.json           # writes what would be sent; no account
 
 It shows codelength by eraser and architecture, learning and loss curves, differences to the control and backfiring.
@@ -29,7 +28,6 @@ from harness.untrusted_runs import one_line
 from scripts.options import argument_parser
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
-_TITLE = "Erasers compared"
 _GROUPED: Any = {"groupby": wr.Config(ERASER), "groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
 
 
@@ -38,7 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("runs", type=Path, help="folder with finished runs, for the tables")
     parser.add_argument("--entity", default=os.environ.get("WANDB_ENTITY", ""), help="W&B user or team")
     parser.add_argument("--project", default="erasure-mdl", help="default: %(default)s")
-    parser.add_argument("--group", help="only runs of this W&B group, i.e. sweep")
     parser.add_argument("--dry-run", type=Path, metavar="FILE", help="write JSON here and send nothing")
     options = parser.parse_args(arguments)
     if not options.entity and not options.dry_run:
@@ -50,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not runs:
         print(f"{options.runs}: no finished run of python -m mdl", file=sys.stderr)
         return 2
-    workspace = build(runs, options.entity or "ENTITY", options.project, options.group)
+    workspace = build(runs, options.entity or "ENTITY", options.project)
     if options.dry_run:
         write_text(options.dry_run, json.dumps(as_json(workspace), indent=2) + "\n")
         print(f"{options.dry_run}: a workspace of {len(workspace.sections)} sections; nothing was sent")
@@ -60,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def build(runs: Sequence[StoredRun], entity: str, project: str, group: str | None) -> ws.Workspace:
+def build(runs: Sequence[StoredRun], entity: str, project: str) -> ws.Workspace:
     """Return a workspace about finished runs of `python -m mdl`."""
     sections = _panels()
     for comparison in by_setting(runs):
@@ -69,20 +66,14 @@ def build(runs: Sequence[StoredRun], entity: str, project: str, group: str | Non
     return ws.Workspace(
         entity=entity,
         project=project,
-        name=f"{_TITLE}: {group}" if group else _TITLE,
+        name="Erasers compared",
         sections=[ws.Section(name=name, is_open=True, panels=panels) for name, panels in sections.items()],
         settings=ws.WorkspaceSettings(max_runs=100),
         runset_settings=ws.RunsetSettings(
-            filters=expr.And(expr.Metric("Group") == _literal(group)) if group else "",
             groupby=[expr.Config(MODEL), expr.Config(ERASER)],
             pinned_columns=["summary:result/bits_per_sample", "summary:result/loss_bits"],
         ),
     )
-
-
-def _literal(text: str) -> str:
-    """Return text as it may stand in quotes: filters are written as Python, and parsed again."""
-    return "".join(c if (c.isascii() and c.isalnum()) or c in " _.-" else f"\\U{ord(c):08x}" for c in text)
 
 
 def _panels() -> dict[str, list[Any]]:
