@@ -33,7 +33,7 @@ class Comparison:
 
     Attributes:
         entries: what is compared, row by row; every row has every eraser.
-        erasers: of the columns, in the order of `eraser_order`.
+        erasers: of the columns, in the order of `label_order`.
         setting: how all runs were trained and coded (`setting_text`).
         name: of files, with what tells it from other comparisons: mdl · cifar10 (train=quick).
         command: "mdl", "train" or "sample_info".
@@ -112,7 +112,7 @@ def _of_dataset(name: Label, dataset: Label, runs: Sequence[StoredRun], problems
     ordered = sorted(runs, key=lambda run: -len(run.seeds))
     alike = _of_one_curve(ordered, problems)
     models = labels([{"model": model_of(run.config)} for run in alike], ("model",))
-    by_model = sorted(zip(alike, models, strict=True), key=lambda labelled: _model_order(*labelled))
+    by_model = sorted(zip(alike, models, strict=True), key=lambda labelled: label_order(labelled[1]))
     compared = _compare([run for run, _ in by_model], [model for _, model in by_model], problems.append, _REPORT_TABLES)
     settings = {setting_text(run.config) for run in runs}  # codes go unsaid that only some have
     return replace(
@@ -128,7 +128,7 @@ def _compare(
 ) -> Comparison:
     """Put runs into entries by row and eraser, and compare these with the control of their row."""
     columns = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
-    erasers = sorted(set(columns), key=eraser_order)
+    erasers = sorted(set(columns), key=label_order)
     newest: dict[tuple[Any, ...], StoredRun] = {}
     for run, row, column in sorted(zip(runs, rows, columns, strict=True), key=lambda labelled: labelled[0].started):
         if run.result is not None:
@@ -185,15 +185,9 @@ def _datasets(runs: Sequence[StoredRun]) -> list[Options]:
     ]
 
 
-def eraser_order(eraser: Label) -> tuple[Any, ...]:
-    """Order known erasers first, as their colours, the control before all; then by options, numbers by size."""
+def label_order(label: Label) -> tuple[Any, ...]:
+    """Order by names, of erasers as by their colours with the control first; then by options, numbers by size."""
     names = list(ERASER_COLOURS)
-    position = names.index(eraser.name) if eraser.name in names else len(names)
-    options = [(key, value if isinstance(value, int | float) else 0, str(value)) for key, value in eraser.options]
-    return (position, eraser.name, options)
-
-
-def _model_order(run: StoredRun, label: Label) -> tuple[Any, ...]:
-    model = run.config["model"]
-    numbers = [model.get(key) if isinstance(model.get(key), int) else 0 for key in ("depth", "width")]
-    return (model["name"], str(model.get("activation", "")), *numbers, str(label))
+    position = names.index(label.name) if label.name in names else len(names)
+    options = [(key, value if isinstance(value, int | float) else 0, str(value)) for key, value in label.options]
+    return (position, label.name, options)

@@ -15,7 +15,7 @@ from conf.check import unknown_key
 from conf.errors import explain
 from erasure.progress import Display, duration
 from harness.figure_style import eraser_colours
-from harness.results.arrange import Comparison, arrange, by_dataset, comparable, eraser_order
+from harness.results.arrange import Comparison, arrange, by_dataset, comparable, label_order
 from harness.results.columns import BY_NAME, table_of
 from harness.results.read import INFORMATION, Reading, read_runs
 from harness.untrusted_runs import one_line
@@ -74,7 +74,7 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
         scored = [replace(run, config=comparable(run.config)) for run in scored]
         scores = arrange(scored, reading.problems.append)
         erasers = {eraser for one in [*comparisons, scores] for eraser in one.erasers}
-        colours = eraser_colours(sorted(erasers, key=eraser_order))
+        colours = eraser_colours(sorted(erasers, key=label_order))
         display.update(0.5, "tables")
         sections = [_section(one, chosen, colours) for one in comparisons]
         sections += _information_sections(scores, reading, colours)

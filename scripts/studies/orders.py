@@ -12,7 +12,7 @@ from erasure.store.storage import write_text
 from harness.figure_style import chance_line, eraser_colours, figure_at
 from harness.result import MdlResult
 from harness.result_fields import stuck
-from harness.results.arrange import eraser_order
+from harness.results.arrange import label_order
 from harness.results.read import read_runs
 from harness.results.run_labels import Label, display_name
 from harness.results.statistics import Spread
@@ -54,7 +54,7 @@ def _label(result: MdlResult) -> Label:
 
 def _axes(runs: Runs) -> tuple[list[Label], list[str]]:
     """Return erasers and models."""
-    erasers = sorted({eraser for eraser, _ in runs}, key=eraser_order)
+    erasers = sorted({eraser for eraser, _ in runs}, key=label_order)
     return erasers, sorted({model for _, model in runs}, key=lambda m: (_ORDER.index(m) if m in _ORDER else 9, m))
 
 
