@@ -82,7 +82,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     from harness.result import MdlResult
     from harness.results.arrange import arrange, by_setting
     from harness.results.columns import table_of
-    from harness.results.output import show
+    from harness.results.output import show_settings
     from mdl.figure import draw
 
     if len(results) == 1:
@@ -92,7 +92,7 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
             print("no control run to compare with yet: add -m eraser=control,NAME to the same command")
         elif control.id != only.run_id:
             results = [control_result, only]
-    show([*map(table_of, by_setting(results))], directory / "table.md")
+    show_settings([*map(table_of, by_setting(results))], directory / "table.md")
     print(f"figure: {draw(arrange(results), directory / 'comparison.png')}")
 
 

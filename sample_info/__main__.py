@@ -57,23 +57,16 @@ def headline(result: "InformationResult") -> str:
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
-    from erasure.store.storage import write_text
     from harness.results.arrange import arrange
-    from harness.results.table import markdown
-    from sample_info.report.tables import agreements, movements, read_scores, tables_of
+    from harness.results.output import show
+    from sample_info.report.tables import relations, tables_of
 
     comparison = arrange(results)
     problems: list[str] = []
-    stored = {result.run_id: read_scores(result.directory, problems) for result in results}
-    moved, alike = movements(comparison, stored), agreements(comparison, stored, problems.append)
-    tables = tables_of(comparison, moved, alike)
-    for table in tables:
-        table.show(table.title)
+    moved, alike = relations(comparison, problems.append)
+    show(tables_of(comparison, moved, alike), directory / "table.md")
     for line in problems:
         print(line)
-    parts = [part for t in tables for part in (f"## {markdown(t.title)}", t.markdown(), markdown(t.caption))]
-    write_text(directory / "table.md", "\n\n".join(parts) + "\n")
-    print(f"table: {directory / 'table.md'}")
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
         from harness.figure_style import eraser_colours

@@ -45,14 +45,14 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     """
     from harness.results.arrange import arrange, by_setting
     from harness.results.columns import table_of
-    from harness.results.output import show
+    from harness.results.output import show_settings
     from train import learning_order
     from train.summary import draw
 
-    show([*map(table_of, by_setting(results))], directory / "table.md")
+    show_settings([*map(table_of, by_setting(results))], directory / "table.md")
     print(f"figure: {draw(arrange(results), directory / 'loss_curves.png')}")
     if followed := [result for result in results if result.counterparts]:
-        show([*map(learning_order.table_of, by_setting(followed))], directory / "learning_order.md")
+        show_settings([*map(learning_order.table_of, by_setting(followed))], directory / "learning_order.md")
         print(f"figure: {learning_order.draw(arrange(followed), directory / 'learning_order.png')}")
 
 

@@ -165,9 +165,10 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
     known, entries = BY_NAME if comparison.command == "mdl" else FINALS, comparison.entries
     shown = [known[name] for name in names or _USUAL[comparison.command] if name in known]
     row = word("model" if comparison.dataset else "dataset · model", "model")
-    title = ": ".join(filter(None, [comparison.dataset, comparison.setting]))
+    about = f"{comparison.command}: {comparison.dataset}, " if comparison.dataset else ""
+    caption = notes(shown, entries)
     also = ("model", "eraser", *_CSV_ALONE, *(name for column in known.values() for name in column.names))
-    return Table.of(comparison.name, (row, ERASER, *shown, SEEDS), entries, notes(shown, entries), also, title)
+    return Table.of(comparison.name, (row, ERASER, *shown, SEEDS), entries, caption, also, about + comparison.setting)
 
 
 _ROUGH = {  # measured on the digits with five seeds: docs/guide/results.md

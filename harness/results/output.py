@@ -17,13 +17,23 @@ def file_name(text: str) -> str:
     return words if whole else f"{words[:_LONGEST_NAME]}-{fingerprint(text, 8)}"
 
 
+def markdown_of(tables: Sequence[Table]) -> str:
+    """Return tables, each below its title and above its caption."""
+    parts = [part for t in tables for part in (f"## {markdown(t.title)}", t.markdown(), markdown(t.caption))]
+    return "\n\n".join([*parts, ""])
+
+
 def show(tables: Sequence[Table], path: Path) -> None:
-    """Print tables of several settings, and write them to `path` as printed, with every column unrounded as CSV."""
-    parts = []
+    """Print tables, and write them to `path` as printed."""
     for table in tables:
         table.show()
-        parts += [f"## {markdown(table.title)}", table.markdown(), markdown(table.caption)]
-    write_text(path, "\n\n".join([*parts, ""]))
+    write_text(path, markdown_of(tables))
+    print(f"tables: {path}")
+
+
+def show_settings(tables: Sequence[Table], path: Path) -> None:
+    """Print and write the tables of several settings, and a CSV of them all with every column unrounded."""
+    show(tables, path)
     records = [{"setting": table.title, **record} for table in tables for record in table.records]
     write_text(path.with_suffix(".csv"), csv_of(records))
-    print(f"tables: {path}, {path.with_suffix('.csv')} (every column)")
+    print(f"every column: {path.with_suffix('.csv')}")

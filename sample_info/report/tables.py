@@ -21,6 +21,7 @@ from erasure.store.storage import digest, fingerprint
 from harness.example_bits import Stored, read_stored
 from harness.result import InformationResult
 from harness.results.arrange import Comparison, comparable
+from harness.results.read import Note
 from harness.results.run_labels import Label
 from harness.results.statistics import Spread, deviation_over, seeds_text
 from harness.results.table import Column, Row, Table, number, spread, spread_record, word
@@ -33,20 +34,21 @@ MAX_RUNS = 30  # of which the agreement is shown
 Scores = Mapping[str, Stored | None]  # by run id; None for a run that cannot be compared
 
 
-def read_scores(directory: Path, problems: list[str], seeds: Sequence[int] | None = None) -> Stored | None:
-    """Read positions in the training split, given labels [n] and F-SI [S, n]; None if there are none, or damaged ones.
+def relations(comparison: Comparison, note: Note) -> tuple[list[dict[str, Any]], list["Agreement"]]:
+    """Return how stored scores move between erasers and agree between networks; note files that are left out."""
+    runs = [run for entry in comparison.entries for run in entry["runs"]]
+    scores = {run.id: read_scores(run.directory, note, run.seeds) for run in runs}
+    return movements(comparison, scores), agreements(comparison, scores, note)
 
-    Args:
-        directory: the run's.
-        problems: gets a line on a file that is damaged.
-        seeds: the run's, where they are known.
-    """
+
+def read_scores(directory: Path, note: Note, seeds: Sequence[int] | None = None) -> Stored | None:
+    """Read a run's positions in the training split, given labels [n] and F-SI [S, n]; note a damaged file."""
     try:
         stored = read_stored(directory / "scores.safetensors", ("index", "given_label"), ("f_si_nats",))
         if stored is not None and seeds is not None and list(stored.seeds) != list(seeds):
             raise DamagedFileError(f"{directory / 'scores.safetensors'} is of the seeds {stored.seeds}, not the run's")
     except DamagedFileError as error:
-        problems.append(f"{error}: left out of how scores move and agree")
+        note(f"{error}: left out of how scores move and agree")
         return None
     return stored
 
@@ -110,7 +112,7 @@ def information(comparison: Comparison) -> list[tuple[Label, Label, InformationR
     return [(entry["model"], entry["eraser"], one) for entry, one in runs if isinstance(one, InformationResult)]
 
 
-def agreements(comparison: Comparison, scores: Scores, note: Callable[[str], object]) -> list[Agreement]:
+def agreements(comparison: Comparison, scores: Scores, note: Note) -> list[Agreement]:
     """Collect the runs of each eraser that scored the same examples, by several models or ways of training.
 
     Args:

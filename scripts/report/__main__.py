@@ -20,7 +20,7 @@ from harness.results.columns import BY_NAME, table_of
 from harness.results.read import INFORMATION, Reading, read_runs
 from harness.untrusted_runs import one_line
 from sample_info.report.figures import comparison_figures
-from sample_info.report.tables import agreements, information, movements, read_scores
+from sample_info.report.tables import relations
 from sample_info.report.tables import tables_of as information_tables
 from scripts.options import argument_parser
 from scripts.report.figures import Colours, drawings_of
@@ -103,16 +103,14 @@ def _section(comparison: Comparison, chosen: Sequence[str], colours: Colours) ->
 
 def _information_sections(comparison: Comparison, reading: Reading, colours: Colours) -> list[Section]:
     """Return the sections of runs that score examples; adds to the reading's problems what cannot be shown."""
-    runs = {run.id: run for run in reading.finished}
-    ids = [result.run_id for *_, result in information(comparison)]
-    stored = {one: read_scores(runs[one].directory, reading.problems, runs[one].seeds) for one in ids}
-    moved, alike = movements(comparison, stored), agreements(comparison, stored, reading.problems.append)
+    moved, alike = relations(comparison, reading.problems.append)
     figures = comparison_figures(comparison, moved, alike, colours)
+    runs = [[run] for entry in comparison.entries for run in entry["runs"]]
     return [
         Section(
             f"sample_info: {table.title}",
             table=table,
-            runs=[[runs[one]] for one in ids] if table.name == "sample-info-runs" else (),
+            runs=runs if table.name == "sample-info-runs" else (),
             drawings=[
                 Drawing(f"{table.name}-{i + 1}", f"{name} {i + 1}", draw)
                 for name, several in figures.items()

@@ -13,10 +13,10 @@ import jinja2
 from erasure.progress import duration
 from erasure.store.storage import write_text
 from harness.figure_style import css_colour
-from harness.results.output import file_name
+from harness.results.output import file_name, markdown_of
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label
-from harness.results.table import Table, markdown
+from harness.results.table import Table
 from harness.untrusted_runs import printable
 
 MAX_FIGURES = 60  # a figure takes half a second
@@ -72,13 +72,10 @@ def file_in(out: Path, folder: str, name: str) -> Path:
 
 
 def write_tables(sections: Sequence[Section], out: Path) -> list[Path]:
-    """Write tables.md with all tables, and a .tex and a .csv for each."""
+    """Write tables.md with all tables, and LaTeX and CSV of each."""
     tables = [section.table for section in sections if section.table]
     paths = [out / "tables.md"]
-    parts = (
-        f"## {markdown(t.name)}\n\n{markdown(t.title)}\n\n{t.markdown()}\n\n{markdown(t.caption)}\n" for t in tables
-    )
-    write_text(paths[0], "\n".join(["# Tables\n", *parts]))
+    write_text(paths[0], markdown_of(tables))
     for table in tables:
         paths += [file_in(out, "tables", f"{file_name(table.name)}.{kind}") for kind in ("tex", "csv")]
         write_text(paths[-2], table.latex())
