@@ -50,9 +50,10 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
 
 
 def headline(result: "InformationResult") -> str:
-    from sample_info.report.tables import headline
+    from harness.results.statistics import Spread, seeds_text
 
-    return headline(result)
+    scores = Spread.of([one.mean_nats for one in result.information["f_si_nats"]])
+    return f"{scores:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"
 
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:

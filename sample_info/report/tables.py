@@ -23,7 +23,7 @@ from harness.result import InformationResult
 from harness.results.arrange import Comparison, comparable
 from harness.results.read import Note
 from harness.results.run_labels import Label
-from harness.results.statistics import Spread, deviation_over, seeds_text
+from harness.results.statistics import Spread, deviation_over
 from harness.results.table import Column, Row, Table, number, spread, spread_record, word
 from harness.sample_info_fields import Attribution, ErrorEstimate, Group, ReferenceAgreement, SummaryCurves
 from sample_info.agreement import pearson, spearman
@@ -163,19 +163,6 @@ _FITS = {
     "refit": "eraser refitted without each example",
     "scored": "eraser fitted on the scored examples: leaks what is left out",
 }
-
-
-def headline(result: InformationResult) -> str:
-    """Return a run's mean score, and what a single score is to be compared with: the total and the median."""
-    row = _runs_row(result)
-    compared = []
-    if row["share_of_top_tenth"]:
-        compared.append(f"the top tenth of the examples has {row['share_of_top_tenth']:.0%} of the total")
-    if row["largest_over_median"] is not None:
-        compared.append(f"the largest is {row['largest_over_median']:,.0f} times the median")
-    scores = Spread(row["f_si_nats_mean"], row["f_si_nats_std"])
-    text = f"{scores:.2e} nats of F-SI per example, {seeds_text(len(result.seeds))}"
-    return f"{text}; {', '.join(compared)}" if compared else text
 
 
 def _runs_row(result: InformationResult) -> dict[str, Any]:
