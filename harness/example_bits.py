@@ -26,8 +26,8 @@ class CodedBits:
     """Codelengths of the labels of the training split, in its order.
 
     Attributes:
-        seeds: S of them, one order of coding each.
-        index: where the examples stand in the dataset's own training images, [N].
+        seeds: S seeds, each with its order of coding.
+        index: positions of the examples in the dataset's training images, [N].
         labels: [N].
         bits: [S, N].
         trained_on: how many examples the network that coded it had seen, [S, N]; 0: the uniform code.
@@ -72,11 +72,11 @@ def save_coded_bits(run: Run, coded: CodedBits) -> None:
 
 
 def read_coded_bits(directories: Iterable[Path], note: Note) -> CodedBits | None:
-    """Read what labels cost in runs that differ by their seeds alone; None where their versions stored nothing.
+    """Read codelengths of labels in runs that differ by their seeds alone; None where their versions stored none.
 
     Args:
-        directories: of the runs.
-        note: takes a line on each file that is damaged, which is left out.
+        directories: the runs' directories.
+        note: called with a line on each damaged file, which is left out.
     """
     by_seed: dict[int, list[Tensor]] = {}
     examples: list[Tensor] = []
@@ -119,9 +119,9 @@ def read_stored(path: Path, whole: Sequence[str], by_seed: Sequence[str]) -> Sto
     """Read numbers of n examples from a file in a run's directory; None where there is none.
 
     Args:
-        path: of the file.
-        whole: names of whole numbers, [n].
-        by_seed: names of what there is a row for each seed of, [S, n].
+        path: the file.
+        whole: names of tensors of integers, [n].
+        by_seed: names of tensors with a row for each seed, [S, n].
 
     Raises:
         DamagedFileError: it is not what a run writes; names the file.
@@ -155,8 +155,8 @@ def read_test_bits(directories: Iterable[Path], note: Note) -> dict[int, Array]:
     """Read losses [n] by seed; nothing of runs of earlier versions, which stored none.
 
     Args:
-        directories: of the runs.
-        note: takes a line on each file that is damaged, which is left out.
+        directories: the runs' directories.
+        note: called with a line on each damaged file, which is left out.
     """
     by_seed: dict[int, Array] = {}
     for _, stored in _stored_files(directories, TEST_BITS, (), ("test_bits",), note):

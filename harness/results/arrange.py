@@ -32,12 +32,12 @@ class Comparison:
     """Runs that one table compares.
 
     Attributes:
-        entries: what is compared, row by row; every row has every eraser.
-        erasers: of the columns, in the order of `label_order`.
-        setting: how all runs were trained and coded (`setting_text`).
-        name: of files, with what tells it from other comparisons: mdl · cifar10 (train=quick).
+        entries: row by row; every row has an entry for every eraser.
+        erasers: labels of the erasers, in the order of `label_order`.
+        setting: the setting of all runs (`setting_text`).
+        name: a name for files, unique among comparisons: mdl-cifar10-train-quick.
         command: "mdl", "train" or "sample_info".
-        dataset: of all rows; empty where rows have different datasets.
+        dataset: the dataset of all rows; empty where rows have different datasets.
     """
 
     entries: list[Entry]

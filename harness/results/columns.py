@@ -57,7 +57,7 @@ _CSV_ALONE = (
 )  # fmt: skip
 SEEDS = Column("seeds", lambda entry: f"{entry['seeds'] or ''}")
 
-# by the names by which a report's are chosen: of the codelength
+# columns of the codelength, by the names that --columns takes
 CODES = {
     "bits": _marked(
         spread(
@@ -101,7 +101,7 @@ CODES = {
         "Δ in that unit", "published_difference", "published_difference", "units"
     ),
 }  # fmt: skip
-# and of what is trained on everything
+# columns of networks trained on everything
 FINALS = {
     "loss": _marked(
         spread("test loss (bits)", "final_loss_bits_mean", ".4f", "per label, of networks trained on everything"),
@@ -160,7 +160,7 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
 
     Args:
         comparison: the runs.
-        names: of the columns to show, of which a command may lack some; the usual ones by default.
+        names: columns to show; a command may lack some. The usual ones by default.
     """
     known, entries = BY_NAME if comparison.command == "mdl" else FINALS, comparison.entries
     shown = [known[name] for name in names or _USUAL[comparison.command] if name in known]

@@ -64,8 +64,8 @@ def entries_of(
     """Make entries of runs, and compare them with the control of their row.
 
     Args:
-        rows: what shares everything but the eraser, by eraser, whether it was run or not.
-        tables: the `MEASURES` whose differences stand in one table: their p-values are corrected together.
+        rows: runs by row, which share everything but the eraser, and by eraser; some have no run.
+        tables: `MEASURES` whose differences are corrected together.
         note: called with a line on each damaged file.
     """
     by_row = [[_entry(row, eraser, runs, note) for eraser, runs in cells.items()] for row, cells in rows.items()]

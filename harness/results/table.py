@@ -1,4 +1,4 @@
-"""One table for all that is shown: a column is defined once, and printed for the terminal, Markdown, LaTeX and CSV."""
+"""Tables for the terminal, Markdown, LaTeX and CSV, from columns that are defined once."""
 
 import html
 import math
@@ -27,10 +27,10 @@ class Column:
     """A column of a table: a heading, and the text of a frame's row.
 
     Attributes:
-        heading: above it.
-        text: of a row.
-        names: the frame's columns that CSV has for it, the first of which orders the rows.
-        meaning: for the caption; empty where the heading says it.
+        heading: the text above the column.
+        text: a function that returns the cell of a row.
+        names: columns of the frame that CSV has; the first number among them orders the rows.
+        meaning: a sentence for the caption; empty where the heading suffices.
     """
 
     heading: str
@@ -86,14 +86,14 @@ class Table:
     """Headings and rows of text.
 
     Attributes:
-        name: of its files and in LaTeX.
-        caption: below it.
-        headings: of the columns.
-        rows: of text.
-        columns: what the text was made with, where it was made of a frame.
-        frame: the rows in numbers.
+        name: the name of its files and its label in LaTeX.
+        caption: the text below the table.
+        headings: the text above each column.
+        rows: cells as text.
+        columns: the columns, where the table was made from a frame.
+        frame: the rows as numbers.
         records: the rows of CSV.
-        title: above it.
+        title: the text above the table.
     """
 
     name: str

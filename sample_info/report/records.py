@@ -71,7 +71,7 @@ def save_scores(
 ) -> None:
     """scores.safetensors (a row per seed, a column per example), scores.csv (a row per seed and example), figures.
 
-    Scores and figures go to W&B, too.
+    Scores and figures are logged to W&B as well.
     """
     from sample_info.report.figures import Panel, draw_run, draw_summaries, title_of  # and so matplotlib
 

@@ -432,7 +432,7 @@ def spreads(summaries: SummaryCurves) -> dict[str, list[Spread]]:
 
 
 def whose(summaries: SummaryCurves, config: Options) -> str:
-    """Return in words which network the accuracy of a run's summaries is of."""
+    """Describe the network whose accuracy a run's summaries report."""
     if summaries.network == "linearized":
         return "of the linearised network"
     model = config["sample_info"]["summaries"].get("model")
@@ -441,7 +441,7 @@ def whose(summaries: SummaryCurves, config: Options) -> str:
 
 
 def accuracy_of(result: InformationResult) -> str:
-    """Return in words which network the accuracy is of, and whether the eraser was fitted on the examples."""
+    """Describe the network whose accuracy is reported, and the data of its eraser."""
     assert result.summaries is not None
     return "; ".join([whose(result.summaries, result.config), *eraser_note(result.eraser_fit)])
 

@@ -86,7 +86,7 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
     print(*left_out, sep="\n", end="\n" * bool(left_out))
     print(_summary(reading))
     print(f"page:    {page}\ntables:  {tables[0]}, {len(tables) - 1} files in {out / 'tables'}")
-    print(f"figures: {sum(len(section.figures) for section in sections)} in {out / 'figures'}, each as PDF, too")
+    print(f"figures: {sum(len(section.figures) for section in sections)} in {out / 'figures'}, each also as PDF")
     return 0
 
 

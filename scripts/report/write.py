@@ -36,12 +36,12 @@ class Section:
     """A part of the report.
 
     Attributes:
-        heading: above it.
-        text: below the heading.
+        heading: the section's heading.
+        text: a line below the heading.
         table: on the page and in files.
-        runs: of each row of the table, whose configuration and certificate the page shows on demand.
+        runs: the runs of each row of the table; the page shows their configuration and certificate on demand.
         drawings: figures to draw.
-        figures: files that are drawn, by caption.
+        figures: files of figures, by caption.
     """
 
     heading: str
@@ -116,9 +116,9 @@ def write_page(
     Args:
         sections: with their figures drawn.
         out: the report's folder.
-        roots: folders in which runs were searched.
-        remarks: on these runs, a line each.
-        colours: of erasers.
+        roots: folders that were searched for runs.
+        remarks: lines about these runs.
+        colours: colours of erasers.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
