@@ -104,7 +104,7 @@ class Sweep:
     def tables_are_current(self, command: str) -> bool:
         """Return whether tables, figures, runs and the code of the command are as they were at `keep_tables`."""
         path = self.directory / _TABLES
-        return path.exists() and path.read_text() == self._table_state(command)
+        return path.exists() and path.read_bytes() == self._table_state(command).encode()
 
     def keep_tables(self, command: str) -> None:
         """Note that tables and figures have been made, for `tables_are_current`."""
