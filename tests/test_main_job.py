@@ -74,16 +74,16 @@ def test_tables_and_figure_are_made_again_where_one_or_a_run_has_changed(command
     arguments = ["-m", "eraser=control,leace", "model=linear", *TINY]
     first = command(MDL, *arguments)
     made = {path.name: path.read_bytes() for path in sweep_directory().glob("*.*")}
-    assert "nothing has changed" in command(MDL, *arguments).out
+    assert "are as they were" in command(MDL, *arguments).out
     for path in [*sweep_directory().iterdir(), *Path("runs").glob("mdl-*/result.json")]:
         change(path)
     again = command(MDL, *arguments)
-    assert "nothing has changed" not in again.out
+    assert "are as they were" not in again.out
     assert again.out[again.out.index("dataset · model") :] == first.out[first.out.index("dataset · model") :]
     remade = {path.name: path.read_bytes() for path in sweep_directory().glob("*.*")}
     assert remade.pop("tables.txt") != made.pop("tables.txt")
     assert remade == made
-    assert "nothing has changed" in command(MDL, *arguments).out
+    assert "are as they were" in command(MDL, *arguments).out
 
 
 def test_a_result_holds_what_it_says_it_holds(command) -> None:
