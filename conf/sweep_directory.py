@@ -61,7 +61,7 @@ class Sweep:
 
     def plan(self, jobs: Sequence[SweepJob]) -> None:
         """Write plan.json, the jobs of this launch, and delete the errors of earlier ones: they are tried again."""
-        from erasure.store.storage import write_json
+        from erasure.store.checked_files import write_json
 
         write_json(self.directory / PLAN, {"jobs": [{"overrides": j.overrides, "run": str(j.run)} for j in jobs]})
         for path in self.directory.glob("error-*.json"):
@@ -69,14 +69,14 @@ class Sweep:
 
     def planned(self) -> list[SweepJob]:
         """Return the jobs of the latest launch."""
-        from erasure.store.storage import read_json
+        from erasure.store.checked_files import read_json
 
         jobs = read_json(self.directory / PLAN)["jobs"]
         return [SweepJob(number, job["overrides"], Path(job["run"])) for number, job in enumerate(jobs)]
 
     def fail(self, run: str, error: str, exit_code: int) -> None:
         """Write why a run failed."""
-        from erasure.store.storage import write_json
+        from erasure.store.checked_files import write_json
 
         write_json(self._error(run), {"error": error, "exit_code": exit_code})
 
@@ -86,7 +86,7 @@ class Sweep:
 
     def error_of(self, run: str) -> tuple[str, int]:
         """Return why a run has no result, and the exit code."""
-        from erasure.store.storage import read_json
+        from erasure.store.checked_files import read_json
 
         try:
             noted = read_json(self._error(run))

@@ -13,7 +13,7 @@ from erasure.accumulator import Accumulator
 from erasure.inputs import as_tensor, is_one_hot, leading_shape, per_example, spread, values_per_example
 from erasure.linalg import CovarianceFactor
 from erasure.moments import ClassMoments
-from erasure.store.storage import load_tensors, save_tensors
+from erasure.store.checked_files import load_tensors, save_tensors
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from erasure.concept_moments import ConceptMoments, columns, moments_of
 from erasure.inputs import Array, as_tensor, by_rows, check_batch, leading_shape
 from erasure.moments import ClassMoments
-from erasure.store.storage import load_tensors, save_tensors
+from erasure.store.checked_files import load_tensors, save_tensors
 
 _CONTENTS = {"moments": "class moments (ClassMoments)", "concept_moments": "moments of concepts (ConceptMoments)"}
 _THEIRS = {"affine", "constrain_cov_trace", "dtype", "device", "method", "shrinkage", "svd_tol"}

@@ -9,7 +9,7 @@ from torch import Tensor
 from erasure.class_subset import ClassSubset
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry
-from erasure.store.storage import fingerprint
+from erasure.store.checked_files import fingerprint
 
 
 def raw_images(source: Source, cache: Cache) -> RawImages:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from erasure.accumulator import Accumulator
 from erasure.inputs import Array, as_tensor, values_per_example
-from erasure.store.storage import load_tensors, save_tensors
+from erasure.store.checked_files import load_tensors, save_tensors
 
 
 class ClassMoments(Accumulator):

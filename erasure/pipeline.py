@@ -20,7 +20,7 @@ from erasure.normalize import Numbers, Scaling, require_precision
 from erasure.progress import shown_progress
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry
-from erasure.store.storage import digest, fingerprint
+from erasure.store.checked_files import digest, fingerprint
 
 log = logging.getLogger(__name__)
 

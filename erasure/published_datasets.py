@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from erasure.source import MissingDataError, RawImages, Source
-from erasure.store.storage import DiskFullError, fingerprint
+from erasure.store.checked_files import DiskFullError, fingerprint
 
 _SILENCE_S = 60.0  # a server that sends nothing for this long is taken to be gone
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from erasure.store.checked_files import load_tensors, save_tensors
 from erasure.store.regular_files import DamagedFileError, regular
-from erasure.store.storage import load_tensors, save_tensors
 from harness.results.statistics import Array, bootstrap_error
 from harness.run_directory import Run
 

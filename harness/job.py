@@ -24,7 +24,7 @@ from erasure.eraser import Eraser
 from erasure.pipeline import ERASURE_VERSION, ErasedDataset, erased_dataset
 from erasure.source import Source
 from erasure.store.cache import Cache
-from erasure.store.storage import fingerprint
+from erasure.store.checked_files import fingerprint
 from harness.device import pick_device, versions
 from harness.interruption import interruptible
 from harness.logger import Logger

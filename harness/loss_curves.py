@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from erasure.store.checked_files import write_text
 from erasure.store.regular_files import regular
-from erasure.store.storage import write_text
 from harness.result_fields import SharpDrops
 
 DROP_WINDOW_EPOCHS = 5  # over how many epochs a fall of the loss is called sharp

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from conf import Options
 from erasure.certificate import Certificate
-from erasure.store.storage import DamagedFileError, read_json
+from erasure.store.checked_files import DamagedFileError, read_json
 from harness.result_fields import Coded, Part, Timing, Trained, TrainedOnce, published_units
 from harness.sample_info_fields import Information
 

@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from erasure.store.lease import Lease, LeaseLostError
-from erasure.store.regular_files import regular
-from erasure.store.storage import (
+from erasure.store.checked_files import (
     DamagedFileError,
     file_checksum,
     load_tensors,
@@ -25,6 +23,8 @@ from erasure.store.storage import (
     write_json,
     write_text,
 )
+from erasure.store.lease import Lease, LeaseLostError
+from erasure.store.regular_files import regular
 from harness.loss_curves import CurveRow, write_curves
 from harness.result import Result, as_json, read_result
 

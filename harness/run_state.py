@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from erasure.store.checked_files import DamagedFileError, read_json
 from erasure.store.heartbeat import heartbeat
 from erasure.store.lease import DEFAULT_STALE_AFTER_S
-from erasure.store.storage import DamagedFileError, read_json
 from harness.result import read_result
 from harness.run_directory import CONFIG, LOCK, RESULT, STATE, seconds_spent
 

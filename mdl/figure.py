@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from harness.figure_style import chance_line, eraser_colours, figure_at, line_width, literal, shared_legend, wrapped
+from harness.figures import chance_line, eraser_colours, figure_at, line_width, literal, shared_legend, wrapped
 from harness.results.arrange import Comparison, Rows
 from harness.results.entries import Entry
 from harness.results.panels import panel_size, panels

@@ -70,7 +70,7 @@ def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
         print(line)
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
-        from harness.figure_style import eraser_colours
+        from harness.figures import eraser_colours
         from sample_info.report.figures import comparison_figures  # imports matplotlib
 
         figures = comparison_figures(comparison, moved, alike, eraser_colours(comparison.erasers))

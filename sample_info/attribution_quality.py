@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from erasure.store.storage import save_tensors
+from erasure.store.checked_files import save_tensors
 from harness.run_directory import Run
 from harness.sample_info_fields import Attribution, Interval
 from sample_info.agreement import auroc, pearson, ranks

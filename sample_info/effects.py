@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from erasure.store.storage import load_tensors, remove, save_tensors
+from erasure.store.checked_files import load_tensors, remove, save_tensors
 
 _BLOCKS = "pairwise-{}-*.safetensors"  # seed; first and last example
 

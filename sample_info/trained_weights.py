@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from conf import Options
-from erasure.store.storage import DamagedFileError, checksum, load_tensors
+from erasure.store.checked_files import DamagedFileError, checksum, load_tensors
 from models.classifier import Classifier
 from train.whole_split import WEIGHTS
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from erasure.progress import console
 from erasure.store.cache import Cache, CachedFile
-from erasure.store.storage import remove
+from erasure.store.checked_files import remove
 from scripts.options import argument_parser
 
 

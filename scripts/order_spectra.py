@@ -14,8 +14,8 @@ import torch
 
 from conf.errors import exit_code
 from erasure.order_spectra import OrderSpectrum, order_spectrum
-from erasure.store.storage import write_text
-from harness.figure_style import eraser_colours, figure_at
+from erasure.store.checked_files import write_text
+from harness.figures import eraser_colours, figure_at
 from harness.results.run_labels import display_name
 from harness.results.table import Table
 from scripts.options import argument_parser

@@ -15,7 +15,7 @@ from torch import Tensor
 from conf.compose import composed
 from conf.errors import exit_code
 from erasure.pipeline import ErasedDataset
-from harness.figure_style import hide_axes, literal, name_row, save
+from harness.figures import hide_axes, literal, name_row, save
 from harness.job import Job, erased
 from harness.results.run_labels import display_name
 from mdl.settings import MdlConfig

@@ -71,7 +71,7 @@ def quick_harness() -> Iterator[dict[str, Callable[..., Any]]]:
             return copy.deepcopy(parsed[config_path])  # what is composed changes it
 
         def leave_blank(figure: Figure, file: Any, **options: Any) -> None:
-            if isinstance(file, io.BytesIO):  # as `harness.figure_style` does
+            if isinstance(file, io.BytesIO):  # as `harness.figures` does
                 file.write(blank[options["format"]])
             else:
                 real["savefig"](figure, file, **options)

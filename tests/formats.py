@@ -29,7 +29,7 @@ from erasure.datasets.hf import HuggingFace
 from erasure.datasets.image_folder import ImageFolder
 from erasure.source import Source
 from erasure.store.cache import Cache
-from erasure.store.storage import digest, fingerprint, save_tensors, sealed
+from erasure.store.checked_files import digest, fingerprint, save_tensors, sealed
 from harness.result import read_result
 from harness.results.read import StoredRun as Read
 from harness.results.read import read_run

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from conf.groups import keys
-from erasure.store.storage import save_tensors, sealed
+from erasure.store.checked_files import save_tensors, sealed
 from harness.job import run_id
 from harness.loss_curves import sharp_drops
 from harness.result import Result, as_json, result_of

@@ -28,7 +28,6 @@ TESTED_THROUGH_OTHERS = {
     "erasure.optional_packages",
     "hydra_plugins.erasure_mdl.sweeper",
     "models.timm_classifier",
-    "sample_info.report.figures",
     "sample_info.report.records",
 }
 

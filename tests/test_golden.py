@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from harness.run_directory import RESULTS_VERSION
 from mdl.__main__ import COMMAND as MDL
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from conf import cli
 from conf.sweep_directory import process
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from harness.example_bits import read_test_bits
 from mdl.__main__ import COMMAND as MDL
 from tests.wandb_file import only_run

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from erasure.store.storage import DamagedFileError, load_tensors, remove, save_tensors
+from erasure.store.checked_files import DamagedFileError, load_tensors, remove, save_tensors
 from harness.interruption import Interruption, interruptible
 
 log = logging.getLogger(__name__)

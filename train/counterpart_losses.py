@@ -19,7 +19,7 @@ from erasure.order_spectra import order_spectrum
 from erasure.pipeline import ErasedDataset
 from erasure.source import LabelledImages
 from erasure.store.cache import Cache
-from erasure.store.storage import digest, fingerprint
+from erasure.store.checked_files import digest, fingerprint
 from harness.job import Job
 from harness.result_fields import CounterpartResult
 from train.data import DeviceImages, as_trained_on

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from harness.figure_style import figure_at, literal, shared_legend, wrapped
+from harness.figures import figure_at, literal, shared_legend, wrapped
 from harness.result_fields import CounterpartResult
 from harness.results.arrange import Comparison
 from harness.results.entries import Entry

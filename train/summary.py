@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from conf import Options
-from harness.figure_style import (
+from harness.figures import (
     chance_line,
     epoch_axis,
     eraser_colours,

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from erasure.progress import Display
-from erasure.store.storage import save_tensors
+from erasure.store.checked_files import save_tensors
 from harness.example_bits import save_test_bits
 from harness.logger import Logger, log_loss_curves
 from harness.loss_curves import sharp_drops

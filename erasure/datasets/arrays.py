@@ -15,7 +15,7 @@ from torch import Tensor
 
 from erasure.device_memory import free_bytes
 from erasure.source import LabelledImages, RawImages, Source
-from erasure.store.storage import file_checksum
+from erasure.store.checked_files import file_checksum
 
 _SUFFIXES = (".npz", ".safetensors")
 _LEAST = 1e-75  # erasers multiply covariances, fourth powers

@@ -7,7 +7,7 @@ import torch
 
 from erasure.optional_packages import needs
 from erasure.source import LabelledImages, RawImages, Source
-from erasure.store.storage import digest
+from erasure.store.checked_files import digest
 
 _CONTENT = "de7a4538ded4d70bbedfad21b907dbfb"  # checksum of the images, as every release so far embeds them
 

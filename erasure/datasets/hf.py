@@ -16,7 +16,7 @@ from erasure.datasets import hub
 from erasure.optional_packages import needs
 from erasure.published_datasets import fetching
 from erasure.source import LabelledImages, MissingDataError, RawImages, Source
-from erasure.store.storage import fingerprint
+from erasure.store.checked_files import fingerprint
 
 with needs("hub"):
     from erasure import image_decoding

@@ -5,8 +5,8 @@ from pathlib import Path, PurePosixPath
 
 from erasure.optional_packages import needs
 from erasure.published_datasets import FetchError
+from erasure.store.checked_files import file_checksum, remove, write_text
 from erasure.store.lease import Lease
-from erasure.store.storage import file_checksum, remove, write_text
 
 SUMS = "SHA256SUMS"  # in the format of `sha256sum`, written after the last file has come
 

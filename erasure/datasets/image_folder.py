@@ -9,7 +9,7 @@ import torch
 
 from erasure import image_decoding
 from erasure.source import LabelledImages, RawImages, Source
-from erasure.store.storage import file_checksum
+from erasure.store.checked_files import file_checksum
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}
 _HELD_OUT = ("test", "val", "valid", "validation")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from erasure.optional_packages import needs
 from erasure.source import LabelledImages, RawImages, Source, stratified_split
-from erasure.store.storage import fingerprint
+from erasure.store.checked_files import fingerprint
 
 with needs("torchvision"):
     from torchvision.transforms.v2 import functional as F

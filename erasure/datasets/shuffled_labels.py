@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from erasure.source import LabelledImages, RawImages, Source
-from erasure.store.storage import fingerprint
+from erasure.store.checked_files import fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from erasure.datasets.hf import HuggingFaceTable
 from erasure.source import RawImages
-from erasure.store.storage import file_checksum, fingerprint
+from erasure.store.checked_files import file_checksum, fingerprint
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from erasure.store.checked_files import DamagedFileError, Values, load_tensors, remove, save_tensors
 from erasure.store.lease import DEFAULT_STALE_AFTER_S, Lease
-from erasure.store.storage import DamagedFileError, Values, load_tensors, remove, save_tensors
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from conf import Options
 from conf.identity import identifying
-from harness.figure_style import ERASER_COLOURS
+from harness.figures import ERASER_COLOURS
 from harness.result import Result
 from harness.result_fields import Coded
 from harness.results.entries import Entry, entries_of
 from harness.results.output import file_name
 from harness.results.read import INFORMATION, Note, Reading, StoredRun
-from harness.results.run_labels import Label, comparable, labels, setting, setting_text, without
+from harness.results.run_labels import Label, labels
+from harness.results.run_settings import comparable, setting, setting_text, without
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.results.arrange import Comparison
 from harness.results.entries import ORDERS_LEFT, Entry
-from harness.results.run_labels import setting
+from harness.results.run_settings import setting
 from harness.results.statistics import LEVEL, PLATEAU, deviation_over
 from harness.results.table import Column, Row, Table, number, spread, word
 

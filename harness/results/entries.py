@@ -27,7 +27,8 @@ from harness.results.comparison import differences, reader
 from harness.results.excess_description_length import area_bits, sample_complexity, surplus_bits
 from harness.results.frames import run_frame
 from harness.results.read import Note, StoredRun
-from harness.results.run_labels import Label, whole
+from harness.results.run_labels import Label
+from harness.results.run_settings import whole
 from harness.results.statistics import difference_record, holm
 from harness.results.table import spread_record
 

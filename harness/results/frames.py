@@ -16,11 +16,11 @@ from typing import Any
 import pandas as pd
 
 from conf.identity import identifying
-from erasure.store.storage import fingerprint
+from erasure.store.checked_files import fingerprint
 from harness.result import InformationResult, MdlResult, Result, TrainedResult, TrainResult
 from harness.results.excess_description_length import excess_bits
 from harness.results.read import StoredRun, read_runs
-from harness.results.run_labels import comparable, flatten, setting_text
+from harness.results.run_settings import comparable, flatten, setting_text
 
 # columns that are there whatever the runs, described in docs/api/results.md
 RUNS = (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from erasure.store.storage import fingerprint, write_text
+from erasure.store.checked_files import fingerprint, write_text
 from harness.results.table import Table, csv_of, markdown
 
 _LONGEST_NAME = 150  # characters

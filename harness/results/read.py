@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conf import Options
+from erasure.store.checked_files import read_json
 from erasure.store.regular_files import DamagedFileError, IrregularFileError
-from erasure.store.storage import read_json
 from harness.loss_curves import LossCurve, read_loss_curves
 from harness.result import MdlResult, Result, unknown_keys
 from harness.result_fields import published_units

@@ -1,13 +1,12 @@
-"""Labels of runs that are compared: names, and the fewest options that tell them apart; the setting of a run."""
+"""Labels of runs that are compared: names, and the fewest options that tell them apart."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from conf import Options
-from conf.groups import choices, preset
-from conf.identity import identifying
+from harness.results.run_settings import flatten, whole
 
 NAMES = {  # of what is usually written otherwise than its file is called
     "leace": "LEACE", "oracle_leace": "oracle LEACE", "qleace": "QLEACE",
@@ -114,64 +113,5 @@ def _telling(members: Sequence[Options]) -> dict[str, str | None]:
     return {key: usual[key][0] if key in usual and 2 * usual[key][1] > len(members) else None for key in telling}
 
 
-def setting(config: Options) -> Options:
-    """Return how a run trains and codes: the nearest preset of each section, and options that differ from it.
-
-    Where several presets are equally near, as `quick` and `default` once `mdl.num_chunks` is neither's, none is named:
-    the options are those that differ from `default`. Numbers of different settings do not belong into one column.
-    """
-    described, counted = {}, identifying(config)
-    for group in ("train", "mdl"):
-        if group in counted:
-            unlike = {choice: _unlike(counted[group], preset(group, choice)) for choice in choices(group)}
-            fewest = min(map(len, unlike.values()))
-            nearest = [choice for choice, options in unlike.items() if len(options) == fewest]
-            if fewest and len(nearest) > 1:
-                nearest = ["default"]
-            else:
-                described[group] = nearest[0]
-            described |= {f"{group}.{key}": value for key, value in unlike[nearest[0]].items()}
-    return described | ({"dtype": config["dtype"]} if config.get("dtype", "float32") != "float32" else {})
-
-
-def setting_text(config: Options, without: Sequence[str] = ()) -> str:
-    """Return `setting`, but for some keys, as on a command line: "train=paper, train.lr=0.003"."""
-    shown = {key: value for key, value in setting(config).items() if key not in without}
-    return ", ".join(f"{key}={whole(value)}" for key, value in shown.items())
-
-
-def _unlike(options: Options, preset: Options) -> Options:
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}  # as in YAML
-    return {key: value for key, value in plain.items() if key not in preset or preset[key] != value}
-
-
-def whole(value: Any) -> Any:
-    """Return 10 for 10.0, where an option may be a fraction."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _number_or_text(value: Any) -> str | float:
     return value if isinstance(value, int | float) else str(value)
-
-
-def flatten(value: Any, prefix: str = "") -> Options:
-    """Return nested options by their dotted names."""
-    if not isinstance(value, Mapping):
-        return {prefix: value}
-    inner = (flatten(each, f"{prefix}.{key}" if prefix else str(key)) for key, each in value.items())
-    return dict(item for flat in inner for item in flat.items())
-
-
-def comparable(config: Options) -> Options:
-    """Return a configuration without the options that say how and where: what is left makes a row."""
-    counted = identifying(config)
-    return counted | {"dataset": without(counted["dataset"], ("root",))}
-
-
-def without(section: Options, options: Sequence[str]) -> Options:
-    """Return a section without some options, of it and of those within it."""
-    return {
-        key: without(value, options) if isinstance(value, dict) else value
-        for key, value in section.items()
-        if key not in options
-    }

@@ -14,7 +14,7 @@ from matplotlib.figure import SubFigure
 from torch import Tensor
 
 from conf import Options
-from harness.figure_style import ON_DARK, ON_LIGHT, figure_at, hide_axes, literal, name_row, shared_legend, wrapped
+from harness.figures import ON_DARK, ON_LIGHT, figure_at, hide_axes, literal, name_row, shared_legend, wrapped
 from harness.results.arrange import Comparison
 from harness.results.panels import panel_size, panels
 from harness.results.run_labels import Label, display_name

@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from erasure.store.storage import save_tensors, write_text
+from erasure.store.checked_files import save_tensors, write_text
 from harness.logger import Logger
 from harness.results.table import Row, csv_of
 from harness.sample_info_fields import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves

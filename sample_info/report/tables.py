@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from conf import Options
+from erasure.store.checked_files import digest, fingerprint
 from erasure.store.regular_files import DamagedFileError
-from erasure.store.storage import digest, fingerprint
 from harness.example_bits import Stored, read_stored
 from harness.result import InformationResult
 from harness.results.arrange import Comparison, comparable

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from conf.schema import validate
-from erasure.store.storage import load_tensors, write_text
+from erasure.store.checked_files import load_tensors, write_text
 from harness.result import read_result
 from harness.results.table import Table
 from harness.sample_info_fields import Attribution, Interval

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from erasure.store.storage import write_json, write_text
+from erasure.store.checked_files import write_json, write_text
 from scripts.benchmarks.benchmark import machine
 from scripts.options import argument_parser
 

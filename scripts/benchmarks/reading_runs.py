@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from erasure.store.storage import sealed
+from erasure.store.checked_files import sealed
 from harness.results import load
 from scripts.benchmarks.benchmark import Row, argument_parser, finish, machine, measured
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from conf.check import unknown_key
 from conf.errors import explain
 from erasure.progress import Display, duration
-from harness.figure_style import eraser_colours
+from harness.figures import eraser_colours
 from harness.results.arrange import Comparison, arrange, by_dataset, comparable, label_order
 from harness.results.columns import BY_NAME, table_of
 from harness.results.read import INFORMATION, Reading, read_runs

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from harness.figure_style import figure_at, shared_legend, wrapped
+from harness.figures import figure_at, shared_legend, wrapped
 from harness.results.arrange import Comparison, model_of
 from harness.results.entries import Entry
 from harness.results.run_labels import Label, labels

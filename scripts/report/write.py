@@ -11,8 +11,8 @@ from pathlib import Path
 import jinja2
 
 from erasure.progress import duration
-from erasure.store.storage import write_text
-from harness.figure_style import css_colour
+from erasure.store.checked_files import write_text
+from harness.figures import css_colour
 from harness.results.output import file_name, markdown_of
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label

@@ -21,7 +21,7 @@ from conf.compose import composed
 from conf.errors import exit_code
 from erasure.progress import Display
 from erasure.source import LabelledImages
-from erasure.store.storage import load_tensors
+from erasure.store.checked_files import load_tensors
 from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
 from harness.results.table import Table

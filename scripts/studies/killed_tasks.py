@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 
 NUMBERS = ("mdl", "curve", "power_law", "final", "seeds", "run_id")
 LEFT = {  # files of a finished run

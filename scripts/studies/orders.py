@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from erasure.store.storage import write_text
-from harness.figure_style import chance_line, eraser_colours, figure_at
+from erasure.store.checked_files import write_text
+from harness.figures import chance_line, eraser_colours, figure_at
 from harness.result import MdlResult
 from harness.result_fields import stuck
 from harness.results.arrange import label_order

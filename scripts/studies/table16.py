@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from conf import Options
 from conf.errors import exit_code
-from erasure.store.storage import read_json
-from harness.figure_style import eraser_colours, figure_at
+from erasure.store.checked_files import read_json
+from harness.figures import eraser_colours, figure_at
 from harness.result import MdlResult, TrainedResult, parsed, read_result
 from harness.result_fields import Final, Point
 from harness.results.run_labels import display_name

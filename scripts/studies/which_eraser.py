@@ -39,7 +39,7 @@ from erasure import (
 )
 from erasure.datasets.image_folder import ImageFolder
 from erasure.progress import Display
-from erasure.store.storage import digest, fingerprint, read_json, write_json, write_text
+from erasure.store.checked_files import digest, fingerprint, read_json, write_json, write_text
 from harness.results.table import Table
 from scripts.benchmarks.images import DIGITS
 from scripts.options import argument_parser

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conf.sweep_directory import Sweep
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from tests.conftest import REPOSITORY
 
 SCRIPT = REPOSITORY / ".ci" / "slurm"

@@ -21,7 +21,7 @@ from erasure import (
 )
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
-from erasure.store.storage import digest, fingerprint, load_tensors, save_tensors
+from erasure.store.checked_files import digest, fingerprint, load_tensors, save_tensors
 
 
 @dataclass

@@ -23,7 +23,7 @@ from erasure.datasets.svhn import Svhn
 from erasure.image_cache import positions, raw_images, raw_key, whole_images
 from erasure.source import MissingDataError, Source, splits
 from erasure.store.cache import Cache
-from erasure.store.storage import load_tensors, save_tensors
+from erasure.store.checked_files import load_tensors, save_tensors
 from mdl.__main__ import COMMAND as MDL
 from sample_info.__main__ import COMMAND as SAMPLE_INFO
 from scripts.prepare import main as prepare

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasure import ClassMoments, LeaceEraser
-from erasure.store.storage import save_tensors
+from erasure.store.checked_files import save_tensors
 from tests.processes import PROCESSES
 
 

@@ -26,7 +26,7 @@ from erasure.image_cache import raw_images, raw_key
 from erasure.pipeline import erased_dataset
 from erasure.source import LabelledImages, RawImages, splits
 from erasure.store.cache import Cache
-from erasure.store.storage import load_tensors, save_tensors
+from erasure.store.checked_files import load_tensors, save_tensors
 from tests.conftest import gaps
 
 

@@ -20,7 +20,7 @@ from erasure.image_cache import raw_images
 from erasure.published_datasets import FetchError
 from erasure.source import MissingDataError, splits
 from erasure.store.cache import Cache
-from erasure.store.storage import DiskFullError
+from erasure.store.checked_files import DiskFullError
 from tests.erasure.published_files import (
     CIFAR_NAMES,
     FIRST_FILE,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.store.storage import save_tensors
+from erasure.store.checked_files import save_tensors
 from harness.example_bits import CODED_BITS, CodedBits, read_coded_bits
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.storage import DamagedFileError, write_json
+from erasure.store.checked_files import DamagedFileError, write_json
 from harness.result import VERSION, MdlResult, TrainResult, as_json, read_result, result_of, unknown_keys
 from harness.result_fields import stuck
 from tests.made_up_runs import made_up

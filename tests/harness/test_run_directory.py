@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.storage import DamagedFileError, sealed
+from erasure.store.checked_files import DamagedFileError, sealed
 from harness.job import logged, run_id
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result

@@ -8,7 +8,7 @@ import torch
 
 from conf.compose import composed
 from erasure.datasets.digits import Digits
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from harness.job import Job
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from conf.groups import choices
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from harness.job import run_id
 from harness.untrusted_runs import (
     RUN_ID,

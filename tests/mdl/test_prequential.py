@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 import torch
 
-import erasure.store.storage
+import erasure.store.checked_files
 from conf.compose import composed
 from harness.example_bits import read_coded_bits
 from harness.logger import Logger
@@ -135,7 +135,7 @@ def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of
 
 def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert command(MDL, *SMALL, "runs_dir=undisturbed").code == 0
-    save_file, saved = erasure.store.storage.save_file, []
+    save_file, saved = erasure.store.checked_files.save_file, []
 
     def no_space(tensors, path, metadata=None) -> None:
         if len(saved) == 4:
@@ -145,7 +145,7 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_finished(command, m
         save_file(tensors, path, metadata=metadata)
 
     with monkeypatch.context() as disk:
-        disk.setattr(erasure.store.storage, "save_file", no_space)
+        disk.setattr(erasure.store.checked_files, "save_file", no_space)
         disk.setattr("train.checkpoint._MAX_SHARE", 1e9)  # save before every step, however long that takes
         failed = command(MDL, *SMALL, "runs_dir=full", "train.checkpoint_every_s=0.001")
     assert failed.code == 1

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
-from erasure.store.storage import load_tensors, read_json
+from erasure.store.checked_files import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info.__main__ import COMMAND

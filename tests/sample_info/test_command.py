@@ -13,7 +13,7 @@ from PIL import Image
 from conf import Options
 from conf.compose import composed
 from conf.schema import validate
-from erasure.store.storage import load_tensors, read_json
+from erasure.store.checked_files import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.ntk import ntk
 from sample_info import training_problem

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from sample_info import dataset_summaries as summaries
 from sample_info.__main__ import COMMAND
 from sample_info.dataset_summaries import bottom, bottom_iterative, remaining

@@ -11,7 +11,7 @@ from conf.schema import validate
 from erasure import Eraser, GradientEraser, IdentityEraser, LeaceEraser, QleaceEraser
 from erasure.pipeline import erased_dataset
 from erasure.store.cache import Cache
-from erasure.store.storage import load_tensors, read_json
+from erasure.store.checked_files import load_tensors, read_json
 from harness.job import CONTROL
 from harness.result import InformationResult
 from harness.results.arrange import arrange

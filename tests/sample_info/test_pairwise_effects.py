@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from conf.schema import validate
-from erasure.store.storage import load_tensors, read_json
+from erasure.store.checked_files import load_tensors, read_json
 from sample_info.__main__ import COMMAND, job_of
 from sample_info.effects import read_pairwise
 from sample_info.examples import load

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.store.storage import load_tensors, read_json, save_tensors
+from erasure.store.checked_files import load_tensors, read_json, save_tensors
 from models.mlp import MLP
 from models.tangent.jacobian import network_outputs
 from sample_info import training_problem

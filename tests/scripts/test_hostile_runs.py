@@ -18,7 +18,7 @@ from hydra.core.override_parser.types import OverrideType
 
 from conf.compose import composed
 from conf.target import config_of
-from erasure.store.storage import write_json
+from erasure.store.checked_files import write_json
 from harness.job import Job
 from mdl.settings import MdlConfig
 from scripts.sweep import relaunch
@@ -41,7 +41,8 @@ COMMANDS = [
 ]
 TARGETS = [
     "subprocess.Popen", "os.system", "builtins.exec", "this.s", "antigravity.webbrowser", "idlelib.pyshell.main",
-    "scripts.sweep.relaunch.launch", "erasure.store.storage.remove", "__main__.main", ".Popen", "", "timm.create_model",
+    "scripts.sweep.relaunch.launch", "erasure.store.checked_files.remove", "__main__.main", ".Popen", "",
+    "timm.create_model",
     "torch.hub.load", "conf.cli.main", "models.mlp.MLP.__init__", "hydra.utils.instantiate",
 ]  # fmt: skip
 KEYS = [

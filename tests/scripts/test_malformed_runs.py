@@ -18,7 +18,7 @@ import pytest
 import torch
 import yaml
 
-from erasure.store.storage import read_json, save_tensors, write_json
+from erasure.store.checked_files import read_json, save_tensors, write_json
 from harness.run_directory import Run
 from scripts.dashboard import main as dashboard
 from scripts.report.__main__ import main as report

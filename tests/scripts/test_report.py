@@ -12,7 +12,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from erasure.store.storage import read_json, write_json
+from erasure.store.checked_files import read_json, write_json
 from harness.example_bits import save_test_bits
 from harness.result import MdlResult
 from harness.result_fields import published_units

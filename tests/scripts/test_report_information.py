@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.storage import read_json, write_json
+from erasure.store.checked_files import read_json, write_json
 from sample_info.__main__ import COMMAND
 from scripts.report.__main__ import main
 from tests.made_up_runs import write_information_run, write_run

@@ -11,7 +11,7 @@ import pytest
 
 from conf.cli import run_path
 from conf.compose import unchecked
-from erasure.store.storage import sealed
+from erasure.store.checked_files import sealed
 from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
 from scripts.sweep.__main__ import main as sweep

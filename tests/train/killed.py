@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import erasure.store.storage
+import erasure.store.checked_files
 import train.checkpoint
 from conf import cli
 from mdl.__main__ import COMMAND
@@ -25,7 +25,12 @@ def die() -> NoReturn:
 def arm(point: str) -> None:
     """Die at the point: "mid_write", "before_rename" or "after_rename" of a checkpoint, or "mid_epoch"."""
     train.checkpoint._MAX_SHARE = 1e9  # save before every step, however long that takes
-    seen, real_save, real_replace, real_step = [0], erasure.store.storage.save_file, Path.replace, ScheduleFree.step
+    seen, real_save, real_replace, real_step = (
+        [0],
+        erasure.store.checked_files.save_file,
+        Path.replace,
+        ScheduleFree.step,
+    )
 
     def is_the_one(path: Path) -> bool:
         seen[0] += ".checkpoint-" in f".{path.name}"
@@ -54,7 +59,7 @@ def arm(point: str) -> None:
         real_step(self, gradients)
 
     if point == "mid_write":
-        erasure.store.storage.save_file = save_file
+        erasure.store.checked_files.save_file = save_file
     elif point == "mid_epoch":
         ScheduleFree.step = step
     else:

@@ -8,7 +8,7 @@ import torch
 
 from erasure.matched_samples import counterpart
 from erasure.source import LabelledImages
-from erasure.store.storage import load_tensors, read_json
+from erasure.store.checked_files import load_tensors, read_json
 from harness.result import TrainResult, read_result
 from harness.results import load
 from harness.results.arrange import arrange

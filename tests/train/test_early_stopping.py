@@ -9,7 +9,7 @@ import pytest
 
 from conf.groups import keys
 from erasure.certificate import Certificate
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from mdl.__main__ import COMMAND as MDL
 from train import early_stopping
 from train.__main__ import COMMAND as TRAIN

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from mdl.__main__ import COMMAND as MDL
 from tests.processes import require_killed
 from tests.train import killed

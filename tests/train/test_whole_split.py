@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from erasure.store.storage import load_tensors
+from erasure.store.checked_files import load_tensors
 from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
 from train.__main__ import COMMAND as TRAIN

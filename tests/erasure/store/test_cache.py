@@ -18,10 +18,10 @@ import torch
 from erasure import LeaceEraser, QleaceEraser, pipeline
 from erasure.datasets.digits import Digits
 from erasure.pipeline import erased_dataset
-from erasure.store import storage
+from erasure.store import checked_files
 from erasure.store.cache import Cache, Entry
+from erasure.store.checked_files import load_tensors, save_tensors
 from erasure.store.lease import Lease
-from erasure.store.storage import load_tensors, save_tensors
 from tests.erasure.store.test_lease import NEVER_S, dead_pid
 from tests.processes import PROCESSES, require_killed
 
@@ -145,7 +145,7 @@ def die(*_: object) -> None:
 
 
 def build_until_killed(cache: Path, point: str) -> None:
-    real = storage.save_file
+    real = checked_files.save_file
 
     def half(tensors: dict, path: Path, metadata: dict) -> None:
         real(tensors, path, metadata)
@@ -153,11 +153,11 @@ def build_until_killed(cache: Path, point: str) -> None:
         die()
 
     if point == "mid-write":
-        storage.save_file = half
+        checked_files.save_file = half
     elif point == "before-rename":
         Path.replace = die  # pyright: ignore[reportAttributeAccessIssue]
     elif point == "after-rename":
-        storage._sync_directory = die
+        checked_files._sync_directory = die
     Cache(cache).fetch("key", lambda: (die() if point == "mid-build" else None) or entry(1))
 
 
@@ -201,14 +201,16 @@ def test_a_builder_taken_for_dead_still_has_what_it_built(
 
     def remove(*_: object) -> None:
         for path in tmp_path.glob("*.tmp"):
-            storage.remove(path)
+            checked_files.remove(path)
 
     def removed(tensors: dict, path: Path, metadata: dict) -> None:
         remove()
         save_file(tensors, path, metadata)
 
-    save_file = storage.save_file
-    monkeypatch.setattr(storage, "save_file", removed) if before_writing else monkeypatch.setattr(os, "fsync", remove)
+    save_file = checked_files.save_file
+    monkeypatch.setattr(checked_files, "save_file", removed) if before_writing else monkeypatch.setattr(
+        os, "fsync", remove
+    )
     with caplog.at_level(logging.WARNING):
         tensors, _ = Cache(tmp_path).fetch("key", lambda: entry(1))
     assert torch.equal(tensors["a"], entry(1)[0]["a"])
@@ -232,7 +234,7 @@ def test_a_cache_is_as_open_as_the_umask_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, file_mode: int, folder_mode: int
 ) -> None:
     root = tmp_path / "cache"
-    modes, save_file = {}, storage.save_file
+    modes, save_file = {}, checked_files.save_file
 
     def build() -> Entry:
         modes["lock"] = stat.S_IMODE((root / "key.lock").stat().st_mode)
@@ -242,7 +244,7 @@ def test_a_cache_is_as_open_as_the_umask_says(
         modes["folder"] = stat.S_IMODE(path.parent.stat().st_mode)
         save_file(tensors, path, metadata)
 
-    monkeypatch.setattr(storage, "save_file", save)
+    monkeypatch.setattr(checked_files, "save_file", save)
     before = os.umask(umask)
     try:
         Cache(root).fetch("key", build)

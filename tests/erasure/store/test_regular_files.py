@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from erasure.store.checked_files import read_json
 from erasure.store.heartbeat import heartbeat
 from erasure.store.regular_files import DamagedFileError, regular
-from erasure.store.storage import read_json
 
 
 def bound(path: Path) -> None:

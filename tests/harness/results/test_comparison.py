@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from erasure.store.storage import save_tensors
+from erasure.store.checked_files import save_tensors
 from harness.result import TrainResult
 from harness.results import compare, load
 from harness.results.arrange import arrange

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure.store.storage import load_tensors, read_json
+from erasure.store.checked_files import load_tensors, read_json
 from sample_info.__main__ import COMMAND
 from sample_info.references.retraining import GradientDescent
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from models.cnn import CNN
 from models.mlp import MLP
 from models.polynomial import PolynomialClassifier

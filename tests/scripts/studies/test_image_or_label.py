@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from erasure.source import LabelledImages
-from erasure.store.storage import read_json
+from erasure.store.checked_files import read_json
 from scripts.studies import image_or_label
 from scripts.studies.image_or_label import answer_rates, main
 from train.__main__ import COMMAND as TRAIN

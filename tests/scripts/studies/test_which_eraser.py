@@ -46,7 +46,7 @@ def test_a_small_study_erases_probes_and_reads_back(tmp_path: Path, monkeypatch:
 
 
 def test_results_of_something_else_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from erasure.store.storage import write_json
+    from erasure.store.checked_files import write_json
 
     write_json(tmp_path / "other.json", {"x": 1})
     assert main(["--out", str(tmp_path / "other.json")]) == 2

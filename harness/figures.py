@@ -1,4 +1,4 @@
-"""Style of all figures: one colour per eraser, safe for colour-blind readers."""
+"""Figures: files that follow dark mode, axes and legends, and one colour per eraser, safe for the colour-blind."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from erasure.store.storage import replacing
+from erasure.store.checked_files import replacing
 from harness.results.run_labels import Label
 
 if TYPE_CHECKING:  # the order of erasers needs no matplotlib

@@ -14,8 +14,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from erasure.store import storage
-from erasure.store.storage import (
+from erasure.store import checked_files
+from erasure.store.checked_files import (
     DamagedFileError,
     DiskFullError,
     checksum,
@@ -144,7 +144,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(f"erasure.store.storage.{function}", full)
+    monkeypatch.setattr(f"erasure.store.checked_files.{function}", full)
     with pytest.raises(DiskFullError, match=r"no space left on disk for .*x\.json: free some"):
         write_json(path, {"a": 2})
     assert read_json(path) == {"a": 1}
@@ -161,7 +161,7 @@ def write_until_killed(path: Path, point: str) -> None:
         die()
 
     if point == "mid-write":
-        storage.save_file = half
+        checked_files.save_file = half
     else:
         Path.replace = die  # pyright: ignore[reportAttributeAccessIssue]
     save_tensors(path, {"a": torch.ones(1000)})
@@ -177,8 +177,8 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path, point: str) -> None
 
 
 def test_fingerprints_ignore_the_order_of_keys_and_nothing_else() -> None:
-    assert storage.fingerprint({"a": 1, "b": [2]}) == storage.fingerprint({"b": [2], "a": 1})
-    assert storage.fingerprint({"a": 1, "b": [2]}) != storage.fingerprint({"a": 1, "b": [3]})
+    assert checked_files.fingerprint({"a": 1, "b": [2]}) == checked_files.fingerprint({"b": [2], "a": 1})
+    assert checked_files.fingerprint({"a": 1, "b": [2]}) != checked_files.fingerprint({"a": 1, "b": [3]})
 
 
 def test_the_same_bytes_in_another_dtype_or_shape_are_damage(tmp_path: Path) -> None:
@@ -202,6 +202,6 @@ def test_the_folder_is_flushed_after_the_file_took_its_place(tmp_path: Path, mon
         flushed.append((os.fstat(handle).st_ino, path.exists()))
         real(handle)
 
-    monkeypatch.setattr("erasure.store.storage.os.fsync", fsync)
+    monkeypatch.setattr("erasure.store.checked_files.os.fsync", fsync)
     write_json(path, {"a": 1})
     assert flushed == [(path.stat().st_ino, False), (tmp_path.stat().st_ino, True)]
