@@ -47,7 +47,7 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     from harness.results.columns import table_of
     from harness.results.output import show_settings
     from train import learning_order
-    from train.summary import draw
+    from train.figure import draw
 
     show_settings([*map(table_of, by_setting(results))], directory / "table.md")
     print(f"figure: {draw(arrange(results), directory / 'loss_curves.png')}")

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from erasure.linalg import largest_eigenpairs
-from sample_info.linearized.training import ChebyshevSeries, ContourRule, SpectralFilter
+from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
+from sample_info.linearized.training import SpectralFilter
 
 _MARGIN = 1.001  # of the bound on the spectrum, relative to the Lanczos estimate
 _ROUNDING = 1e-13  # relative size of eigenvalues that are zero in float64

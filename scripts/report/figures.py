@@ -18,7 +18,7 @@ from harness.results.entries import Entry
 from harness.results.run_labels import Label, labels
 from mdl.figure import draw as draw_learning_curves
 from scripts.report.write import Drawing
-from train.summary import draw as draw_loss_curves
+from train.figure import draw as draw_loss_curves
 
 Colours = Mapping[Label, str]
 Panel = tuple[str, list[Entry]]  # a title, and what it shows

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
 from sample_info.linearized.solvers import MaskedSeries, Resolvent, spectral_bound
-from sample_info.linearized.training import ChebyshevSeries, ContourRule, LinearizedDescent
+from sample_info.linearized.training import LinearizedDescent
 from tests.sample_info.networks import some_kernels
 
 

@@ -11,7 +11,7 @@ from harness.result import TrainResult
 from harness.results.arrange import Comparison, arrange
 from harness.results.columns import table_of
 from tests.made_up_runs import write_run
-from train.summary import draw
+from train.figure import draw
 
 
 def comparison(root: Path) -> Comparison:

@@ -1,0 +1,110 @@
+"""Two approximations of a function of the tangent kernel's spectrum, such as the filter of `LinearizedDescent`.
+
+A Chebyshev series replaces thousands of steps by a few dozen products. By Cauchy's integral over an ellipse around the
+spectrum, the filter is also a sum of resolvents, whose number does not depend on the number of steps.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+_MOST_POINTS = 2**17  # of the cosine transform; also most nodes of a rule
+_EPS = torch.finfo(torch.float64).eps  # rounding per value; √N times that for the coefficients of N values
+_GROWTH = 10.0  # most growth of the function from interval to ellipse: digits lost to cancellation
+
+
+@dataclass(frozen=True)
+class ChebyshevSeries:
+    """Σ_j c_j T_j, on [low, high] mapped to [-1, 1].
+
+    `truncation` bounds |function - series| there: the sum of the omitted coefficients and rounding; coefficients beyond
+    the transform are assumed smaller than its upper half.
+    """
+
+    coefficients: Tensor  # c_j, [degree + 1] float64
+    low: float
+    high: float
+    truncation: float
+
+    @property
+    def degree(self) -> int:
+        return len(self.coefficients) - 1
+
+    @classmethod
+    def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ChebyshevSeries":
+        """Return the shortest series with an error of at most `tolerance` times the function's largest value.
+
+        Coefficients come from a discrete cosine transform of the function at Chebyshev points, whose number is doubled
+        until the upper half of the coefficients is negligible (Trefethen 2013, chapters 3 and 8). The function takes
+        points [N] float64, and is smooth on the interval.
+
+        Raises:
+            ValueError: no series of degree 65,536 or less is good enough.
+        """
+        from scipy.fft import dct  # lazy: launches of finished runs start fast
+
+        points = 32
+        while points <= _MOST_POINTS:
+            points *= 2
+            angles = torch.pi * (torch.arange(points, dtype=torch.float64) + 0.5) / points
+            values = function(low + (high - low) * (angles / 2).cos().square())  # (1 + cos)/2 with all digits at low
+            coefficients = torch.from_numpy(dct(values.numpy(), type=2)) / points
+            coefficients[0] /= 2
+            tails = coefficients.abs().flip(0).cumsum(0).flip(0)  # tails[j]: error of stopping before j
+            largest, rounding = float(values.abs().max()), _EPS * points**0.5
+            allowed, beyond = max(2 * rounding, tolerance) * largest, float(tails[points // 2])
+            if beyond <= max(rounding, 1e-3 * tolerance) * largest:
+                length = max(1, int((tails > allowed - beyond).sum()))
+                return cls(coefficients[:length].clone(), low, high, float(tails[length]) + beyond)
+        raise ValueError(
+            f"no Chebyshev series of degree {_MOST_POINTS // 2:,} reaches a tolerance of {tolerance:g} on "
+            f"[{low:g}, {high:g}]: raise the tolerance, lower steps, or train to convergence"
+        )
+
+
+@dataclass(frozen=True)
+class ContourRule:
+    """f(x) ≈ 2 Re Σ_j weights_j / (nodes_j - x) on an interval."""
+
+    nodes: Tensor  # z_j in the upper half plane, [q] complex128
+    weights: Tensor  # [q] complex128
+    error: float = math.nan  # largest |f(x) - rule(x)| at 1,025 Chebyshev points
+
+    @classmethod
+    def fit(cls, function: Callable[[Tensor], Tensor], low: float, high: float, tolerance: float) -> "ContourRule":
+        """Return the trapezoidal rule on an ellipse with foci at the interval's ends (Trefethen & Weideman 2014).
+
+        The ellipse is as wide as the function's growth off the interval allows; nodes are doubled until the rule's
+        error is `tolerance` times the function's largest value, or stops falling at the level of rounding. The
+        function is real on the interval, analytic in a neighbourhood; it takes float64 and complex128 tensors.
+
+        Raises:
+            ValueError: more than 131,072 nodes are needed.
+        """
+        points = low + (high - low) * torch.linspace(0, math.pi / 2, 1025, dtype=torch.float64).cos().square()
+        largest, rho = float(function(points).abs().max()), 3.0
+        while float(function(_map(low, high, rho, 256)[0]).abs().nan_to_num(math.inf).max()) > _GROWTH * largest:
+            rho = 1 + (rho - 1) / 1.3
+        q, before = 8, math.inf
+        while q <= _MOST_POINTS:
+            nodes, slopes = _map(low, high, rho, q)
+            rule = cls(nodes, function(nodes) * slopes / (2 * q))
+            error = max(float((rule(part) - function(part)).abs().max()) for part in points.split(64))
+            if error <= tolerance * largest or (error > before / 2 and error < 1e-9 * largest):
+                return replace(rule, error=error)
+            q, before = 2 * q, error
+        raise ValueError(f"no rule of {_MOST_POINTS:,} nodes is good enough on [{low:g}, {high:g}]: lower steps")
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Evaluate the rule at points [p]."""
+        return 2 * (self.weights / (self.nodes - points[:, None])).sum(1).real
+
+
+def _map(low: float, high: float, rho: float, q: int) -> tuple[Tensor, Tensor]:
+    """Return points z on the upper half of the ellipse and dz/dθ / i, [q]."""
+    w = rho * torch.exp(1j * math.pi * (torch.arange(q, dtype=torch.float64) + 0.5) / q)
+    # (w + 1/w)/2 + 1 = (w + 1)²/(2w): all digits of the distance from the lower end
+    return low + (high - low) / 4 * (w + 1).square() / w, (high - low) / 4 * (w - 1 / w)
