@@ -1,8 +1,10 @@
 """The command line of every command: compose, check, run or sweep, and report errors in one line."""
 
+import contextlib
 import errno
 import functools
 import gc
+import io
 import logging
 import os
 import re
@@ -193,12 +195,14 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
         except ValueError as error:
             failed.append((job, str(error), FAILED))
     codes = [code for _, _, code in failed]
-    alone = len(finished) == 1  # it is compared with a control that may be new
-    if finished and not alone and sweep.tables_are_current(command.name):
-        print((sweep.directory / "table.md").read_text(encoding="utf-8"))
-        print(f"tables and figures are as they were: {sweep.directory} (delete one to make all of them again)")
+    # a single run is compared with its control, which may be newer
+    printed = sweep.printed_tables(command.name) if len(finished) > 1 else None
+    if printed is not None:
+        print(printed, end="")
+        print("tables and figure are as they were: delete one to make all of them again")
     elif finished:
-        codes.append(_summarise(command, finished, sweep.directory, lambda: sweep.keep_tables(command.name)))
+        keep = functools.partial(sweep.keep_tables, command.name)
+        codes.append(_summarise(command, finished, sweep.directory, keep))
     for job, error, _ in failed:
         _complain(f"failed: {' '.join(job.overrides)}: {error}")
     print(f"{len(finished)} of {len(jobs)} runs finished" + (f", {len(failed)} failed" if failed else ""))
@@ -206,15 +210,20 @@ def _end_sweep(command: Command, sweep: Sweep) -> int:
 
 
 def _summarise(
-    command: Command, results: Sequence[Any], directory: Path, then: Callable[[], None] = lambda: None
+    command: Command, results: Sequence[Any], directory: Path, keep: Callable[[str], None] = lambda _: None
 ) -> int:
-    """Print and write tables and figures; return the exit code.
+    """Print and write tables and figures, and keep what is printed; return the exit code.
 
     It is 0 if `directory` is read-only, e.g. another user's: the printed tables suffice then.
     """
+    printed = io.StringIO()
     try:
-        command.summarise(results, directory)
-        then()
+        try:
+            with contextlib.redirect_stdout(printed):
+                command.summarise(results, directory)
+        finally:
+            print(printed.getvalue(), end="", flush=True)
+        keep(printed.getvalue())
     except OSError as error:
         _complain(f"results are saved, but not all tables and figures are kept: {explain(error, command.name)}")
         return 0 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else FAILED

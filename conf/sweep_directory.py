@@ -16,7 +16,7 @@ from conf.errors import BAD_CONFIG, FAILED
 from conf.groups import CONF
 
 _ELSEWHERE = ("hydra", "runs_dir=", "cache_dir=", "device=", "logger.")  # where and how a sweep runs
-REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.txt"
+REQUEST, PLAN, _TABLES = "sweep.json", "plan.json", "tables.json"
 _SHOWN = (".md", ".csv", ".png", ".pdf")
 _COMPUTED = (".json", ".csv", ".safetensors", ".png")
 
@@ -101,14 +101,21 @@ class Sweep:
         errors = {job.run.name: self.error_of(job.run.name) for job in self.planned()}
         return {run: error for run, (error, exit_code) in errors.items() if exit_code == BAD_CONFIG}
 
-    def tables_are_current(self, command: str) -> bool:
-        """Return whether tables, figures, runs and the code of the command are as they were at `keep_tables`."""
-        path = self.directory / _TABLES
-        return path.exists() and path.read_bytes() == self._table_state(command).encode()
+    def printed_tables(self, command: str) -> str | None:
+        """Return what was printed with tables and figures; None if they, runs or the command's code have changed."""
+        from erasure.store.checked_files import read_json
 
-    def keep_tables(self, command: str) -> None:
-        """Note that tables and figures have been made, for `tables_are_current`."""
-        (self.directory / _TABLES).write_text(self._table_state(command))
+        try:
+            kept = read_json(self.directory / _TABLES)
+        except (FileNotFoundError, ValueError):
+            return None
+        return kept["printed"] if kept["state"] == self._table_state(command) else None
+
+    def keep_tables(self, command: str, printed: str) -> None:
+        """Keep what was printed when tables and figures were made, for `printed_tables`."""
+        from erasure.store.checked_files import write_json
+
+        write_json(self.directory / _TABLES, {"state": self._table_state(command), "printed": printed})
 
     def _table_state(self, command: str) -> str:
         """Return a digest of the sizes and times of change of tables, figures and the files that they are made from."""
