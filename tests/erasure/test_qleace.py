@@ -198,14 +198,16 @@ def test_constant_pixels_stay_constant_in_all_classes() -> None:
 
 
 def test_leace_leaves_the_covariances_that_qleace_makes_equal() -> None:
-    quadratic = pytest.importorskip("tests.models.test_polynomial")
+    experiment = pytest.importorskip("tests.models.test_theorem_2_2")
     x, z = mixture(4, 6)
     by_leace, by_qleace = LeaceEraser.fit(x, z)(x), QleaceEraser.fit(x, z)(x, z)
     assert gaps(by_leace, z, x)[0] < 1e-13
     assert gaps(by_leace, z, x)[1] > 0.1
-    model = quadratic.PolynomialClassifier((1, 1, 6), 4, degree=2, sketch=6)
-    assert quadratic.lowest_loss(model, by_leace.view(-1, 1, 1, 6), z) < quadratic.entropy(z) - 0.1
-    assert quadratic.lowest_loss(model, by_qleace.view(-1, 1, 1, 6), z) == pytest.approx(quadratic.entropy(z), abs=1e-9)
+    model = experiment.PolynomialClassifier((1, 1, 6), 4, degree=2, sketch=6)
+    assert experiment.lowest_loss(model, by_leace.view(-1, 1, 1, 6), z) < experiment.entropy(z) - 0.1
+    assert experiment.lowest_loss(model, by_qleace.view(-1, 1, 1, 6), z) == pytest.approx(
+        experiment.entropy(z), abs=1e-9
+    )
 
 
 def test_equal_covariances_are_only_shifted() -> None:
