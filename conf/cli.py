@@ -58,7 +58,7 @@ class Command:
     Attributes:
         name: of the package and of its primary configuration.
         purpose: one sentence for --help.
-        execution: configuration (`conf.schema.config_of`) -> its execution.
+        execution: configuration (`conf.target.config_of`) -> its execution.
         headline: the result in one line.
         summarise: (finished results, directory for files) -> prints tables and paths.
     """

@@ -1,4 +1,4 @@
-"""Results of finished runs: result.json is defined, checked and read by this module alone.
+"""Results of finished runs: result.json, with the fields of `harness.result_fields`, is checked and read here alone.
 
 Keys are stable. One that came later has the default None: older runs lack it, and it is not written where it is None.
 """

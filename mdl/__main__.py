@@ -16,7 +16,7 @@ WANDB_AXES = {"mdl/*": "mdl/n", "loss/*": "loss/epoch"}
 
 
 def execution(config: "MdlConfig") -> cli.Executable:
-    """Return the execution of a configuration; its code depends on the model, `train.protocol` and `mdl.code`.
+    """Return the execution of a configuration: what it trains depends on model, `train.protocol` and `mdl.code`.
 
     Raises:
         ValueError: options that do not go together.
