@@ -1,4 +1,4 @@
-"""Which options of a configuration count towards a run's identity: its id, and the cache keys of what it needs."""
+"""The options of a configuration that count towards a run's identity: its id, and the cache keys of what it needs."""
 
 from dataclasses import field, fields, is_dataclass
 from typing import Any, TypeVar

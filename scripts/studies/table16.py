@@ -6,7 +6,7 @@ Prints three tables in Markdown, mean ± standard deviation over seeds, and draw
 in the paper, in our recipe (train=paper) and in the published one (train=published). The first table is in the paper's
 unit, of photographs of 32 × 32; the second has test losses of our recipe, for every number and size of images for
 which both maps of QLEACE were run; the third those of the published recipe by number of images. Second and third have
-what unfinished runs have trained, too.
+what unfinished runs have trained, too; the third has the lowest validation loss of unfinished trainings in parentheses.
 """
 
 import argparse
@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from conf import Options
 from conf.errors import exit_code
 from erasure.store.checked_files import read_json
@@ -24,6 +26,7 @@ from harness.result import MdlResult, TrainedResult, parsed, read_result
 from harness.result_fields import Final, Point
 from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
+from harness.run_directory import CURVES
 from harness.untrusted_runs import read_config
 from scripts.options import argument_parser
 
@@ -76,13 +79,20 @@ def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
         usual = train["patience_steps"] == 4000 and train["lr"] == 1e-3 and train["batch_size"] == 128
         usual = usual and config.get("mdl", {}).get("validation", "given") == "given"
         ours = train.get("protocol", "standard") == "standard" and dataset["normalize"] == "zscore" and usual
-        published = train.get("protocol") == "published" and train["published"]["backtrack"]
-        if ours or published:
+        if ours or published(config):
             yield result
 
 
+def published(config: Options) -> bool:
+    """Return whether a run follows the paper's code in everything but precision and z-scores."""
+    train = config.get("train", {})
+    return train.get("protocol") == "published" and train["published"]["backtrack"]
+
+
 def model_of(config: Options) -> str:
-    return config["model"]["name"].removesuffix("_published")  # LeNet at the sizes of the paper's code
+    """Return the row of Table 16; LeNet at the sizes of the paper's code is its LeNet by the paper's recipe alone."""
+    name = config["model"]["name"]
+    return name if recipe_of(config) == _OURS else name.removesuffix("_published")
 
 
 def recipe_of(config: Options) -> str:
@@ -94,13 +104,17 @@ def recipe_of(config: Options) -> str:
     return f"published, {train['precision']}{rounded}{raw}"
 
 
+def cell_of(config: Options) -> Cell:
+    return Cell(recipe_of(config), model_of(config), config["eraser"]["name"])
+
+
 def table_16(results: Sequence[TrainedResult]) -> dict[Cell, list[float]]:
     """Return the values of the cells, one per seed, in the published unit."""
     cells: dict[Cell, list[float]] = defaultdict(list)
     for result in results:
         config = result.config
         if isinstance(result, MdlResult) and config["dataset"]["size"] is None and result.train_size > _ALL:
-            cells[Cell(recipe_of(config), model_of(config), config["eraser"]["name"])] += result.mdl.published
+            cells[cell_of(config)] += result.mdl.published
     return dict(cells)
 
 
@@ -131,7 +145,7 @@ Scores = Mapping[int, Score]  # by seed
 def trainings(config: Options, points: Sequence[Point], final: Final | None, n: int) -> Iterator[tuple[Row, Scores]]:
     """Yield the scores of a run: `points` of its curve, and `final` on all n images."""
     model, size = config["model"], config["dataset"]["size"] or 32
-    if model["width"] not in (20, 128) or model["depth"] > 2:  # other widths and depths have another page
+    if model.get("width") not in (20, 128) or model["depth"] > 2:  # other widths and depths have another page
         return
     trained = [(point.n, point.ce_test_bits, point.test_accuracy) for point in points if point.test_accuracy]
     trained += [(n, final.loss_bits, final.accuracy)] if final is not None else []
@@ -174,15 +188,19 @@ def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Ite
     trained = [(result.config, point) for result in results if isinstance(result, MdlResult) for point in result.curve]
     losses: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for config, point in [*trained, *unfinished(folders)]:
-        if (recipe := recipe_of(config)) != _OURS:
-            losses[Cell(recipe, model_of(config), config["eraser"]["name"])][point.n] += point.ce_test_bits
-    sizes = sorted({n for of_size in losses.values() for n in of_size})
+        if published(config):
+            losses[cell_of(config)][point.n] += point.ce_test_bits
+    shown = {cell: {n: f"{Spread.of(bits).mean:.2f}" for n, bits in row.items()} for cell, row in losses.items()}
+    for path in sorted(path for folder in folders for path in folder.glob(f"*/{CURVES}")):
+        if not (path.parent / "result.json").exists() and published(config := read_config(path.parent)):
+            lowest = pd.read_csv(path).groupby("n")["validation_loss_bits"].min()
+            shown[cell_of(config)] |= {int(str(n)): f"({bits:.2f})" for n, bits in lowest.items()}
+    sizes = sorted({n for row in shown.values() for n in row})
     yield "| published: test loss in bits after n images | " + " | ".join(f"{n:,}" for n in sizes) + " |"
     yield "| --- " * (len(sizes) + 1) + "|"
-    for cell in sorted(losses, key=lambda cell: (cell.model != "mlp", cell.recipe, ERASERS.index(cell.eraser))):
-        shown = (f"{Spread.of(losses[cell][n]).mean:.2f}" if n in losses[cell] else "" for n in sizes)
+    for cell in sorted(shown, key=lambda cell: (cell.model != "mlp", cell.recipe, ERASERS.index(cell.eraser))):
         name = f"{display_name(cell.model)}, {cell.recipe.removeprefix('published, ')}, {display_name(cell.eraser)}"
-        yield f"| {name} | " + " | ".join(shown) + " |"
+        yield f"| {name} | " + " | ".join(shown[cell].get(n, "") for n in sizes) + " |"
 
 
 def draw(cells: dict[Cell, list[float]], path: Path) -> None:
