@@ -34,6 +34,7 @@ from mdl.settings import MdlConfig
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear
 from train.checkpoint import Checkpoints, State
+from train.cuda_graph import GraphedFunction
 from train.data import label_entropy_bits
 from train.early_stopping import MemberCurve, endings
 from train.progress import TrainingProgress
@@ -260,6 +261,7 @@ class PublishedTraining:
         self._loss_precision = torch.bfloat16 if settings.published.round_losses else None
         self._padding = round(settings.crop_padding * images.shape[-1])
         self.before_step: Callable[[], None] = lambda: None
+        self._gradients, self._scores = GraphedFunction(self._loss_and_gradients), GraphedFunction(self._loss_and_hits)
 
     @property
     def finished(self) -> bool:
@@ -291,9 +293,9 @@ class PublishedTraining:
         bits, right, sizes = [], [], []
         with torch.no_grad():
             for x, z in _batches(examples, batch_size):
-                log_probabilities = self._log_probabilities(x)
-                bits.append(mean_bits(log_probabilities, z, self._loss_precision))
-                right.append((log_probabilities.argmax(1) == z).sum())
+                loss, hits = self._scores(x, z, *self._drop_factors(x))
+                bits.append(loss.clone())
+                right.append(hits.clone())
                 sizes.append(len(z))
         total = sum(mean * size for mean, size in zip(torch.stack(bits).tolist(), sizes, strict=True))
         return total / sum(sizes), int(torch.stack(right).sum()) / sum(sizes)
@@ -362,22 +364,35 @@ class PublishedTraining:
     def _train_epoch(self) -> None:
         losses = []
         for x, z in _batches(self.train, self.settings.batch_size):
-            log_probabilities = self._log_probabilities(self._augmented(x))
-            loss = F.nll_loss(log_probabilities, z) / math.log(2)
-            for parameter in self._parameters:
-                parameter.grad = None
-            loss.backward()
+            x = self._augmented(x)
+            loss, gradients = self._gradients(x, z, *self._drop_factors(x))
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                parameter.grad = gradient
             self._optimizer.step()
-            losses.append(mean_bits(log_probabilities.detach(), z, self._loss_precision))
+            losses.append(loss.clone())
         self._train_bits = sum(torch.stack(losses).tolist()) / len(losses)
 
-    def _log_probabilities(self, x: Tensor) -> Tensor:
+    def _loss_and_gradients(self, x: Tensor, z: Tensor, *factors: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return a batch's rounded loss in bits, and the gradients of the loss."""
+        log_probabilities = self._log_probabilities(x, factors)
+        gradients = torch.autograd.grad(F.nll_loss(log_probabilities, z) / math.log(2), self._parameters)
+        return mean_bits(log_probabilities.detach(), z, self._loss_precision), gradients
+
+    def _loss_and_hits(self, x: Tensor, z: Tensor, *factors: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a batch's rounded loss in bits, and how many labels are the likeliest."""
+        log_probabilities = self._log_probabilities(x, factors)
+        return mean_bits(log_probabilities, z, self._loss_precision), (log_probabilities.argmax(1) == z).sum()
+
+    def _drop_factors(self, x: Tensor) -> list[Tensor]:
+        """Draw which branches a batch drops: a factor [B] per layer of stochastic depth."""
+        source, rates = self._draws["stochastic depth"], [layer.rate for layer in self.model.stochastic_depth()]
+        return [((torch.rand(len(x), generator=source) >= rate) / (1 - rate)).to(x.device) for rate in rates]
+
+    def _log_probabilities(self, x: Tensor, factors: Sequence[Tensor]) -> Tensor:
         """Return the log-softmax of the network's logits, [B, k], branches dropped as in training."""
-        source = self._draws["stochastic depth"]
         layers = self.model.stochastic_depth()
-        for layer in layers:
-            undropped = torch.rand(len(x), generator=source) >= layer.rate
-            layer.factors = (undropped / (1 - layer.rate)).to(x.device)
+        for layer, of_layer in zip(layers, factors, strict=True):
+            layer.factors = of_layer
         try:
             return self.model(x).log_softmax(1)
         finally:

@@ -19,6 +19,7 @@ from harness.run_directory import Run
 from train.calibration import tempered
 from train.checkpoint import Checkpoints
 from train.counterpart_losses import CounterpartCurves, CounterpartRow, Counterparts
+from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping, MemberCurve
 from train.ensemble import Ensemble, Scores, Weights
@@ -186,6 +187,7 @@ class Learner:
         )
         self.optimizer = ScheduleFree(initial, options, ensemble.model.learning_rates())
         self.before_step: Callable[[], None] = lambda: None
+        self._gradients = self._graphed_gradients()
 
     def learn(self, draws: Draws, first: int = 0) -> Iterator[Tensor]:
         """Take the steps from number `first` on; nothing here waits for the device.
@@ -195,7 +197,8 @@ class Learner:
             first: number of the first step to take.
 
         Yields:
-            the members' losses [S] in nats on a step's batch, once the step is taken.
+            the members' losses [S] in nats on a step's batch, once the step is taken; on a GPU the next step overwrites
+            them.
 
         Raises:
             MemoryExhaustedError: says which setting to lower.
@@ -203,7 +206,7 @@ class Learner:
         with advice("training", batch_size=self.settings.batch_size, stack=self.settings.stack):
             for x, z, factors in self._batches(draws, first):
                 self.before_step()
-                losses, gradients = self.ensemble.gradients(self.optimizer.weights, x, z, factors)
+                losses, gradients = self._gradients(x, z, factors)
                 self.optimizer.step(gradients)
                 yield losses
 
@@ -215,6 +218,9 @@ class Learner:
         for start in range(first, len(index), together):
             steps = slice(start, start + together)
             yield from zip(*self.train.augmented(index[steps], draws.views[steps]), draws.factors[steps], strict=True)
+
+    def _graphed_gradients(self) -> GraphedFunction[tuple[Tensor, Sequence[Tensor]]]:
+        return GraphedFunction(lambda *batch: self.ensemble.gradients(self.optimizer.weights, *batch))
 
 
 class Training(Learner):
@@ -320,6 +326,7 @@ class Training(Learner):
         if self.active:
             members = torch.tensor(positions, device=self.subsets.device)
             self.optimizer.keep_members(members)
+            self._gradients = self._graphed_gradients()  # the weights have moved
             self._loss_sum = self._loss_sum[members]
 
     def _follow_counterparts(self, *, always: bool = False) -> None:

@@ -3,8 +3,8 @@
     python -m scripts.benchmarks.gpu --page docs/gpu.md
     python -m scripts.benchmarks.gpu --device cpu --small    # tries the command itself
 
-Parts: the tests that need a GPU; every eraser, on GPU and CPU; five seeds of the four architectures at the paper's
-base size; sample information of 1,000 examples; a whole cell of Table 16 (without --images: of the digits). Each part
+Parts: the tests that need a GPU; every eraser, on GPU and CPU; five or two seeds of the four architectures at
+the paper's base size; sample information of 1,000 examples; a whole cell of Table 16 (without --images: of the digits). Each part
 is one process and writes a file: the command stops before its minutes are over, and the next call continues with the
 missing parts.
 """
@@ -24,15 +24,16 @@ from erasure.store.checked_files import write_json, write_text
 from scripts.benchmarks.benchmark import machine
 from scripts.options import argument_parser
 
-_SHAPES = ("mlp", "lenet", "convnextv2", "swinv2")
+_STACKED, _ALONE = ["--samples", "12800"], ["--samples", "2560", "--seeds", "2"]
+_TRAINED = {"mlp": _STACKED, "lenet": _STACKED, "convnextv2": _ALONE, "swinv2": _ALONE}
 
 
 def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, list[str]]:
     """Return the arguments of `python -m` for every part, by name."""
     erasers, sized = ["scripts.benchmarks.erasers"], ["--samples", "200", "--dim"] if small else ["--dim"]
     sized = [*(["--images", images] if images else []), *sized]
-    few = ["--samples", "200", "--seeds", "2", "--epochs", "1", "--width", "20"] if small else ["--samples", "12800"]
-    train = ["scripts.benchmarks.train", "--dataset", "cifar", "--skip-peer", *few]
+    few = ["--samples", "200", "--seeds", "2", "--epochs", "1", "--width", "20"] if small else []
+    train = ["scripts.benchmarks.train", "--dataset", "cifar", "--skip-peer"]
     retrain = ["scripts.benchmarks.sample_info"]
     retrain += ["--examples", "20", "--held-out", "5", "--width", "8", "--alone", "2"] if small else []
     cell = ["mdl", "logger.mode=disabled", f"device={device}", f"cache_dir={folder}/cache", f"runs_dir={folder}/runs"]
@@ -41,8 +42,8 @@ def parts(device: str, folder: Path, images: str, *, small: bool) -> dict[str, l
     commands = {"tests": ["pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short", "tests/test_cuda.py"]}
     for dim in (48,) if small else (768, 3072):
         commands[f"erasers of {dim} values"] = [*erasers, *sized, str(dim), "--device", device]
-    for model in _SHAPES[:1] if small else _SHAPES:
-        commands[f"training, {model}"] = [*train, "--model", model, "--device", device]
+    for model, of_model in [("mlp", few)] if small else _TRAINED.items():
+        commands[f"training, {model}"] = [*train, *of_model, "--model", model, "--device", device]
     commands["sample information"] = [*retrain, "--device", device]
     commands["a cell of Table 16" if images else "the digits with Table 16's settings"] = cell
     for dim in (48,) if small else (768, 3072):  # what takes longest comes last

@@ -27,6 +27,7 @@ from scripts.benchmarks.images import DIGITS, labelled_images
 from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_cost import Step
 from train.counterpart_losses import DATA, Counterparts
+from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, to_device
 from train.ensemble import Ensemble
 from train.memory import keep_freed_memory
@@ -162,6 +163,10 @@ class TrainingBenchmark:
         rows = [self._ours(stacking, f"; {stacking.how}: {stacking.why}")]
         for setting in sorted(others, reverse=True):
             rows.append(self._ours(self._chosen(dataclasses.replace(self.settings, stack=setting))))
+        if self.device.type == "cuda":
+            GraphedFunction.enabled = False
+            rows.append(self._ours(stacking, "; without CUDA graphs"))
+            GraphedFunction.enabled = True
         followed: Counterparts = dict.fromkeys((DATA, "order1", "order2", "swap"), self.validation)  # all cost the same
         rows.append(self._ours(stacking, f"; losses on {len(followed)} samples of {len(self.validation):,}", followed))
         if skip_peer:

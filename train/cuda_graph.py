@@ -1,0 +1,64 @@
+"""CUDA graphs: all kernels of a training step launched at once, because small networks wait for launches."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+log = logging.getLogger(__name__)
+Output = TypeVar("Output")
+
+_FIRST_CALLS = 3  # without a graph: libraries choose kernels and allocate workspaces in them
+
+
+class GraphedFunction(Generic[Output]):
+    """A function of tensors, captured as a CUDA graph for every shape of its inputs; on a CPU, the function itself.
+
+    A graph launches the same kernels on the same memory, so results are the same. The function must not wait for the
+    device, and tensors that it reads beside its inputs must stay where they lie. One that cannot be captured is called
+    as it is, with a line in the log.
+
+    Args:
+        function: of tensors on one device.
+
+    Attributes:
+        enabled: whether functions are captured; benchmarks and tests compare with False.
+    """
+
+    enabled: ClassVar[bool] = True
+
+    def __init__(self, function: Callable[..., Output]) -> None:
+        self._function = function
+        self._calls = Counter[Any]()  # by shapes
+        self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Sequence[Tensor], Output]] = {}
+
+    def __call__(self, *inputs: Tensor) -> Output:
+        """Return the function's output; on a GPU the next call with inputs of these shapes overwrites it."""
+        if inputs[0].device.type != "cuda" or not self.enabled:
+            return self._function(*inputs)
+        shapes = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
+        self._calls[shapes] += 1
+        if self._calls[shapes] == _FIRST_CALLS + 1:
+            self._capture(shapes, inputs)
+        if shapes not in self._graphs:
+            return self._function(*inputs)
+        graph, captured, output = self._graphs[shapes]
+        for target, tensor in zip(captured, inputs, strict=True):
+            target.copy_(tensor)
+        graph.replay()
+        return output
+
+    def _capture(self, shapes: Any, inputs: Sequence[Tensor]) -> None:
+        captured, graph = [tensor.clone() for tensor in inputs], torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                output = self._function(*captured)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            log.warning("training without a CUDA graph: %s", str(error).splitlines()[0])
+        else:
+            self._graphs[shapes] = graph, captured, output
