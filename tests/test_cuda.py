@@ -57,7 +57,7 @@ def test_models_agree_with_the_cpu(name: str, precision: torch.dtype) -> None:
 
 
 def test_the_main_job_learns_in_bfloat16(command) -> None:
-    quick = ["train=quick", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled"]
+    quick = ["eraser=control", "train=quick", "mdl=quick", "seeds=[0,1]", "logger.mode=disabled"]
     assert command(MDL, "device=cuda", *quick).code == 0
     (path,) = Path("runs").glob("mdl-*/result.json")
     result = json.loads(path.read_text())

@@ -53,6 +53,7 @@ class GraphedFunction(Generic[Output]):
 
     def _capture(self, shapes: Any, inputs: Sequence[Tensor]) -> None:
         captured, graph = [tensor.clone() for tensor in inputs], torch.cuda.CUDAGraph()
+        random_state = torch.cuda.get_rng_state(inputs[0].device)
         try:
             with torch.cuda.graph(graph):
                 output = self._function(*captured)
@@ -60,5 +61,10 @@ class GraphedFunction(Generic[Output]):
             raise
         except RuntimeError as error:
             log.warning("training without a CUDA graph: %s", str(error).splitlines()[0])
+            # a failed capture leaves the device's generator as if the capture went on: give it a new state
+            device = inputs[0].device
+            unused = torch.Generator(device)
+            unused.set_state(random_state)
+            torch.cuda.default_generators[device.index].graphsafe_set_state(unused)
         else:
             self._graphs[shapes] = graph, captured, output

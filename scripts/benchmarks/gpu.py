@@ -3,10 +3,10 @@
     python -m scripts.benchmarks.gpu --page docs/gpu.md
     python -m scripts.benchmarks.gpu --device cpu --small    # tries the command itself
 
-Parts: the tests that need a GPU; every eraser, on GPU and CPU; five or two seeds of the four architectures at
-the paper's base size; sample information of 1,000 examples; a whole cell of Table 16 (without --images: of the digits). Each part
-is one process and writes a file: the command stops before its minutes are over, and the next call continues with the
-missing parts.
+Parts: the tests that need a GPU; every eraser, on GPU and CPU; seeds of the four architectures at the paper's base
+size, five at once or two in turn; sample information of 1,000 examples; a whole cell of Table 16 (without --images: of
+the digits). Each part is one process and writes a file: the command stops before its minutes are over, and the next
+call continues with the missing parts.
 """
 
 import argparse
