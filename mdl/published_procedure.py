@@ -357,7 +357,7 @@ class PublishedTraining:
         elif self.failures >= options.patience_epochs:
             curve.ended = "patience"
         elif options.backtrack:
-            self._set_to(self._best)
+            self._set_to(self._best, keep_state=options.share_saved_state and self.failures > 1)
         if curve.epochs >= self.settings.max_epochs and curve.ended is None:
             curve.ended = "max_epochs"
 
@@ -416,12 +416,15 @@ class PublishedTraining:
         return tensors, [{name: group[name] for name in _GROUP_NUMBERS} for group in self._optimizer.param_groups]
 
     @torch.no_grad()
-    def _set_to(self, snapshot: Snapshot) -> None:
+    def _set_to(self, snapshot: Snapshot, *, keep_state: bool = False) -> None:
+        """Set weights and optimizer state to a snapshot; of the state, `keep_state` leaves z and v as they are."""
         tensors, numbers = snapshot
         for group, of_group in zip(self._optimizer.param_groups, numbers, strict=True):
             group.update(of_group)
         for i, parameter in enumerate(self._parameters):
             parameter.copy_(tensors[f"y.{i}"])
+            if keep_state and f"z.{i}" in tensors:
+                continue
             state = {
                 name: tensors[f"{name}.{i}"].to(parameter, copy=True)
                 for name in ("z", "exp_avg_sq")

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from schedulefree import AdamWScheduleFree
 from torch import Tensor
 
 from conf.compose import composed
@@ -20,6 +22,7 @@ from models.layers import Conv2d
 from models.lenet import PublishedLeNet
 from models.mlp import MLP
 from scripts.report.__main__ import main as report
+from train.randomness import generator
 from train.settings import TrainSettings
 
 
@@ -98,6 +101,46 @@ def test_without_backtracking_epochs_go_on_from_where_they_are() -> None:
         losses[backtrack] = [None for _ in run.run()] and run.curve.validation_loss_bits
     assert losses[True][1] == losses[True][2]
     assert losses[False][1] != losses[False][2]
+
+
+def test_the_saved_state_is_overwritten_as_by_load_state_dict() -> None:
+    """The same losses as a loop that sets back with PyTorch's `load_state_dict`; not so if z and v are undone too."""
+    options = {"lr": 0.01, "warmup_steps": 0, "crop_padding": 0.0, "published.patience_epochs": 8}
+    losses = {}
+    for shared in (True, False):
+        run = training(settings(**options, **{"published.share_saved_state": shared}))
+        run.flip = False
+        losses[shared] = [None for _ in run.run()] and run.curve.validation_loss_bits
+    assert losses[True] == pytest.approx(losses_by_load_state_dict(settings(**options)), rel=1e-6)
+    assert losses[True] != losses[False]
+
+
+def losses_by_load_state_dict(own: TrainSettings) -> list[float]:
+    """Return validation losses of the network and data of `training`, by a loop that is as short as can be."""
+    model, (x, z), validation = mlp(), examples(200, 1), examples(100, 2)
+    initialise(model, generator(0, 200, "init"))
+    factors = model.learning_rates()
+    optimizer = AdamWScheduleFree(
+        [{"params": [p], "lr": own.lr * factors[name]} for name, p in model.named_parameters()], betas=own.betas
+    )
+    losses, failures = [], 0
+    best = deepcopy((model.state_dict(), optimizer.state_dict()))
+    while failures < own.published.patience_epochs:
+        with torch.no_grad():
+            loss = float(F.cross_entropy(model(validation[0]), validation[1])) / math.log(2)
+        if loss < min(losses, default=math.inf):
+            failures, best = 0, deepcopy((model.state_dict(), optimizer.state_dict()))
+        else:
+            failures += 1
+            model.load_state_dict(best[0])
+            optimizer.load_state_dict(best[1])
+        losses.append(loss)
+        optimizer.train()
+        for images, labels in zip(x.split(128), z.split(128), strict=True):
+            optimizer.zero_grad()
+            (F.cross_entropy(model(images), labels) / math.log(2)).backward()
+            optimizer.step()
+    return losses
 
 
 def test_it_learns_and_scores_the_training_sequence_and_the_average() -> None:
