@@ -22,13 +22,13 @@ from erasure.source import Source
 from mdl.settings import MdlConfig
 from models.classifier import Model
 from tests.conf.test_yaml import MANDATORY
+from tests.erasure.datasets.test_hf import write_cifarnet
+from tests.erasure.datasets.test_image_folder import folder, write_images
+from tests.erasure.datasets.test_mixture import mixture
+from tests.erasure.datasets.test_shuffled_labels import shuffled
+from tests.erasure.datasets.test_text import TRAIN as TEXTS
+from tests.erasure.datasets.test_text import write_glove, write_imdb
 from tests.erasure.published_files import OPTIONS, write_cifar10, write_mnist, write_svhn
-from tests.erasure.test_hf import write_cifarnet
-from tests.erasure.test_image_folder import folder, write_images
-from tests.erasure.test_mixture import mixture
-from tests.erasure.test_shuffled_labels import shuffled
-from tests.erasure.test_text import TRAIN as TEXTS
-from tests.erasure.test_text import write_glove, write_imdb
 from tests.models.every_model import EVERY
 
 ERASERS: dict[str, float] = {

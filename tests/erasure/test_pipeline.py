@@ -97,7 +97,7 @@ def test_a_broken_guarantee_stores_nothing(digits_source: Digits, tmp_path: Path
 
 
 def test_an_image_folder_is_decoded_once(tmp_path: Path, monkeypatch) -> None:
-    folders = pytest.importorskip("tests.erasure.test_image_folder")
+    folders = pytest.importorskip("tests.erasure.datasets.test_image_folder")
     folders.write_images(tmp_path / "data", "train", 12)
     source, cache = folders.folder(tmp_path / "data"), Cache(tmp_path / "cache")
     erase(source, IdentityEraser, cache)
@@ -219,7 +219,7 @@ def test_bytes_are_erased_in_the_precision_of_their_moments(tmp_path: Path, monk
 
 
 def test_images_cached_before_there_were_vectors_are_still_bounded(tmp_path: Path, monkeypatch) -> None:
-    folders = pytest.importorskip("tests.erasure.test_image_folder")
+    folders = pytest.importorskip("tests.erasure.datasets.test_image_folder")
     folders.write_images(tmp_path / "data", "train", 12)
     source, cache = folders.folder(tmp_path / "data"), Cache(tmp_path / "cache")
     raw_images(source, cache)

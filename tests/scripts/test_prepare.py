@@ -9,9 +9,9 @@ from erasure.datasets.cifar10 import Cifar10
 from mdl.__main__ import COMMAND as MDL
 from scripts.prepare import main
 from tests.conftest import REPOSITORY
+from tests.erasure.datasets.test_hf import write_cifarnet
 from tests.erasure.published_files import FIRST_FILE, WRITERS, pack_cifar10, write, write_cifar10
 from tests.erasure.server import serving
-from tests.erasure.test_hf import write_cifarnet
 from train.__main__ import COMMAND as TRAIN
 
 

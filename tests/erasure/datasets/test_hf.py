@@ -18,7 +18,7 @@ from erasure.datasets import hub
 from erasure.datasets.hf import HuggingFace
 from erasure.published_datasets import FetchError
 from erasure.source import MissingDataError, RawImages
-from tests.erasure.test_image_folder import write_images
+from tests.erasure.datasets.test_image_folder import write_images
 
 NAMES = ["airplane", "truck", "bird"]
 FEATURES = (
