@@ -35,9 +35,9 @@ def execution(config: "MdlConfig") -> cli.Executable:
 
     def functions() -> Functions:
         if is_kernel:
-            from mdl import kernel
+            from mdl import kernel_code
 
-            return Functions(kernel.load, kernel.code)
+            return Functions(kernel_code.load, kernel_code.code)
         if is_published:
             from mdl.published_procedure import load, published
 
@@ -45,7 +45,7 @@ def execution(config: "MdlConfig") -> cli.Executable:
         from mdl.prequential import load, prequential, train_free_sizes
 
         if settings.code == "replay":
-            from mdl.replay import replay
+            from mdl.replay_code import replay
 
             return Functions(load, replay)
         return Functions(load, prequential, train_free_sizes if settings.share else None)

@@ -12,7 +12,7 @@ _HELD_OUT_SHARE = 10  # of a prefix, a tenth
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySettings:
-    """Options of `mdl.code=replay` (`mdl.replay`).
+    """Options of `mdl.code=replay` (`mdl.replay_code`).
 
     Args:
         batch: labels that are coded at once, before any of them is learnt.
@@ -35,7 +35,7 @@ class MdlSettings:
             tenth of the prefix, which is paid for, and not trained on.
         share: whether processes that are asked for the same run train different sizes of it; results are the same.
         code: "blocks" trains a network for each size, which codes the labels up to the next; "replay" trains one
-            network, which codes every batch and then learns it (`mdl.replay`).
+            network, which codes every batch and then learns it (`mdl.replay_code`).
         replay: options of the latter.
 
     Raises:

@@ -7,7 +7,8 @@ from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
 LIBRARY = ("pytest", "erasure.pipeline", "erasure.datasets.digits", "erasure.store.cache", "sklearn.datasets")
-HARNESS = ("tests.train.killed", "mdl.prequential", "mdl.replay")  # passed over where the library alone is installed
+# passed over where the library alone is installed
+HARNESS = ("tests.train.killed_run", "mdl.prequential", "mdl.replay_code")
 PROCESSES.set_forkserver_preload([*LIBRARY, *HARNESS])
 
 

@@ -30,7 +30,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.formats import CANARY, FORMATS, HOSTILE, Format
+from tests.example_files import CANARY, FORMATS, HOSTILE, Format
 
 GOOD = ("unaffected", "recovered", "one line", "other data")
 DAMAGES = ("flipped", "digit", "cut", "deleted", "repeated", "zeroed", "inserted", "replaced")
@@ -137,7 +137,7 @@ def limited() -> Iterator[None]:
 
 
 def run(content: bytes) -> object:
-    """Opening a pickle does what is in it; tests/formats.py makes some."""
+    """Opening a pickle does what is in it; tests/example_files.py makes some."""
     CANARY.touch()
     raise ValueError("a.txt is damaged")
 

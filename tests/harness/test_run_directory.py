@@ -1,53 +1,26 @@
-"""A run's identity and its files."""
+"""A run's files and state; one process at a time computes it, and one that was taken for dead writes nothing more."""
 
 import csv
+import json
 import logging
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from erasure.store.checked_files import DamagedFileError, sealed
-from harness.job import logged, run_id
+from erasure.store.heartbeat import file_system_time
+from erasure.store.lease import Lease, LeaseLostError
+from harness.job import logged
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
 from harness.results.arrange import arrange
 from harness.results.entries import Entry
-from harness.run_directory import Run, whole_curves
+from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
 from tests.made_up_runs import made_up
-
-DESCRIBED = {
-    "dataset": {"name": "my digits/8x8", "split_seed": 0},
-    "eraser": {"name": "leace"},
-    "model": {"name": "mlp", "width": 8},
-    "seeds": [0, 1],
-}
-CODE = {"train": 1, "mine.Mine": "a"}
-
-
-def test_identity_is_readable_and_covers_every_value() -> None:
-    identity = run_id("mdl", DESCRIBED, CODE)
-    assert identity.startswith("mdl-my_digits_8x8-leace-mlp-")
-    assert identity == run_id("mdl", dict(reversed(DESCRIBED.items())), CODE)
-    others = [
-        run_id("train", DESCRIBED, CODE),
-        run_id("mdl", DESCRIBED | {"seeds": [1, 0]}, CODE),
-        run_id("mdl", DESCRIBED | {"model": {"name": "mlp", "width": 9}}, CODE),
-        run_id("mdl", DESCRIBED, CODE | {"mine.Mine": "b"}),
-    ]
-    assert len({identity, *others}) == 5
-
-
-def test_a_run_finds_those_that_only_older_code_tells_from_it(tmp_path: Path) -> None:
-    runs = [Run(tmp_path, run_id("mdl", DESCRIBED, CODE | {"mine.Mine": digest})) for digest in "abc"]
-    runs.append(Run(tmp_path, run_id("mdl", DESCRIBED | {"seeds": [7]}, CODE)))
-    for run in runs[1:]:
-        run.start("")
-    runs[1].finish(made_up(runs[1].id))
-    runs[3].finish(made_up(runs[3].id))
-    assert runs[0].before_code_changed() == made_up(runs[1].id)
-    assert runs[1].before_code_changed() is None
 
 
 def test_parts_last_until_the_run_is_finished(tmp_path: Path) -> None:
@@ -206,3 +179,91 @@ def test_the_result_of_another_run_finishes_none(tmp_path: Path) -> None:
     run.directory.rename(tmp_path / "y")
     state = state_of(tmp_path / "y", 0)
     assert (state.name, state.detail) == ("failed", "its result.json is of the run x")
+
+
+def test_the_second_task_waits_and_finds_the_result(tmp_path: Path) -> None:
+    first, second, events = Run(tmp_path, "x"), Run(tmp_path, "x"), []
+
+    def later() -> None:
+        with second.claim():
+            events.append(second.result)
+
+    waiting = threading.Thread(target=later)
+    with first.claim():
+        first.start("a: 1\n")
+        waiting.start()
+        time.sleep(0.3)
+        events.append("still computing")
+        first.finish(made_up("x"))
+    waiting.join()
+    assert events == ["still computing", made_up("x")]
+    assert sorted(path.name for path in first.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
+
+
+def test_who_was_taken_for_dead_writes_nothing_more(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+
+    def compute() -> None:
+        with run.claim():
+            run.start("a: 1\n")
+            lock = run.directory / LOCK
+            lock.write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
+            before = {path.name: path.read_text() for path in run.directory.iterdir()}
+            for write in (
+                lambda: run.step("10", lambda: {}),
+                lambda: run.save_curves([]),
+                lambda: run.finish(made_up()),
+                lambda: run.start(""),
+            ):
+                with pytest.raises(LeaseLostError, match="process 12 on node7 has taken over"):
+                    write()
+            run.fail(LeaseLostError("taken over"))
+            assert {path.name: path.read_text() for path in run.directory.iterdir()} == before
+
+    compute()
+    assert (run.directory / LOCK).exists()  # the other's
+
+
+def test_what_a_process_leaves_that_dies_after_its_result_is_tidied_away(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    run.start("a: 1\n")
+    run.finish(made_up("x"))
+    (run.directory / ".result.json.ab.tmp").mkdir()
+    for name in ("part-10.json", "checkpoint-10-0.3.safetensors", ".result.json.ab.tmp/x", f"{LOCK}.taken"):
+        (run.directory / name).touch()
+    with Lease(tmp_path / "lock") as lease:
+        gone = json.loads(lease.path.read_text()) | {"pid": 2**22 + 1}
+    (run.directory / LOCK).write_text(json.dumps(gone))
+    run.tidy()
+    assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "result.json", "state.json"]
+
+
+def test_states_come_from_files_alone(tmp_path: Path) -> None:
+    def state(identity: str) -> tuple[str, str]:
+        run_state = state_of(tmp_path / identity, file_system_time(tmp_path))
+        return run_state.name, run_state.detail
+
+    assert state("never") == ("missing", "")
+    run = Run(tmp_path, "x")
+    with run.claim():
+        run.start("a: 1\n")
+        run.step("100", lambda: {})
+        name, detail = state("x")
+        assert name == "running"
+        assert f"process {os.getpid()}" in detail
+        assert "heartbeat 0 s ago, 1 training sizes done" in detail
+    assert state("x") == ("interrupted", "killed")
+    lock = run.directory / LOCK
+    lock.write_text(json.dumps({"token": "x", "host": "node7", "pid": 12}))
+    assert state("x")[0] == "running"
+    os.utime(lock, (1.0, time.time() - 1000))
+    assert state("x") == ("interrupted", "killed: process 12 on node7 is gone")
+    run.fail(RuntimeError("it\n broke"))
+    assert state("x") == ("failed", "RuntimeError: it broke")
+    run.fail(KeyboardInterrupt())
+    assert state("x")[0] == "interrupted"
+    (run.directory / "state.json").write_text("{")
+    assert state("x")[0] == "failed"
+    lock.unlink()
+    run.finish(made_up("x"))
+    assert state("x") == ("finished", "")

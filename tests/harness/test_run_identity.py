@@ -9,10 +9,12 @@ import torch
 from conf.compose import composed
 from erasure.datasets.digits import Digits
 from erasure.store.checked_files import read_json
-from harness.job import Job
+from harness.job import Job, run_id
+from harness.run_directory import Run
 from mdl.__main__ import COMMAND as MDL
 from mdl.settings import MdlConfig
 from tests.conftest import ERASER
+from tests.made_up_runs import made_up
 from train.prepare import training_job
 
 TINY = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=1", "mdl.num_chunks=2", "seeds=[0]"]
@@ -107,3 +109,38 @@ def test_whatever_determines_numbers_is_part_of_the_identity_and_nothing_else(mo
         "logger.mode=disabled", "device=cpu",
     ):  # fmt: skip
         assert job(*TINY, override).identity() == base, override
+
+
+DESCRIBED = {
+    "dataset": {"name": "my digits/8x8", "split_seed": 0},
+    "eraser": {"name": "leace"},
+    "model": {"name": "mlp", "width": 8},
+    "seeds": [0, 1],
+}
+
+
+CODE = {"train": 1, "mine.Mine": "a"}
+
+
+def test_identity_is_readable_and_covers_every_value() -> None:
+    identity = run_id("mdl", DESCRIBED, CODE)
+    assert identity.startswith("mdl-my_digits_8x8-leace-mlp-")
+    assert identity == run_id("mdl", dict(reversed(DESCRIBED.items())), CODE)
+    others = [
+        run_id("train", DESCRIBED, CODE),
+        run_id("mdl", DESCRIBED | {"seeds": [1, 0]}, CODE),
+        run_id("mdl", DESCRIBED | {"model": {"name": "mlp", "width": 9}}, CODE),
+        run_id("mdl", DESCRIBED, CODE | {"mine.Mine": "b"}),
+    ]
+    assert len({identity, *others}) == 5
+
+
+def test_a_run_finds_those_that_only_older_code_tells_from_it(tmp_path: Path) -> None:
+    runs = [Run(tmp_path, run_id("mdl", DESCRIBED, CODE | {"mine.Mine": digest})) for digest in "abc"]
+    runs.append(Run(tmp_path, run_id("mdl", DESCRIBED | {"seeds": [7]}, CODE)))
+    for run in runs[1:]:
+        run.start("")
+    runs[1].finish(made_up(runs[1].id))
+    runs[3].finish(made_up(runs[3].id))
+    assert runs[0].before_code_changed() == made_up(runs[1].id)
+    assert runs[1].before_code_changed() is None

@@ -1,6 +1,7 @@
 """Checkpoints: exact to the bit, the last two kept, damage noticed, signals obeyed after the save."""
 
 import dataclasses
+import json
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 from erasure.source import LabelledImages
+from erasure.store.lease import LeaseLostError
 from harness.interruption import interruptible
+from harness.run_directory import LOCK, Run
 from models.mlp import MLP
 from train.checkpoint import Checkpoints
 from train.data import DeviceImages
@@ -243,3 +246,15 @@ def test_another_runs_checkpoint_is_not_mistaken(tmp_path: Path, caplog) -> None
     assert not copied.exists()
     _, values = Checkpoints(tmp_path / "a", 0.0).load("100-0") or ({}, {})
     assert values == {"epoch": 3}
+
+
+def test_who_was_taken_for_dead_saves_no_checkpoint(tmp_path: Path) -> None:
+    run = Run(tmp_path, "x")
+    with run.claim():
+        run.start("a: 1\n")
+        checkpoints = Checkpoints(run.directory, 1.0, run.require_lease)
+        checkpoints.save("10-0", ({"w": torch.zeros(2)}, {"epoch": 1}))
+        (run.directory / LOCK).write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
+        with pytest.raises(LeaseLostError, match="process 12 on node7 has taken over"):
+            checkpoints.save("10-0", ({"w": torch.ones(2)}, {"epoch": 2}))
+    assert [path.name for path in run.directory.glob("checkpoint-*")] == ["checkpoint-10-0.1.safetensors"]

@@ -8,7 +8,7 @@ import pytest
 from erasure.store.checked_files import read_json
 from mdl.__main__ import COMMAND as MDL
 from tests.processes import require_killed
-from tests.train import killed
+from tests.train import killed_run
 
 ARGUMENTS = [
     "model=linear", "eraser=control", "train=quick", "train.max_epochs=4", "mdl.num_chunks=2", "seeds=[0,1]",
@@ -37,7 +37,7 @@ def test_a_killed_run_ends_with_the_numbers_of_an_undisturbed_one(
     here = [*ARGUMENTS, *code, f"cache_dir={tmp_path / 'cache'}"]
     runs = shared_folder / ("replay" if code else "blocks")
     assert command(MDL, *here, f"runs_dir={runs}").code == 0  # by the first of the tests
-    require_killed(killed.run, point, [*here, f"runs_dir={tmp_path / 'killed'}"])
+    require_killed(killed_run.run, point, [*here, f"runs_dir={tmp_path / 'killed'}"])
     (directory,) = (tmp_path / "killed").iterdir()
     assert not (directory / "result.json").exists()
     names = [path.name for path in directory.iterdir()]

@@ -28,7 +28,7 @@ def test_the_share_grows_from_0_to_1_whatever_early_stopping_does(settings: Trai
 
 
 def test_progress_never_goes_backwards(settings: TrainSettings) -> None:
-    """A training that outlasts all before it makes the work left longer: the main job fell from 78 % to 64 %."""
+    """A training that outlasts all before it makes the work left longer: `python -m mdl` fell from 78 % to 64 %."""
     settings = replace(settings, batch_size=64, patience_steps=1000, min_epoch_steps=20, max_epochs=1000)
     work, shares = TrainingProgress([27, 120, 500, 1295], settings), []
     for i, epochs in enumerate((60, 150, 90, 400)):

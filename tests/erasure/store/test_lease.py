@@ -380,3 +380,18 @@ def test_a_signal_while_the_lock_file_is_written_leaves_none(tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
     assert Lease(tmp_path / "lock").try_acquire()
+
+
+def test_a_heart_that_was_taken_over_does_not_beat_for_the_other(tmp_path: Path, caplog) -> None:
+    lease = Lease(tmp_path / "lock", stale_after_s=0.2)
+    assert lease.try_acquire()
+    lease.path.write_text(json.dumps({"token": "theirs", "host": "node7", "pid": 12}))
+    os.utime(lease.path, (1.0, 1.0))
+    with caplog.at_level(logging.WARNING):
+        deadline = time.monotonic() + 30
+        while "stepping aside" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert "stepping aside" in caplog.text
+    assert lease.path.stat().st_mtime == 1.0
+    lease.release()
+    assert lease.path.exists()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from erasure.source import LabelledImages
 from harness.example_bits import read_coded_bits
 from mdl.__main__ import COMMAND as MDL
-from mdl.replay import ReplayCode, ReplayLabels, batch_ends, stream_positions
+from mdl.replay_code import ReplayCode, ReplayLabels, batch_ends, stream_positions
 from mdl.settings import ReplaySettings
 from mdl.temperature_mixture import INVERSE_TEMPERATURES
 from models.classifier import Classifier

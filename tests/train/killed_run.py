@@ -1,4 +1,4 @@
-"""A run of the main job that kills itself (SIGKILL) at a named point."""
+"""A run of `python -m mdl` that kills itself (SIGKILL) at a named point."""
 
 import os
 import signal

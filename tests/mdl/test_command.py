@@ -1,4 +1,4 @@
-"""The main job in miniature, through its real command line."""
+"""`python -m mdl` in miniature, through its real command line."""
 
 import csv
 import math
