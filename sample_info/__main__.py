@@ -21,7 +21,7 @@ def execution(config: "SampleInfoConfig") -> cli.Executable:
     from harness.job import Execution, Functions
 
     def functions() -> Functions:
-        from sample_info.examples import load
+        from sample_info.scored_examples import load
         from sample_info.scoring import score
 
         return Functions(load, score)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from harness.sample_info_fields import Correlation, Ratio, ReferenceAgreement
-from sample_info.effects import Changes
+from sample_info.unique_information import Changes
 
 
 def agreement(ours: Changes, theirs: Changes) -> ReferenceAgreement:

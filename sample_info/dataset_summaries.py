@@ -15,9 +15,9 @@ from conf import Options
 from conf.check import keyword_only
 from conf.target import Target, check_target
 from harness.run_directory import Run
-from sample_info.examples import Examples
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.references.truth import train_on_each
+from sample_info.references.retraining import train_on_each
+from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem, initial_weights
 

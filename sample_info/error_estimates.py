@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from harness.sample_info_fields import ErrorEstimate
-from models.tangent.ntk import Kernels
+from models.tangent.kernel import Kernels
 from sample_info.agreement import spearman
-from sample_info.effects import Changes, Effects
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.linearized.training import LinearizedDescent
+from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.training_problem import TrainingProblem
+from sample_info.unique_information import Changes, Effects
 
 TRAINED_PATH = "trained path"  # name of the second method among references
 _AT_ONCE = 64  # systems per block: their state stays in CPU caches

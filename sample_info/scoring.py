@@ -13,19 +13,19 @@ from harness.logger import Logger
 from harness.run_directory import Run, Tensors
 from harness.sample_info_fields import Information
 from models.tangent.jacobian import Projection
-from models.tangent.ntk import Kernels, exact_or
+from models.tangent.kernel import Kernels, exact_or
 from sample_info.attribution_quality import attributions
 from sample_info.dataset_summaries import Show, part_of, require_possible, try_summaries
-from sample_info.effects import Changes, functional_information, loss_effects, weight_information
 from sample_info.error_estimates import TRAINED_PATH, along_trained_path
-from sample_info.examples import Examples
 from sample_info.linearized.dynamics import sgd_information
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.pairwise_files import keep_only, save_block
 from sample_info.references.registry import SUBSETS, references_of
 from sample_info.report.records import Scored, save_scores, share_of
+from sample_info.scored_examples import Examples
 from sample_info.settings import SampleInfoSettings
 from sample_info.training_problem import TrainingProblem, decisions
+from sample_info.unique_information import Changes, functional_information, loss_effects, weight_information
 from train.randomness import generator
 
 log = logging.getLogger(__name__)

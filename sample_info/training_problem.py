@@ -7,9 +7,9 @@ from torch import Tensor
 from models.classifier import Classifier
 from models.layers import Linear
 from models.tangent.jacobian import EXACT, Projection, Weights, network_outputs
-from models.tangent.ntk import Kernels, TangentOptions, ntk
-from sample_info.linearized.training import LinearizedDescent
-from sample_info.references.retraining import GradientDescent
+from models.tangent.kernel import Kernels, TangentOptions, ntk
+from sample_info.linearized.spectral_filter import LinearizedDescent
+from sample_info.references.gradient_descent import GradientDescent
 from sample_info.trained_weights import TrainedWeights
 from train.randomness import generator
 

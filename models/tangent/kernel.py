@@ -1,23 +1,252 @@
-"""The empirical tangent kernel of a network at its initialisation, as what the kernel code predicts with."""
+"""Tangent kernels of networks in float64, and the one at initialisation as what the kernel code predicts with.
+
+Kernels are products of inputs and slopes where layers are fully connected, else sums over Jacobians.
+"""
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from models.classifier import Classifier, Model
 from models.kernel import KernelModel
 from models.layers import Linear
-from models.tangent.jacobian import Projection, Weights
-from models.tangent.ntk import GIB, TangentOptions, exact_or, mean_ntk
+from models.tangent.jacobian import EXACT, Layer, Projection, Weights, in_double, jacobian, layers_of
 
+GIB = 2**30
+_FEW_PARAMETERS = 200_000
 _COORDINATES = 2000  # of each tensor's gradient, where not all are kept: Harutyunyan et al. 2021
 _AVERAGED = 256  # images over which K(x, x) is 1 on average
 _DIAGONAL = 64  # images at once
+
+
+def connected(model: nn.Module, weights: Weights, x: Tensor) -> Mapping[str, nn.Module]:
+    """Return the model's fully connected layers that see each example once, as a vector, by name.
+
+    One of the inputs x [n, ...] is passed through.
+    """
+    layers = {name: m for name, m in model.named_modules() if isinstance(m, Linear | nn.Linear)}
+    with torch.no_grad(), _calls(layers.values()) as calls:
+        functional_call(model, in_double(model, weights), (x[:1].double(),))
+    seen = [(id(layer), h.ndim) for layer, h, _ in calls]
+    once = {layer for layer, ndim in seen if ndim == 2 and [other for other, _ in seen].count(layer) == 1}
+    return {name: layer for name, layer in layers.items() if id(layer) in once}
+
+
+def unconnected(weights: Weights, layers: Mapping[str, nn.Module]) -> Weights:
+    """Return the parameters that are in none of the layers."""
+    owned = {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters(recurse=False)}
+    return {name: weight for name, weight in weights.items() if name not in owned}
+
+
+def exact_or(
+    sampled: Projection, model: nn.Module, weights: Weights, x: Tensor, *, mean_of_outputs: bool
+) -> Projection:
+    """Choose exact gradients where `sampled` would sample tensors of no more than 200,000 values in all.
+
+    `mean_ntk` samples the tensors outside fully connected layers; `ntk` samples all tensors if there are such.
+    """
+    outside = unconnected(weights, connected(model, weights, x))
+    to_sample = outside if mean_of_outputs or not outside else weights
+    return EXACT if sum(weight.numel() for weight in to_sample.values()) <= _FEW_PARAMETERS else sampled
+
+
+@contextmanager
+def _calls(layers: Iterable[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
+    """Record the calls of these layers: the layer, its input and its output."""
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        calls.append((layer, inputs[0], output))
+
+    handles = [layer.register_forward_hook(note) for layer in layers]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def inputs_and_slopes(
+    model: nn.Module, layer: nn.Module, weights: Weights, x: Tensor, *, batch_size: int
+) -> tuple[Tensor, Tensor]:
+    """Compute one layer's inputs h, [n, fan-in], and slopes δ, [n, k, fan-out], float64."""
+    parameters = {name: value.requires_grad_(name in weights) for name, value in in_double(model, weights).items()}
+    h, slopes = [], []
+    for batch in x.split(batch_size):
+        with _calls([layer]) as calls:
+            outputs = functional_call(model, parameters, (batch.double(),))
+        ((_, h_batch, u),) = calls
+        # examples do not mix: the gradient of a sum over the batch holds each example's own
+        parts = [torch.autograd.grad(f, u, retain_graph=True)[0] for f in outputs.sum(0)]
+        h.append(h_batch.detach())
+        slopes.append(torch.stack(parts, 1))
+    return torch.cat(h), torch.cat(slopes)
+
+
+def add_layer(kernel: Tensor, h: Tensor, slopes: Tensor, n: int, *, bias: bool, memory_bytes: float) -> None:
+    """Add one layer's part to a kernel [N k, n k] of N examples with the first n of them, in place.
+
+    Args:
+        kernel: to add to.
+        h: the layer's inputs, [N, fan-in].
+        slopes: δ, [N, k, fan-out].
+        n: number of examples of the columns.
+        bias: whether the layer has one.
+        memory_bytes: for intermediate results.
+    """
+    k = slopes.shape[1]
+    columns = slopes[:n].flatten(0, 1).T
+    block = max(1, int(memory_bytes // (8 * k * kernel.shape[1])))
+    for rows in torch.arange(len(h)).split(block):
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        similarity = h[start:stop] @ h[:n].T + float(bias)
+        part = (slopes[start:stop].flatten(0, 1) @ columns).view(stop - start, k, n, k)
+        kernel[start * k : stop * k] += (part * similarity[:, None, :, None]).view(-1, n * k)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TangentOptions:
+    """Options of the computation of tangent kernels.
+
+    Attributes:
+        projection: of the gradients of parameters that are not in fully connected layers; of all where it is not exact.
+        batch_size: examples at a time; without effect on the result.
+        memory_bytes: for a group's Jacobian, beside the kernels themselves; without effect on the result.
+    """
+
+    projection: Projection = EXACT
+    batch_size: int = 64
+    memory_bytes: float = GIB
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Tangent kernels, float64, rows and columns ordered by example, then output.
+
+    Attributes:
+        train: Θ of the n training inputs, [n k, n k], exactly symmetric.
+        held_out: Θ(x, X) of m held-out inputs with the training inputs, [m k, n k].
+        how: how they were computed, in a few words.
+    """
+
+    train: Tensor
+    held_out: Tensor
+    how: str
+
+
+def ntk(
+    model: nn.Module,
+    weights: Weights,
+    x: Tensor,
+    held_out: Tensor,
+    settings: TangentOptions = TangentOptions(),
+) -> Kernels:
+    """Compute the tangent kernels of a network.
+
+    Exact kernels of fully connected layers are products of layer inputs and backpropagated outputs; those of others
+    are sums over groups of layers, each group's Jacobian held on its own.
+
+    Args:
+        model: any, in evaluation mode.
+        weights: w_0, by parameter name.
+        x: training inputs, [n, ...].
+        held_out: held-out inputs, [m, ...].
+        settings: how they are computed.
+    """
+    projection = settings.projection
+    everything, n = torch.cat([x, held_out]), len(x)
+    k = _outputs(model, x)
+    kernel = x.new_zeros(len(everything) * k, n * k, dtype=torch.float64)
+    products = connected(model, weights, x) if projection.kind == "exact" else {}
+    for layer in products.values():
+        h, slopes = inputs_and_slopes(model, layer, weights, everything, batch_size=settings.batch_size)
+        bias = getattr(layer, "bias", None) is not None
+        add_layer(kernel, h, slopes, n, bias=bias, memory_bytes=settings.memory_bytes)
+    layers = layers_of(unconnected(weights, products), projection)
+    for _, j in _jacobians(model, weights, everything, layers, settings):
+        kernel.addmm_(j.flatten(0, 1), j[:n].flatten(0, 1).T)
+    parameters = sum(weight.numel() for weight in weights.values())
+    used = parameters - sum(layer.parameters - layer.columns for layer in layers)
+    how = f"{projection.kind}, {used:,} of {parameters:,} numbers" if layers else "product form"
+    train = kernel[: n * k]
+    return Kernels(torch.add(train, train.T).mul_(0.5), kernel[n * k :], how)
+
+
+def mean_ntk(
+    model: nn.Module,
+    weights: Weights,
+    x: Tensor,
+    y: Tensor,
+    scales: Mapping[str, float],
+    settings: TangentOptions = TangentOptions(),
+) -> Tensor:
+    """Compute the mean over outputs, (1/k) Σ_c Σ_p s_p² ⟨∂f_c(x)/∂w_p, ∂f_c(y)/∂w_p⟩, [n, m] float64.
+
+    Computed as `ntk` computes all pairs of outputs, but in k² times less memory.
+
+    Args:
+        model: any, in evaluation mode.
+        weights: w, by parameter name.
+        x: inputs of the rows, [n, ...].
+        y: inputs of the columns, [m, ...]; the same tensor as `x` is passed through once.
+        scales: s_p of each parameter tensor; those of 0 are left out.
+        settings: how it is computed.
+    """
+    both, k = x if y is x else torch.cat([x, y]), _outputs(model, x)
+    kernel = x.new_zeros(len(x), len(y), dtype=torch.float64)
+    products = connected(model, weights, x)
+    for name, layer in products.items():
+        h, slopes = inputs_and_slopes(model, layer, weights, both, batch_size=settings.batch_size)
+        similarity = (h[: len(x)] @ h[-len(y) :].T).mul_(scales[f"{name}.weight"] ** 2)
+        similarity.add_(scales.get(f"{name}.bias", 0.0) ** 2)
+        kernel.add_(similarity.mul_(slopes[: len(x)].flatten(1) @ slopes[-len(y) :].flatten(1).T))
+    others = {name: weight for name, weight in unconnected(weights, products).items() if scales[name]}
+    for group, j in _jacobians(model, weights, both, layers_of(others, settings.projection), settings):
+        j.mul_(torch.cat([j.new_full((layer.columns,), scales[layer.name]) for layer in group]))
+        kernel.addmm_(j[: len(x)].flatten(1), j[-len(y) :].flatten(1).T)
+    return kernel.div_(k)
+
+
+def _outputs(model: nn.Module, x: Tensor) -> int:
+    with torch.no_grad():
+        return model(x[:1].to(next(model.parameters()))).shape[1]
+
+
+def _jacobians(
+    model: nn.Module,
+    weights: Weights,
+    x: Tensor,
+    layers: Sequence[Layer],
+    settings: TangentOptions,
+) -> Iterator[tuple[list[Layer], Tensor]]:
+    """Yield groups of layers, or of their parts, and the Jacobian of each, [n, k, columns], in the memory allowed."""
+    k, memory_bytes = _outputs(model, x), settings.memory_bytes
+    for group in _groups(layers, max(1, int(memory_bytes // (8 * len(x) * k)))):
+        largest = sum({layer.name: layer.parameters for layer in group}.values())
+        batch = max(1, min(settings.batch_size, int(memory_bytes // (2 * 8 * k * largest))))
+        yield group, jacobian(model, weights, x, layers=group, batch_size=batch)
+
+
+def _groups(layers: Sequence[Layer], most: int) -> Iterator[list[Layer]]:
+    """Yield layers, or parts of them, in groups of at most `most` columns."""
+    group: list[Layer] = []
+    room = most
+    for layer in layers:
+        for part in layer.split(most):
+            if part.columns > room:
+                yield group
+                group, room = [], most
+            group.append(part)
+            room -= part.columns
+    if group:
+        yield group
 
 
 class EmpiricalNtk(KernelModel):

@@ -6,9 +6,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from sample_info.effects import Changes, Effects
-from sample_info.linearized.solvers import Method, Solver, solver_of, spectral_bound
-from sample_info.linearized.training import LinearizedDescent, SpectralFilter
+from sample_info.linearized.leave_out_solvers import Method, Solver, solver_of, spectral_bound
+from sample_info.linearized.spectral_filter import LinearizedDescent, SpectralFilter
+from sample_info.unique_information import Changes, Effects
 
 _SPAN = 1e-12  # eigenvalues of the kernel below this fraction of the largest are rounding
 

@@ -7,10 +7,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from models.tangent.ntk import Kernels
-from sample_info.effects import Effects, functional_information
+from models.tangent.kernel import Kernels
 from sample_info.linearized.dynamics import LinearizedDynamics, Method, leave_one_out
 from sample_info.training_problem import TrainingProblem
+from sample_info.unique_information import Effects, functional_information
 
 
 @dataclass(frozen=True)

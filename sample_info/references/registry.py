@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from harness.run_directory import Run
-from models.tangent.ntk import Kernels
-from sample_info.effects import Effects
-from sample_info.linearized.solvers import inverse
-from sample_info.references.truth import trained_without
+from models.tangent.kernel import Kernels
+from sample_info.linearized.leave_out_solvers import inverse
+from sample_info.references.retraining import trained_without
 from sample_info.settings import ReferenceSettings
 from sample_info.training_problem import TrainingProblem
+from sample_info.unique_information import Effects
 
 
 def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:

@@ -1,166 +1,126 @@
-"""Exact trainings of the network, many at once, that differ in the weights of their examples only."""
+"""The network retrained without some examples, many trainings at once, stored as they finish: the ground truth.
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
+Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK); on
+summaries: `sample_info.dataset_summaries`.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, vmap
 
-from models.classifier import Classifier
-from models.tangent.jacobian import Network, Weights
+from erasure.progress import Display
+from harness.run_directory import Run, Tensors
+from sample_info.references.gradient_descent import GradientDescent
+from sample_info.training_problem import TrainingProblem
+from sample_info.unique_information import Effects
+from train.memory import keep_freed_memory
 
-_CACHED_BYTES = 2**26  # on the CPU larger stacks exceed the caches, and are no faster
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GradientDescent:
-    """w ← w - η ∇L(w) for `steps` steps from `initial`, L(w) = Σ_i c_i ½‖f_w(x_i) - y_i‖² + λ/2 ‖w - w_0‖².
+def retrained_stacks(
+    descent: GradientDescent,
+    x_test: Tensor,
+    sets: Tensor,
+    *,
+    effective_n: int,
+    memory_bytes: int,
+    step: Callable[[int, Callable[[], Effects]], Effects] = lambda _, train: train(),
+) -> Iterator[Effects]:
+    """Train on all examples, then without each of `sets` [b, s], as many trainings at a time as memory holds.
 
-    The loss of Harutyunyan et al. 2021: a *sum* over examples, and weight decay towards w_0. For an η of the mean loss,
-    as in the paper's tables and released code, pass η/n and nλ. The released code has targets 0 and 1 in one column for
-    two classes.
-
-    S members differ only in their example weights c, and are trained together: parameters have a leading axis [S, ...].
-    The state is w - w_0, so that rounding is relative to the movement, as small changes by one example require.
-
-    A `stackable` network also maps weights [S, ...] to outputs [S, n, k], as stackable classifiers do; others are
-    vectorised by `torch.func.vmap`.
+    Without a set the loss is divided by `effective_n`. Yields effects on test inputs [m, ...] of a stack at a time, on
+    the CPU. `step` takes a stack's first set and the function that trains it, and may return stored effects instead.
 
     Raises:
-        ValueError: targets that are not [n, k], or a number out of range.
+        ValueError: less memory than one training needs, or a learning rate that is too large.
     """
+    keep_freed_memory()  # every step allocates the same activations
+    n = len(descent.x)
+    assert not len(sets) or 0 <= int(sets.min()) <= int(sets.max()) < n, "examples that there are"
+    members = descent.members_at_once(memory_bytes)
+    reduced = replace(descent, learning_rate=descent.learning_rate * n / effective_n)
 
-    network: Network  # f(w, x), to [n, k]
-    initial: Weights  # w_0
-    x: Tensor  # training inputs, [n, ...]
-    y: Tensor  # targets, [n, k]
-    steps: int  # t
-    learning_rate: float  # η, of the summed loss
-    weight_decay: float = 0.0  # λ
-    stackable: bool = False
+    def progress(before: int, members: int) -> Callable[[int], None]:
+        whole, detail = descent.steps * (1 + len(sets)), f"{members} trainings at once"
+        return lambda step: display.update((before * descent.steps + members * step) / whole, detail)
 
-    def __post_init__(self) -> None:
-        if self.y.ndim != 2 or len(self.y) != len(self.x) or not self.y.is_floating_point():
-            raise ValueError(
-                f"targets {list(self.y.shape)} of type {self.y.dtype} for {len(self.x)} examples: need floating "
-                f"[{len(self.x)}, k], k = 1 for two classes"
-            )
-        if self.steps < 1 or not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
-            raise ValueError(
-                f"steps={self.steps}, learning_rate={self.learning_rate}, weight_decay={self.weight_decay}: "
-                "need at least one step, a positive learning rate and no negative weight decay"
-            )
+    @functools.cache
+    def with_all() -> tuple[dict[str, Tensor], Tensor]:
+        weights = descent.train(torch.ones(1, n), progress(0, 1))
+        return weights, descent.predictions(weights, x_test)
 
-    @classmethod
-    def of(cls, model: Classifier, initial: Weights, x: Tensor, y: Tensor, **options: Any) -> Self:
-        """Return the training of a classifier, from weights `initial`.
+    def train(begun: int) -> Effects:
+        (everything, predicted), left_out = with_all(), sets[begun : begun + members]
+        log.info("training %d networks without %d of %d examples", len(left_out), sets.shape[1], n)
+        c, shown = torch.ones(len(left_out), n).scatter_(1, left_out, 0), progress(1 + begun, len(left_out))
+        single = sets.shape[1] == 1  # members share nearly all examples
+        change = reduced.train(c, shown) if single else reduced.train_on(positions(c), shown)
+        moved = [(change[name] - everything[name]).flatten(1).double().square().sum(1) for name in change]
+        outputs = (predicted - descent.predictions(change, x_test)).double()
+        prediction = outputs.square().sum(-1).mean(-1)
+        return Effects(torch.stack(moved).sum(0).cpu(), prediction.cpu(), outputs.cpu())
 
-        Raises:
-            ValueError: an example's outputs depend on the others of its batch.
-        """
-        if model.mixes_examples:
-            raise ValueError(f"{type(model).__name__} mixes examples (model.batch_norm=batch): set it to frozen")
-        options["stackable"] = model.stackable
-        return cls(network=lambda w, x: functional_call(model, w, (x,)), initial=initial, x=x, y=y, **options)
+    begun = 0
+    with Display("retraining") as display:
+        while begun < len(sets):
+            stack = step(begun, functools.partial(train, begun))
+            begun += len(stack.weight)
+            yield stack
 
-    def train(self, example_weights: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
-        """Return w - w_0, [S, ...], after S trainings with example weights c [S, n]; weight 0 leaves one out."""
-        return self._descended(self.x, self.y, example_weights.to(self.y)[:, :, None], progress)
 
-    def train_on(self, parts: Tensor, progress: Callable[[int], None] = lambda _: None) -> Weights:
-        """Train as `train`, each of S members on the examples at its positions, [S, b].
+def train_on_each(problem: TrainingProblem, left: Tensor, progress: Callable[[float], None] = lambda _: None) -> Tensor:
+    """Return outputs on the held-out inputs, [S, m, k], after training from the same weights on S subsets.
 
-        Unlike examples of weight 0, examples left out are not computed; and batched products of separate inputs are
-        faster on a CPU than products of shared ones.
-        """
-        parts = parts.to(self.x.device)
-        return self._descended(self.x[parts], self.y[parts], self.y.new_ones(*parts.shape, 1), progress)
+    The loss is the mean over a subset, as in `LinearizedNetwork`. `left` [S, n] are the masks of the subsets, all of
+    one size.
 
-    def _descended(
-        self,
-        x: Tensor,
-        y: Tensor,
-        c: Tensor,
-        progress: Callable[[int], None],
-        note: Callable[[Tensor], object] = lambda _: None,
-    ) -> Weights:
-        """Train on inputs shared by the members, [n, ...], or separate, [S, b, ...], with weights c [S, b, 1].
+    Raises:
+        ValueError: less memory than one training needs, or a learning rate that is too large.
+    """
+    sizes = left.sum(1).unique().tolist()
+    assert len(sizes) == 1, "subsets of different sizes"
+    keep_freed_memory()
+    descent = replace(problem.training, learning_rate=problem.descent.learning_rate / sizes[0])
+    outputs: list[Tensor] = []
+    for some in left.to(problem.x.device).split(descent.members_at_once(int(problem.memory_bytes))):
+        begun = sum(map(len, outputs))
 
-        `note` gets the slopes c (f - y) [S, b, k] before every step.
-        """
-        initial = {name: weight.detach() for name, weight in self.initial.items()}
-        change = {name: weight.new_zeros(len(c), *weight.shape) for name, weight in initial.items()}
-        weights = {name: (moved + initial[name]).requires_grad_() for name, moved in change.items()}
-        for step in range(self.steps):
-            outputs = self.outputs(weights, x)
-            slope = (outputs.detach() - y).mul_(c)  # ∂L/∂f: cheaper written down than derived
-            note(slope)
-            gradients = torch.autograd.grad(outputs, list(weights.values()), slope)
-            with torch.no_grad():
-                for (name, moved), gradient in zip(change.items(), gradients, strict=True):
-                    moved.mul_(1 - self.learning_rate * self.weight_decay).sub_(gradient, alpha=self.learning_rate)
-                    torch.add(initial[name], moved, out=weights[name])
-            progress(step + 1)
-        if not all(moved.isfinite().all() for moved in change.values()):
-            raise ValueError(
-                f"gradient descent diverged within {self.steps} steps: lower the learning rate, "
-                f"{self.learning_rate:g} of the summed loss"
-            )
-        return change
+        def done(step: int, begun: int = begun, members: int = len(some)) -> None:
+            progress((begun + members * step / descent.steps) / len(left))
 
-    def trained(self) -> Weights:
-        """Return the final weights of the training on all examples."""
-        return self.trained_path()[0]
+        used = some.any(0)  # examples in any subset
+        change = replace(descent, x=descent.x[used], y=descent.y[used]).train(some[:, used], done)
+        outputs.append(descent.predictions(change, problem.held_out))
+    return torch.cat(outputs)
 
-    def trained_path(self, progress: Callable[[int], None] = lambda _: None) -> tuple[Weights, Tensor]:
-        """Return the final weights of the training on all examples, and f - y before every step, [t, n, k]."""
-        residuals = self.y.new_empty(self.steps, *self.y.shape)
-        rows = iter(residuals)
-        everything = self.y.new_ones(1, len(self.x), 1)
-        change = self._descended(self.x, self.y, everything, progress, lambda slope: next(rows).copy_(slope[0]))
-        return {name: self.initial[name] + moved[0] for name, moved in change.items()}, residuals
 
-    def outputs(self, weights: Weights, x: Tensor) -> Tensor:
-        """Return outputs [S, n, k] of members with weights [S, ...] on inputs [n, ...] (shared) or [S, n, ...]."""
-        per_member = x.ndim > self.x.ndim
-        return (
-            self.network(weights, x)
-            if self.stackable
-            else vmap(self.network, (0, 0 if per_member else None))(weights, x)
-        )
+def positions(mask: Tensor) -> Tensor:
+    """Return the positions [b, m] of the nonzero entries of `mask` [b, n], as many in every row."""
+    return mask.nonzero()[:, 1].view(len(mask), -1)
 
-    @torch.no_grad()
-    def predictions(self, change: Weights, x: Tensor) -> Tensor:
-        """Return outputs [S, m, k] of members at the initial weights plus `change` [S, ...]."""
-        weights = {name: self.initial[name] + moved for name, moved in change.items()}
-        return torch.cat([self.outputs(weights, part) for part in x.split(len(self.x))], dim=1)
 
-    def bytes_per_member(self) -> int:
-        """Return the memory per member during training: w - w_0, w, gradient, saved activations."""
-        saved: list[int] = []
+def trained_without(problem: TrainingProblem, sets: Tensor, name: str, run: Run) -> Effects:
+    """Return effects of leaving out each of `sets` [S, s] by retraining; every stack is a step of the run."""
+    parts = ("weight", "prediction", "outputs")
 
-        def count(tensor: Tensor) -> Tensor:
-            saved.append(tensor.numel() * tensor.element_size())
-            return tensor
+    def step(begun: int, train: Callable[[], Effects]) -> Effects:
+        stored = run.step(f"{name}-{problem.seed}-{begun}", lambda: Tensors(vars(train())))
+        return Effects(*(stored.tensors[part] for part in parts))
 
-        weights = {name: weight.detach()[None].clone().requires_grad_() for name, weight in self.initial.items()}
-        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            self.outputs(weights, self.x)
-        return sum(saved) + 4 * sum(weight.numel() for weight in self.initial.values()) * self.y.element_size()
+    options = {
+        "effective_n": problem.descent.effective_n(len(problem.x), sets.shape[1]),
+        "memory_bytes": int(problem.memory_bytes),
+    }
+    stacks = [*retrained_stacks(problem.training, problem.held_out, sets, **options, step=step)]
+    return Effects(*(torch.cat([getattr(stack, part) for stack in stacks]) for part in parts))
 
-    def members_at_once(self, memory_bytes: int) -> int:
-        """Return how many members fit into memory, and on the CPU into its caches.
 
-        Raises:
-            ValueError: memory for less than one.
-        """
-        each = self.bytes_per_member()
-        if each > memory_bytes:
-            raise ValueError(
-                f"memory_bytes={memory_bytes:,}: one training needs {each:,}; allow more, or use fewer examples"
-            )
-        usable = min(memory_bytes, _CACHED_BYTES) if self.x.device.type == "cpu" else memory_bytes
-        return max(1, usable // each)
+def halves(n: int, count: int) -> Tensor:
+    """Return positions [count, n // 2] of seeded random halves of n examples, to leave out."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.stack([torch.randperm(n, generator=generator)[: n // 2] for _ in range(count)])

@@ -20,8 +20,8 @@ from harness.results.panels import panel_size, panels
 from harness.results.run_labels import Label, display_name
 from harness.results.table import Row
 from harness.sample_info_fields import SummaryCurves
-from sample_info.examples import Examples
 from sample_info.report.tables import SCORES, Agreement, eraser_note, information, spreads, whose
+from sample_info.scored_examples import Examples
 from sample_info.settings import ORDERS
 
 MAX_PANELS = 12  # of one figure

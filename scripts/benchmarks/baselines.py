@@ -22,12 +22,12 @@ from harness.results.table import Table
 from harness.sample_info_fields import Attribution, Interval
 from sample_info.__main__ import job_of
 from sample_info.attribution_quality import OURS, SETS, THINNED, datamodeling_score, evaluate
-from sample_info.effects import Effects
-from sample_info.examples import load
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.references.registry import cosine, influence
+from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from sample_info.training_problem import TrainingProblem
+from sample_info.unique_information import Effects
 from scripts import options
 from scripts.benchmarks.benchmark import Cost, machine, measured, shown
 from scripts.benchmarks.trak_and_ekfac import EKFAC, require_installed, require_one_output, trak

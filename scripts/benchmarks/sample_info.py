@@ -21,14 +21,14 @@ from torch import Tensor
 
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.ntk import GIB, Kernels, TangentOptions, ntk
-from sample_info.effects import Changes, loss_effects
+from models.tangent.kernel import GIB, Kernels, TangentOptions, ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.linearized.training import LinearizedDescent
+from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.pairwise_files import save_block
 from sample_info.references.registry import influence
-from sample_info.references.truth import halves
+from sample_info.references.retraining import halves
 from sample_info.training_problem import initial_weights
+from sample_info.unique_information import Changes, loss_effects
 from scripts.benchmarks.benchmark import (
     Cost,
     Row,

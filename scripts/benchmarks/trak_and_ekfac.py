@@ -16,8 +16,8 @@ from torch.func import functional_call
 from torch.utils.data import DataLoader, TensorDataset
 
 from models.layers import Conv2d, Linear
-from sample_info.effects import Effects
 from sample_info.training_problem import TrainingProblem
+from sample_info.unique_information import Effects
 
 _BATCH = 64
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from erasure.store.checked_files import load_tensors, read_json
 from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.ntk import ntk
+from models.tangent.kernel import ntk
 from sample_info.__main__ import COMMAND
 from sample_info.agreement import auroc
 from sample_info.attribution_quality import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.pairwise_files import read_pairwise
 from sample_info.references.registry import cosine
-from sample_info.references.truth import GradientDescent, halves, positions
+from sample_info.references.retraining import GradientDescent, halves, positions
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import draws
 

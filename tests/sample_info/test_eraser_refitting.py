@@ -16,11 +16,11 @@ from harness.job import CONTROL
 from harness.result import InformationResult
 from harness.results.arrange import arrange
 from models.tangent.jacobian import network_outputs
-from models.tangent.ntk import ntk
+from models.tangent.kernel import ntk
 from sample_info.__main__ import COMMAND, job_of
 from sample_info.eraser_refitting import resolved
-from sample_info.examples import load
 from sample_info.report.tables import accuracy_of, tables_of
+from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 from tests.made_up_runs import write_information_run
 from tests.sample_info import reference_dynamics

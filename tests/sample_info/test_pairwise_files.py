@@ -8,10 +8,10 @@ import torch
 from conf.schema import validate
 from erasure.store.checked_files import load_tensors, read_json
 from sample_info.__main__ import COMMAND, job_of
-from sample_info.examples import load
 from sample_info.linearized.dynamics import LinearizedDynamics
 from sample_info.linearized.network import LinearizedNetwork
 from sample_info.pairwise_files import read_pairwise
+from sample_info.scored_examples import load
 from sample_info.settings import SampleInfoConfig
 
 SMALL = ["model.width=32", "sample_info.examples=40", "sample_info.held_out=30", "sample_info.training.steps=200"]

@@ -12,7 +12,7 @@ from models.mlp import MLP
 from models.tangent.jacobian import network_outputs
 from sample_info import training_problem
 from sample_info.__main__ import COMMAND
-from sample_info.examples import Examples
+from sample_info.scored_examples import Examples
 from sample_info.trained_weights import TrainedWeights
 from sample_info.training_problem import initial_weights
 from tests.conftest import Outcome

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.mlp import MLP
 from models.tangent.jacobian import EXACT, Projection, in_double, jacobian, network_outputs
-from models.tangent.ntk import TangentOptions, exact_or, mean_ntk, ntk
+from models.tangent.kernel import TangentOptions, exact_or, mean_ntk, ntk
 from tests.models.every_model import EVERY
 from tests.sample_info.networks import some_network
 from train.randomness import generator

@@ -11,7 +11,7 @@ from models.kernel import Kernel
 from models.mlp import MLP
 from models.mup import Parametrization
 from models.polynomial import PolynomialClassifier
-from models.tangent import kernel, ntk
+from models.tangent import kernel
 from models.tangent.kernel import EmpiricalNtk, TangentKernel
 from tests.models.every_model import EVERY, SMALL
 
@@ -30,7 +30,7 @@ def mlp(width: int, depth: int = 2, parametrization: Parametrization = "mup") ->
 
 @pytest.mark.parametrize("name", ["mlp-relu", "lenet", "swinv2", "quadratic"])
 def test_it_sums_gradients_times_the_size_of_what_they_are_of(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ntk, "_FEW_PARAMETERS", 10**9)
+    monkeypatch.setattr(kernel, "_FEW_PARAMETERS", 10**9)
     monkeypatch.setattr(kernel, "_AVERAGED", 7)
     tangent, x, y = drawn(EVERY[name]()), images(3), images(2, seed=1)
     weights = {key: weight.double() for key, weight in tangent.weights.items()}
@@ -75,7 +75,7 @@ def test_the_parametrisation_of_the_network_makes_no_difference() -> None:
 def test_random_coordinates_of_large_networks_are_the_same_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = images(3), images(2, seed=1)
     exact = drawn(EVERY["cnn"]())(x, x)
-    monkeypatch.setattr(ntk, "_FEW_PARAMETERS", 100)
+    monkeypatch.setattr(kernel, "_FEW_PARAMETERS", 100)
     monkeypatch.setattr(kernel, "_COORDINATES", 60)
     tangent = drawn(EVERY["cnn"]())
     assert tangent.projection.draws is not None

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.ntk import ntk
-from sample_info.effects import functional_information
+from models.tangent.kernel import ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
 from sample_info.linearized.network import LinearizedNetwork
-from sample_info.linearized.training import LinearizedDescent
+from sample_info.linearized.spectral_filter import LinearizedDescent
+from sample_info.unique_information import functional_information
 from tests.sample_info.linearized.test_dynamics import descended
 from tests.sample_info.networks import small_mlp
 

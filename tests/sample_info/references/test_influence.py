@@ -12,13 +12,13 @@ from torch import Tensor
 from harness.run_directory import Run
 from models.mlp import MLP
 from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.ntk import Kernels, ntk
-from sample_info.effects import Effects
-from sample_info.linearized.solvers import inverse
-from sample_info.linearized.training import LinearizedDescent
+from models.tangent.kernel import Kernels, ntk
+from sample_info.linearized.leave_out_solvers import inverse
+from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.references import registry
 from sample_info.references.registry import influence
 from sample_info.settings import ReferenceSettings
+from sample_info.unique_information import Effects
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import draws, linear, linear_problem, mlp_problem, retrained
 

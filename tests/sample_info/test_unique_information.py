@@ -5,10 +5,10 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from models.tangent.jacobian import jacobian, network_outputs
-from models.tangent.ntk import ntk
-from sample_info.effects import functional_information, loss_effects, weight_information
+from models.tangent.kernel import ntk
 from sample_info.linearized.dynamics import LinearizedDynamics, leave_one_out
-from sample_info.linearized.training import LinearizedDescent
+from sample_info.linearized.spectral_filter import LinearizedDescent
+from sample_info.unique_information import functional_information, loss_effects, weight_information
 from tests.sample_info.networks import small_mlp
 
 DESCENT = LinearizedDescent(learning_rate=0.02, steps=300, weight_decay=2.0)

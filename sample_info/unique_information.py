@@ -1,4 +1,4 @@
-"""Leave-one-out effects on weights, outputs and losses, and the information F-SI and SI that they are."""
+"""Unique information F-SI and SI of examples, from leave-one-out effects on weights and outputs; effects on losses."""
 
 import math
 from collections.abc import Iterable

@@ -20,7 +20,6 @@ from harness.job import Job, erased
 from models.classifier import Classifier, count_parameters
 from sample_info.adversarial_examples import adversaries
 from sample_info.eraser_refitting import EraserFit, Refitting, resolved
-from sample_info.label_noise import flip_labels
 from sample_info.settings import SampleInfoConfig, SampleInfoSettings
 from sample_info.subgroups import Subgroups, capped, subgroups_of
 from sample_info.trained_weights import TrainedWeights
@@ -187,3 +186,18 @@ def _attacked(examples: Examples) -> tuple[Tensor, Tensor]:
     )
     # the unchanged inputs are not rounded a second time
     return torch.where(attacked[:, None, None, None], examples.standardised(x), examples.x), attacked
+
+
+def flip_labels(z: Tensor, num_classes: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Flip a fraction of the labels; return labels [n] and the mask of wrong ones [n].
+
+    Exactly round(fraction · n) random examples get one of the other classes, uniformly.
+    """
+    assert 0 <= fraction <= 1 < num_classes, "settings refuse it"
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(z), generator=generator)[: round(fraction * len(z))].to(z.device)
+    shift = torch.randint(1, num_classes, (len(chosen),), generator=generator).to(z)
+    noisy, flipped = z.clone(), torch.zeros(len(z), dtype=torch.bool, device=z.device)
+    noisy[chosen] = (z[chosen] + shift) % num_classes
+    flipped[chosen] = True
+    return noisy, flipped

@@ -1,4 +1,4 @@
-"""Changes by leaving out sets S of examples, for all sets at once: f(A) r - f(A_-S) r_-S with A = Θ + λI.
+"""Solvers of all leave-one-out systems at once: f(A) r - f(A_-S) r_-S of sets S of examples, with A = Θ + λI.
 
 For t → ∞ a set is removed from B = A⁻¹ by block elimination: B r changes by B_{·S} B_SS⁻¹ (B r)_S. For finite t the
 same holds for the resolvents (z - A)⁻¹ whose sum is f; they are diagonal in the eigenbasis, so that a node of the
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from erasure.linalg import largest_eigenpairs
 from sample_info.linearized.filter_approximations import ChebyshevSeries, ContourRule
-from sample_info.linearized.training import SpectralFilter
+from sample_info.linearized.spectral_filter import SpectralFilter
 
 _MARGIN = 1.001  # of the bound on the spectrum, relative to the Lanczos estimate
 _ROUNDING = 1e-13  # relative size of eigenvalues that are zero in float64
