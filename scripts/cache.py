@@ -13,7 +13,7 @@ from rich.table import Table
 from erasure.progress import console
 from erasure.store.cache import Cache, CachedFile
 from erasure.store.checked_files import remove
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

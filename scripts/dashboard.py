@@ -25,7 +25,7 @@ from harness.results.arrange import by_setting
 from harness.results.columns import table_of
 from harness.results.read import StoredRun, read_runs
 from harness.untrusted_runs import one_line
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 
 ERASER, MODEL = "eraser.name", "model.name"  # in the configuration
 _GROUPED: Any = {"groupby": wr.Config(ERASER), "groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}

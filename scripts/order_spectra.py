@@ -18,7 +18,7 @@ from erasure.store.checked_files import write_text
 from harness.figures import eraser_colours, figure_at
 from harness.results.run_labels import display_name
 from harness.results.table import Table
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 from scripts.show_erasers import erased_by
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from harness.figures import hide_axes, literal, name_row, save
 from harness.job import Job, erased
 from harness.results.run_labels import display_name
 from mdl.settings import MdlConfig
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "qleace", "gradient", "random", "random_edit")
 

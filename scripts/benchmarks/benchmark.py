@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 
 from harness.results.table import Table
-from scripts import options
+from scripts import command_line
 
 Result = TypeVar("Result")
 _MIB = 2**20
@@ -50,7 +50,7 @@ class Row:
 
 def argument_parser(name: str, doc: str | None, **defaults: object) -> argparse.ArgumentParser:
     """Make the parser of `python -m scripts.benchmarks.NAME`, with options for the device and a file of rows."""
-    parser = options.argument_parser(f"benchmarks.{name}", doc, **defaults, device="cpu")
+    parser = command_line.argument_parser(f"benchmarks.{name}", doc, **defaults, device="cpu")
     parser.add_argument("--json", type=Path, help="file for the rows")
     return parser
 

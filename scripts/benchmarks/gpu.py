@@ -22,7 +22,7 @@ import torch
 
 from erasure.store.checked_files import write_json, write_text
 from scripts.benchmarks.benchmark import machine
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 
 _STACKED, _ALONE = ["--samples", "12800"], ["--samples", "2560", "--seeds", "2"]
 _TRAINED = {"mlp": _STACKED, "lenet": _STACKED, "convnextv2": _ALONE, "swinv2": _ALONE}

@@ -23,7 +23,7 @@ from harness.results.table import Table
 from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import Cost, Row, argument_parser, finish, machine, matmul_rate, measured, timed
-from scripts.benchmarks.images import DIGITS, labelled_images
+from scripts.benchmarks.image_data import DIGITS, labelled_images
 from scripts.benchmarks.plain_training import batches, train_one
 from scripts.benchmarks.step_cost import Step
 from train.counterpart_losses import DATA, Counterparts

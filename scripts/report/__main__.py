@@ -22,7 +22,7 @@ from harness.untrusted_runs import one_line
 from sample_info.report.figures import comparison_figures
 from sample_info.report.tables import relations
 from sample_info.report.tables import tables_of as information_tables
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 from scripts.report.figures import Colours, drawings_of
 from scripts.report.write import Drawing, Section, draw_figures, write_page, write_tables
 

@@ -39,7 +39,7 @@ from mdl.settings import MdlConfig
 from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step_cost import Device, Step
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 from train.epoch_draws import EpochOrder
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split

@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 from scripts.studies.killed_tasks import KilledTasks
 
 _SWEEP = ("eraser=control,leace", "model=linear,mlp", "train=quick", "train.max_epochs=60", "mdl=quick")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 from scripts.studies.killed_tasks import KilledTasks
 
 # with everything imported, they fork a task fast

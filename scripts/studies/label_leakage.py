@@ -32,7 +32,7 @@ from erasure.source import LabelledImages
 from erasure.store.cache import Cache
 from harness.job import Job, erased
 from harness.results.table import Table
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 from scripts.show_erasers import erased_by, job_under, require_images
 
 _VARIES = 1e-9  # smallest variance, relative to the largest; rounding to float32 leaves 1e-14

@@ -16,7 +16,7 @@ from erasure.progress import Display
 from erasure.source import LabelledImages
 from models.classifier import Classifier
 from models.mup import Parametrization
-from scripts import options
+from scripts import command_line
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Weights
 from train.randomness import generator
@@ -50,7 +50,7 @@ class Architecture:
 
 
 def argument_parser(name: str, doc: str | None, models: Sequence[str]) -> argparse.ArgumentParser:
-    parser = options.argument_parser(f"studies.{name}", doc)
+    parser = command_line.argument_parser(f"studies.{name}", doc)
     parser.add_argument("--model", nargs="+", default=models, help="such as mlp:depth=4")
     parser.add_argument("--out", type=Path, default=Path(f"{name}.svg"), help="figure")
     return parser

@@ -17,7 +17,7 @@ from harness.results.read import read_runs
 from harness.results.run_labels import Label, display_name
 from harness.results.statistics import Spread
 from harness.results.table import Table
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 
 _ORDER = ("linear", "quadratic", "cubic", "mlp", "lenet")  # polynomials by their degree first
 _CAPTION = (

@@ -28,7 +28,7 @@ from harness.results.run_labels import display_name
 from harness.results.statistics import Spread
 from harness.run_directory import CURVES
 from harness.untrusted_runs import read_config
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 
 ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_truncated")
 QLEACE = ("control", "leace", "qleace", "qleace_truncated")

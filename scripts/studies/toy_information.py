@@ -20,7 +20,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 from conf.errors import exit_code
 from harness.figures import figure_at
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 
 _PER_CLASS, _EPOCHS, _BATCH, _LEARNING_RATE = 40, 200, 5, 0.1
 _CENTRE = 1.0  # the classes' means are ± (1, 1); the paper gives no numbers

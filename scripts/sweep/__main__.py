@@ -22,8 +22,8 @@ from conf.errors import exit_code
 from conf.groups import look_in, user_folders
 from harness.device import pick_device
 from harness.untrusted_runs import printable
+from scripts.command_line import argument_parser
 from scripts.commands import COMMANDS, command_named
-from scripts.options import argument_parser
 from scripts.sweep.relaunch import launch, launch_command
 from scripts.sweep.status import SweepRun, discard, of_sweep, on_disk, print_status, unfinished
 

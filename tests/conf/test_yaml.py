@@ -33,7 +33,7 @@ MANDATORY = {
     "image_folder": ["dataset.root=/nowhere"],
     "hf": ["dataset.path=/nowhere"],
     "pretrained": ["experiment.trained=/nowhere"],
-    "transfer": ["experiment.trained=/nowhere"],
+    "pretrained_resnet": ["experiment.trained=/nowhere"],
 }
 COMMANDS = {command.name: command for command in (MDL, TRAIN, SAMPLE_INFO)}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.options import argument_parser
+from scripts.command_line import argument_parser
 from scripts.report.__main__ import main as report
 
 

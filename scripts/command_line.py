@@ -1,4 +1,4 @@
-"""Command-line options of `python -m scripts.NAME`."""
+"""The command line of `python -m scripts.NAME`: its parser and help, with errors in one line."""
 
 import argparse
 from typing import NoReturn

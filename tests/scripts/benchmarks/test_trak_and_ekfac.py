@@ -16,7 +16,7 @@ from sample_info.attribution_quality import OURS, SETS, THINNED
 from sample_info.linearized.spectral_filter import LinearizedDescent
 from sample_info.references.registry import influence
 from sample_info.training_problem import TrainingProblem
-from scripts.benchmarks import baselines
+from scripts.benchmarks import trak_and_ekfac
 from scripts.benchmarks.trak_and_ekfac import EKFAC, plain, require_one_output, trak
 from tests.sample_info.networks import away_from_zero
 from tests.sample_info.problems import draws
@@ -81,7 +81,7 @@ def test_a_finished_run_beside_the_other_packages(command, capsys: pytest.Captur
     assert command(COMMAND, *SMALL).code == 0
     (path,) = Path("runs").glob("*/result.json")
     arguments = [str(path.parent), "--dampings", "1", "10", "--projections", "8", "--out", "found.md"]
-    assert baselines.main(arguments) == 0
+    assert trak_and_ekfac.main(arguments) == 0
     (judged,) = Path("found.md").read_text().split("\n\n")[1:]
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in judged.splitlines()}
     for name in (
@@ -117,7 +117,7 @@ def test_a_run_without_halves_is_refused(command, capsys: pytest.CaptureFixture[
     assert command(COMMAND, *options).code == 0
     (path,) = Path("runs").glob("*/result.json")
     with pytest.raises(SystemExit):
-        baselines.main([str(path.parent)])
+        trak_and_ekfac.main([str(path.parent)])
     assert (
         "no subsets-0.safetensors: run with sample_info.references.methods=[subsets,retraining]"
         in capsys.readouterr().err
