@@ -107,8 +107,8 @@ def _run(command: Command) -> int:
     exit_codes: list[int] = []
     decorated = hydra.main(config_path=str(CONF), config_name=command.name, **VERSION_BASE)
     decorated(lambda config: _job(command, config, exit_codes))()
-    if process.driven is not None:
-        return _end_sweep(command, process.driven)
+    if process.launched is not None:
+        return _end_sweep(command, process.launched)
     return max(exit_codes, default=0)  # none: --cfg, --info and the like
 
 
@@ -175,7 +175,7 @@ def _job(command: Command, config: DictConfig, exit_codes: list[int]) -> None:
         if sweep:
             assert process.planned_run is not None
             sweep.fail(process.planned_run, line, exit_codes[-1])
-        if sweep and process.driven is None:  # a cluster's job: SLURM should see it fail
+        if sweep and process.launched is None:  # a cluster's job: SLURM should see it fail
             raise
 
 

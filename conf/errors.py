@@ -156,7 +156,7 @@ def _fetch_command(source: Any) -> str | None:
 
 
 def _joined(refused: str, words: Sequence[str]) -> str:
-    """Return the override that the shell has split at blanks beside a comma; empty where there is none."""
+    """Return the override that the shell has split at blanks next to a comma; empty where there is none."""
     joined = re.sub(r"\s*,\s*", ",", " ".join(words)).split(" ")
     part = refused.strip(",")
     return next((word for word in joined if word not in words and "=" in word and part in word), "")

@@ -27,7 +27,7 @@ class LoggerSettings:
     """Options of `conf/logger`.
 
     Args:
-        mode: "offline" writes beside the run's files (upload later with `wandb sync`); "online" needs an
+        mode: "offline" writes to the run's directory (upload later with `wandb sync`); "online" needs an
             account; "disabled" writes nothing.
         project: W&B project.
         entity: W&B user or team; None for the account's default.

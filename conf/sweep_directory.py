@@ -135,23 +135,23 @@ class SweepProcess:
     """The role of this process in a sweep.
 
     Attributes:
-        driven: the sweep that this process drives, if any.
+        launched: the sweep that this process launched; None in a single run, and in processes that a launcher starts.
         directory_of: composed configuration -> run directory, for the command of this process; raises ConfigError.
         planned_run: id that the current job's run had when the sweep was launched; None outside a sweep.
         waits_for_others: whether the current job waits while another process computes its run; otherwise it ends
             without an outcome, and is tried again later.
     """
 
-    driven: Sweep | None = None
+    launched: Sweep | None = None
     directory_of: Callable[[DictConfig], Path] | None = None
     planned_run: str | None = None
     waits_for_others: bool = True
 
     @property
     def sweep(self) -> Sweep:
-        """The sweep that it drives."""
-        assert self.driven is not None
-        return self.driven
+        """The launched sweep."""
+        assert self.launched is not None
+        return self.launched
 
     def reset(self) -> None:
         vars(self).update(vars(SweepProcess()))
@@ -161,7 +161,7 @@ process = SweepProcess()  # the only one
 
 
 def begin_sweep(config: DictConfig) -> None:
-    """Make this process the driver of the sweep that is asked for, in its folder below hydra.sweep.dir.
+    """Note that this process launches the sweep that is asked for, and make its folder below hydra.sweep.dir.
 
     Where that folder cannot be written, the sweep's files go to a temporary one: its runs may have finished all the
     same, and be somebody else's.
@@ -178,7 +178,7 @@ def begin_sweep(config: DictConfig) -> None:
         sweep.save_request(command, words)
     with flag_override(config.hydra, ["readonly", "struct"], False):
         config.hydra.sweep.dir = str(sweep.directory)
-    process.driven = sweep
+    process.launched = sweep
 
 
 def sweep_name(command: str, overrides: Sequence[str]) -> str:

@@ -66,7 +66,7 @@ def erased_dataset(
     *,
     dtype: torch.dtype,
     cache: Cache,
-    apart: Tensor | None = None,
+    left_out: Tensor | None = None,
     device: torch.device | str = "cpu",
 ) -> ErasedDataset:
     """Return a source's splits erased by `eraser`, with certificates: from the cache, or computed and cached.
@@ -80,7 +80,7 @@ def erased_dataset(
         options: keyword arguments of its fit.
         dtype: dtype of the stored images.
         cache: where erased datasets are stored.
-        apart: positions of training examples to leave out of the fit; they become the split "apart".
+        left_out: positions of training examples to leave out of the fit; they become the split "apart".
         device: where moments, erasers and certificates are computed, if they fit there; images stay on the CPU and
             are copied to the device in blocks.
 
@@ -88,7 +88,7 @@ def erased_dataset(
         ValueError: the dataset is missing or cannot be erased, or memory is short.
         BrokenGuaranteeError: the erased training split does not have the moments that the eraser promises.
     """
-    request = _Request(source, eraser, options, dtype, apart)
+    request = _Request(source, eraser, options, dtype, left_out)
     with shown_progress():
         tensors, metadata = cache.fetch(request.key, lambda: _build(request, cache, torch.device(device)))
     return ErasedDataset(
@@ -109,7 +109,7 @@ class _Request:
     eraser: type[Eraser]
     options: Mapping[str, Any]
     dtype: torch.dtype
-    apart: Tensor | None
+    left_out: Tensor | None
 
     @property
     def key(self) -> str:
@@ -119,19 +119,19 @@ class _Request:
             "options": dict(self.options),
             "dtype": str(self.dtype),
             "version": ERASURE_VERSION,
-            **({} if self.apart is None else {"apart": digest(self.apart)}),
+            **({} if self.left_out is None else {"apart": digest(self.left_out)}),
         }
         return f"{file_name(self.source.name)}-{self.eraser.__name__}-{fingerprint(described)}"
 
 
 def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
-    source, kind, dtype, apart = request.source, request.eraser, request.dtype, request.apart
+    source, kind, dtype, left_out = request.source, request.eraser, request.dtype, request.left_out
     raw = raw_images(source, cache)
     originals = splits(source, raw)
-    if apart is not None:
+    if left_out is not None:
         mask = torch.ones(len(originals["train"]), dtype=torch.bool)
-        mask[apart] = False
-        originals |= {"train": originals["train"][mask], "apart": originals["train"][apart]}
+        mask[left_out] = False
+        originals |= {"train": originals["train"][mask], "apart": originals["train"][left_out]}
     device = fitting_device(kind, raw.train.images[0].numel(), len(raw.class_names), device)
     moments, scaling = _statistics(source, raw, originals["train"], dtype, device)
     log.info("fitting %s on %d images of %s", kind.__name__, moments.n, source.name)
@@ -140,7 +140,7 @@ def _build(request: _Request, cache: Cache, device: torch.device) -> Entry:
     eraser = kind.fit_examples(numbers.rounded(train.images), train.labels, moments, **request.options)
     ends = (0.0, 1.0) if raw.bounded else (-math.inf, math.inf)
     ends = torch.tensor(ends, dtype=torch.float64)[:, None, None, None].expand(2, *raw.train.images.shape[1:])
-    if isinstance(eraser, GradientEraser):
+    if isinstance(eraser, GradientEraser):  # its range is that of pixels: bring it to this scale; vectors have none
         if not raw.bounded:
             eraser.lift_range()
         if scaling is not None:

@@ -1,4 +1,4 @@
-"""Codelengths and losses of single examples: files beside result.json, and errors of differences between runs."""
+"""Codelengths and losses of single examples: files next to result.json, and errors of differences between runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -74,7 +74,7 @@ def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> "Ite
 
 
 def save(figure: "Figure", path: Path, dpi: float = 200) -> None:
-    """Write a figure, without its empty margins, to `path` and, to print, to a PDF beside it.
+    """Write a figure, without its empty margins, to `path` and, to print, to a PDF next to it.
 
     An SVG has no background and follows the reader's light or dark mode.
     """

@@ -134,12 +134,18 @@ class Job(Generic[C_co]):
         return replace(self, config=replace(self.config, eraser=CONTROL))
 
 
-def erased(job: Job, apart: Tensor | None = None) -> ErasedDataset:
+def erased(job: Job, left_out: Tensor | None = None) -> ErasedDataset:
     """Return the job's dataset under its eraser, from the cache or built; see `erased_dataset`."""
     target = Target(job.config.eraser)
     dtype, cache = getattr(torch, job.config.dtype), Cache(job.config.cache_dir)
     return erased_dataset(
-        job.source, target.resolve(Eraser), target.options, dtype=dtype, cache=cache, apart=apart, device=job.device
+        job.source,
+        target.resolve(Eraser),
+        target.options,
+        dtype=dtype,
+        cache=cache,
+        left_out=left_out,
+        device=job.device,
     )
 
 

@@ -50,9 +50,11 @@ class Point(Endings):
 
 @dataclass(frozen=True, kw_only=True)
 class Codelength(Part):
-    """Codelengths, an entry per seed: the online code, per label and in all, and Table 16's unit (`published_units`).
+    """Codelengths of the online code, an entry per seed.
 
-    `calibrated_bits_per_sample` is the code by logits divided by a temperature.
+    Attributes:
+        published: in the unit of the paper's Table 16 (`published_units`), whatever `train.protocol` is.
+        calibrated_bits_per_sample: by logits divided by a temperature.
     """
 
     bits_per_sample: list[float]
@@ -172,7 +174,7 @@ def published_units(sizes: Sequence[int], ce_test_bits: Sequence[float]) -> floa
 
     Not a codelength: sizes are cumulative and losses are those of one test set. With ten classes and ten sizes from
     1,024 to N = 47,952 chance is 11.441, and 11.409 with an untrained network's loss in bfloat16, which is the paper's
-    11.41 ± 0.00. It is here so that tables can stand beside the paper's.
+    11.41 ± 0.00. It is here so that tables can be compared with the paper's.
 
     Args:
         sizes: cumulative training sizes n_1..n_m = N.

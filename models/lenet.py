@@ -61,7 +61,7 @@ class PublishedLeNet(Classifier):
     """LeNet as the paper's code has it: no padding, sizes as given, a readout of zeros. A reproduction.
 
     The code finds its sizes by a search over a grid; at width 128, depth 2 and 32 × 32 images they are 128 and 40
-    channels, 256 and 64 units, 411,122 parameters beside the MLP's 411,146.
+    channels, 256 and 64 units, 411,122 parameters where the MLP has 411,146.
 
     Args:
         channels: of the two convolutions.

@@ -72,7 +72,7 @@ class Normalised(nn.Module):
 
 
 class Block(nn.Module):
-    """relu(x + f(x)), f two normalised convolutions; where channels double, every second pixel of x, beside zeros."""
+    """relu(x + f(x)), f two normalised convolutions; where channels double, every second pixel of x, with zeros."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()

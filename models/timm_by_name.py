@@ -135,7 +135,7 @@ class TimmByName(Classifier):
         return network
 
     def _pretrained(self) -> nn.Module:
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries; the last failure is told below
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries; the last failure is raised below
         try:
             return self._build(pretrained=True)
         except Exception as error:  # whatever a download library raises

@@ -135,7 +135,7 @@ def load(job: Job[SampleInfoConfig]) -> Examples:
     held_out = _sample(numbered["test"].labels, settings.held_out, seed)
     eraser, d = Target(job.config.eraser).resolve(Eraser), whole.train.images[0].numel()
     fit = resolved(settings.data.eraser_fit, eraser, labels, chosen, d, refits=not settings.needs_one_kernel)
-    dataset = erased(job, apart=chosen if fit == "disjoint" else None)
+    dataset = erased(job, left_out=chosen if fit == "disjoint" else None)
     data = to_device(dataset, crop_padding=0.0, flip=False, device=job.device)
     scored, rows = (data["apart"], slice(None)) if fit == "disjoint" else (data["train"], chosen.to(job.device))
     test, labels = data["test"], scored.labels[rows]

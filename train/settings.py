@@ -12,7 +12,7 @@ from conf.schema import Config
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedSettings:
-    """Options of `train.protocol=published` (`mdl.published`).
+    """Options of `train.protocol=published` (`mdl.published_procedure`).
 
     Args:
         patience_epochs: epochs in a row without improvement of the validation loss after which a training ends.
@@ -56,9 +56,9 @@ class TrainSettings:
         eval_batch_size: examples per evaluation batch.
         stack: "all" trains all seeds in one stacked network, "one" one after another; "auto" follows a rule of
             architecture, image size and device (`train.stacking`). Results agree to floating-point reordering.
-        protocol: "standard", ours, or "published": the procedure of the paper's code (`mdl.published`), for `python -m
-            mdl` alone. It uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`,
-            `crop_padding` and `precision` (of weights and optimizer as well), and its own options.
+        protocol: "standard", ours, or "published": the procedure of the paper's code, for `python -m mdl` alone. It
+            uses `lr`, `betas`, `weight_decay`, `warmup_steps`, `batch_size`, `max_epochs`, `crop_padding` and
+            `precision` (of weights and optimizer as well), and its own options.
         published: options of the latter.
         checkpoint_every_s: seconds between checkpoints within a training.
     """

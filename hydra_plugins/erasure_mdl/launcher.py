@@ -146,7 +146,7 @@ class Local(Submitit):
         count = self.options["workers"] or len(devices)
         count = count if self.shares_runs else min(count, len(jobs))
         threads = str(max(1, len(os.sched_getaffinity(0)) // count))
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: see _wait
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the launching process: see _wait
         threads_set = os.environ.get("OMP_NUM_THREADS")
         os.environ["OMP_NUM_THREADS"] = threads_set or threads
         try:

@@ -118,7 +118,7 @@ class TangentOptions:
     Attributes:
         projection: of the gradients of parameters that are not in fully connected layers; of all where it is not exact.
         batch_size: examples at a time; without effect on the result.
-        memory_bytes: for a group's Jacobian, beside the kernels themselves; without effect on the result.
+        memory_bytes: for a group's Jacobian, besides the kernels themselves; without effect on the result.
     """
 
     projection: Projection = EXACT

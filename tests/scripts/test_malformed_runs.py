@@ -268,7 +268,7 @@ def files(folder: Path) -> list[str]:
 
 
 def require_contained(folder: Path, before: Sequence[str]) -> None:
-    """Nothing was written outside the report, and nothing that is none of the runs' is in it."""
+    """Require that nothing was written outside the report, and that all in it is the runs'."""
     assert files(folder) == before
     for at, _, names in os.walk(folder / "report"):
         assert not [name for name in names if SECRET in (Path(at) / name).read_bytes()]

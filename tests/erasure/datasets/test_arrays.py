@@ -283,7 +283,7 @@ def bytes_to_read(path: Path) -> int:
 
 
 def test_reading_makes_no_copies(tmp_path: Path) -> None:
-    """100 MB of float64 that whole numbers become, beside these themselves."""
+    """100 MB of float64 that whole numbers become, besides these themselves."""
     path = tmp_path / "a.npz"
     np.savez_compressed(path, x=np.ones((12500, 1000), dtype=np.uint8), y=np.arange(12500) % 3)
     assert 90e6 < answer(bytes_to_read, path) < 150e6

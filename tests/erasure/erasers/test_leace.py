@@ -1,4 +1,4 @@
-"""LEACE's theorem, with the negative control beside it: a probe learns before and cannot after."""
+"""LEACE's theorem, with a negative control: a probe learns before and cannot after."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Orders left beside losses, of stored runs, whatever runs there are."""
+"""A table of the orders left and the losses of stored runs, whatever runs there are."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Table 16 beside runs that are kept: its tables stand on the study's pages, and its figure is drawn."""
+"""Table 16 compared with kept runs: its tables stand on the study's pages, and its figure is drawn."""
 
 from pathlib import Path
 
