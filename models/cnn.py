@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.layers import Conv2d, Linear
-from models.scaled import ScaledClassifier
+from models.scaled_classifier import ScaledClassifier
 
 _SMALLEST_SIDE = 20  # at which the last convolution still has one position
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from models.classifier import Classifier, require_images
 from models.layers import Conv2d, Linear
-from models.scaled import ScaledClassifier
+from models.scaled_classifier import ScaledClassifier
 
 _KERNEL = 5
 _CHANNELS = (6, 16)  # LeCun et al. 1998

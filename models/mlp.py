@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from models.layers import Linear
 from models.mup import Parametrization
-from models.scaled import ScaledClassifier
+from models.scaled_classifier import ScaledClassifier
 
 Activation = Literal["relu", "gelu", "swiglu"]
 

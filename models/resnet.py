@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.layers import Conv2d, GroupNorm, Linear
-from models.scaled import ScaledClassifier
+from models.scaled_classifier import ScaledClassifier
 
 _GROUPS = 8  # of channels that are normalised together
 

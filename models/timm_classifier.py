@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.layers import Linear, draw_normal_
 from models.mup import Parametrization
-from models.scaled import ScaledClassifier
+from models.scaled_classifier import ScaledClassifier
 from models.stochastic_depth import replace_drop_path
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from models.mlp import MLP
 from models.mup import Parametrization
 from models.polynomial import PolynomialClassifier
 from models.resnet import ResNet
-from models.scaled import ScaledClassifier
+from models.scaled_classifier import ScaledClassifier
 from models.swinv2 import SwinV2
 from models.timm_by_name import TimmByName
 

@@ -1,11 +1,10 @@
-"""MLP and linear classifier: what they compute, alone and stacked."""
+"""MLPs: the scale of their units through depth, parameters, refusals."""
 
 import pytest
 import torch
 
 from models.classifier import count_parameters
 from models.mlp import MLP, Activation
-from models.polynomial import PolynomialClassifier
 
 SHAPE = (1, 8, 8)
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
@@ -23,7 +22,6 @@ def test_hidden_units_keep_their_scale_through_depth(activation: Activation) -> 
 
 
 def test_parameter_counts() -> None:
-    assert count_parameters(PolynomialClassifier(SHAPE, 10)) == 650
     assert (
         count_parameters(MLP(SHAPE, 10, width=128, depth=2, activation="relu", parametrization="mup"))
         == 64 * 128 + 128 + 128 * 129 + 1290

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from models.mup import Scaling, depth_factor, scalings, shapes_of
-from models.scaled import ScaledClassifier
+from models.scaled_classifier import ScaledClassifier
 from tests.models.every_model import SCALED
 
 # base, wider and target shape; role, learning rate, initial std, output multiplier

@@ -15,7 +15,7 @@ from sample_info.__main__ import COMMAND
 from sample_info.agreement import auroc
 from sample_info.attribution_quality import OURS, SETS, added_up, datamodeling_score, leave_one_out_correlation
 from sample_info.pairwise_files import read_pairwise
-from sample_info.references.registry import cosine
+from sample_info.references.influence import cosine
 from sample_info.references.retraining import GradientDescent, halves, positions
 from tests.sample_info.networks import small_mlp
 from tests.sample_info.problems import draws

@@ -15,8 +15,9 @@ from models.tangent.jacobian import jacobian, network_outputs
 from models.tangent.kernel import Kernels, ntk
 from sample_info.linearized.leave_out_solvers import inverse
 from sample_info.linearized.spectral_filter import LinearizedDescent
+from sample_info.references import influence as influence_functions
 from sample_info.references import registry
-from sample_info.references.registry import influence
+from sample_info.references.influence import influence
 from sample_info.settings import ReferenceSettings
 from sample_info.unique_information import Effects
 from tests.sample_info.networks import small_mlp
@@ -94,7 +95,7 @@ def test_the_commands_damping_is_of_the_mean_loss_and_its_weights_those_where_tr
     """A damping of the summed loss is next to none; one factorisation for every example, whatever it is."""
     problem = small_mlp(1).problem(LinearizedDescent(learning_rate=0.3, steps=200, weight_decay=DECAY))
     factored = []
-    monkeypatch.setattr(registry, "inverse", lambda *options: factored.append(1) or inverse(*options))
+    monkeypatch.setattr(influence_functions, "inverse", lambda *options: factored.append(1) or inverse(*options))
     settings = ReferenceSettings(methods=["influence"], examples=None, influence_damping=[10.0, 0.01])
     references = registry.by_influence(registry.ReferenceInputs(problem, settings, Run(tmp_path, "run")))
     assert [*references] == ["influence 10", "influence 0.01"]

@@ -1,7 +1,7 @@
 """Seconds and memory of the kernel code, in one process.
 
-    uv run python -m scripts.benchmarks.kernel                      # n = 10,000, k = 10, one order
-    uv run python -m scripts.benchmarks.kernel --examples 2000 --test 500
+    uv run python -m scripts.benchmarks.kernel_code                      # n = 10,000, k = 10, one order
+    uv run python -m scripts.benchmarks.kernel_code --examples 2000 --test 500
 
 Gaussian images of 28 x 28 with labels by a random linear map. Floors are FLOPs at the rate of a square float64 product
 of 4,000: n^3 / 3 for each ridge, 2 n^2 d for the kernel, n^2 m for m test images.
@@ -21,7 +21,7 @@ SIDE, CLASSES = 28, 10
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the kernel, the code of one order, and the same with test examples."""
-    parser = argument_parser("kernel", __doc__, examples=10_000, test=1000, kernel="ntk", depth=2, product=4000)
+    parser = argument_parser("kernel_code", __doc__, examples=10_000, test=1000, kernel="ntk", depth=2, product=4000)
     options = parser.parse_args(arguments)
     n, m, device = options.examples, options.test, torch.device(options.device)
     if n < 10 or m < 1:

@@ -1,0 +1,47 @@
+"""Influence functions and gradient cosines of a trained network, through its tangent kernel.
+
+Influence functions predict the effect of leaving out an example to first order in its weight: Cook 1977; Koh & Liang
+2017, equation 1; the baseline of Harutyunyan et al. 2021, table 1.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from models.tangent.kernel import Kernels
+from sample_info.linearized.leave_out_solvers import inverse
+from sample_info.unique_information import Effects
+
+
+def influence(kernels: Kernels, residual: Tensor, damping: float) -> Effects:
+    """Predict effects of all examples: w - w_-i ≈ -(Jᵀ J + damping)⁻¹ ∇ ½‖f_w(x_i) - y_i‖², J the Jacobian at w.
+
+    The Gauss-Newton inverse acts through the kernel, (Jᵀ J + cI)⁻¹ Jᵀ = Jᵀ (Θ + cI)⁻¹: one factorisation serves every
+    example. The formula assumes that w is a minimum; before convergence it differs from retraining. Kernels and
+    residual f_w(X) - Y, [n, k], are those at w; the damping is added to the curvature of the summed loss, and includes
+    weight decay.
+
+    Raises:
+        ValueError: no damping, and a singular kernel.
+    """
+    n, k = residual.shape
+    columns = inverse(kernels.train, damping).view(n * k, n, k)
+    coefficients = -torch.einsum("rnk,nk->rn", columns, residual.to(columns))
+    return Effects.along(coefficients, kernels.train, kernels.held_out, k)
+
+
+def cosine(kernels: Kernels, residual: Tensor) -> Effects:
+    """Return the change of held-out outputs by a step of length 1 along -∇ ½‖f_w(x_i) - y_i‖² (Charpiat et al. 2019).
+
+    This is the cosine of the gradients up to the length of the held-out output's gradient, which does not change ranks
+    over trainings. Weight changes are NaN.
+    """
+    n, k = residual.shape
+    blocks = kernels.train.view(n, k, n, k).diagonal(dim1=0, dim2=2)  # [k, k, n]
+    lengths = torch.einsum("nk,kln,nl->n", residual, blocks, residual).clamp(min=0).sqrt()
+    unit = torch.where(lengths[:, None] > 0, residual / lengths[:, None], 0)
+    coefficients = -torch.diag_embed(unit.T).permute(1, 0, 2).reshape(n * k, n)
+    effects = Effects.along(coefficients, kernels.train, kernels.held_out, k)
+    return replace(effects, weight=torch.full_like(effects.weight, math.nan))
