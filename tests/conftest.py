@@ -19,7 +19,7 @@ from torch import Tensor
 
 from erasure.datasets.digits import Digits
 
-if TYPE_CHECKING:  # tests/erasure runs where there is nothing but the library, too
+if TYPE_CHECKING:  # tests/erasure also runs where there is nothing but the library
     from conf.cli import Command
     from train.settings import TrainSettings
 

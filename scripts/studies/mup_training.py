@@ -1,4 +1,4 @@
-"""Shared parts of the two tests of μP: models by name and width, training steps, loops over widths."""
+"""Short trainings with and without μP over widths, for the two tests of μP."""
 
 import argparse
 import logging

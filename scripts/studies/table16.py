@@ -6,7 +6,7 @@ Prints three tables in Markdown, mean ± standard deviation over seeds, and draw
 in the paper, in our recipe (train=paper) and in the published one (train=published). The first table is in the paper's
 unit, of photographs of 32 × 32; the second has test losses of our recipe, for every number and size of images for
 which both maps of QLEACE were run; the third those of the published recipe by number of images. Second and third have
-what unfinished runs have trained, too; the third has the lowest validation loss of unfinished trainings in parentheses.
+also what unfinished runs have trained; the third has the lowest validation loss of unfinished trainings in parentheses.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The schema is the signature: types are checked and converted, nothing else passes."""
+"""Configurations against their schema: types are converted, classes imported with care, nothing else passes."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Erasers and models in a repository of the user's own, which has a train.py, a models/ and a conf/, too."""
+"""Erasers and models in a repository of the user's own, which also has a train.py, a models/ and a conf/."""
 
 import os
 import subprocess

@@ -88,7 +88,7 @@ def test_the_cache_tells_an_edited_eraser_from_what_it_was(written, digits_sourc
 def test_the_cache_tells_classes_of_one_name_and_version_by_their_modules(
     written, digits_source: Digits, tmp_path: Path
 ) -> None:
-    """An entry named its eraser by the bare class name, which one of ours has, too."""
+    """An entry named its eraser by the bare class name, which one of ours has as well."""
     version = f"num_classes: int\n    version = {LeaceEraser.version}\n"
     versioned, cache = ERASER.replace("num_classes: int\n", version), Cache(tmp_path)
 

@@ -51,7 +51,7 @@ def test_a_member_draws_what_it_would_draw_alone() -> None:
         assert not torch.equal(both[:, 0], both[:, 1])
 
 
-def test_generators_are_told_apart_by_seed_and_purpose() -> None:
+def test_generators_differ_by_seed_and_purpose() -> None:
     draws = {
         float(torch.rand(1, generator=generator(*name)))
         for name in [(0, "init"), (1, "init"), (0, "order"), (0, 10, "order"), (0, 1, "0order"), (11, "order")]

@@ -74,7 +74,7 @@ def test_any_other_projection_that_erases_edits_more(digits, seed: int) -> None:
     # any P = S (R S)⁺ R with S spanning the class means and R arbitrary satisfies P S = S
     shifts = (moments.means - moments.mean)[:-1].T
     rows = torch.randn(9, x.shape[1], dtype=torch.float64, generator=generator)
-    rows = eraser.right + torch.rand(1, generator=generator).item() * rows  # near the optimum, too
+    rows = eraser.right + torch.rand(1, generator=generator).item() * rows  # also near the optimum
     other = shifts @ torch.linalg.solve(rows @ shifts, rows)
     erased = x - (x - moments.mean) @ other.T
     assert gaps(erased, z, x)[0] < 1e-9

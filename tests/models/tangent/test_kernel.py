@@ -68,7 +68,7 @@ def test_the_parametrisation_of_the_network_makes_no_difference() -> None:
     kernels = [drawn(mlp(256, parametrization=kind)) for kind in ("mup", "standard")]
     mup, standard = (tangent(x, x) for tangent in kernels)
     torch.testing.assert_close(mup, standard, rtol=1e-5, atol=0)
-    assert kernels[0].size == pytest.approx(kernels[1].size, rel=1e-5)  # before it is divided by its size, too
+    assert kernels[0].size == pytest.approx(kernels[1].size, rel=1e-5)  # also before it is divided by its size
     assert float((mup - drawn(mlp(256), seed=1)(x, x)).abs().max()) > 1e-3  # other weights do
 
 
