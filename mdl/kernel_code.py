@@ -27,7 +27,7 @@ from mdl.prequential import bits_by_example, logged_result, split_positions
 from mdl.settings import MdlConfig
 from models.kernel import KernelModel, Similarity
 from train.data import to_device
-from train.prepare import PreparedData
+from train.prepared_data import PreparedData
 from train.randomness import generator, permutation
 
 RIDGES = tuple(10.0**e for e in range(-4, 1))  # λ; images are standardised, so that K(x, x) is about 1

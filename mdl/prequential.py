@@ -25,12 +25,12 @@ from harness.results.statistics import Spread
 from harness.run_directory import Run
 from mdl.chunks import chunk_sizes
 from mdl.settings import MdlConfig
-from train import prepare
+from train import prepared_data
 from train.early_stopping import endings, warn_of_unlike_validation
-from train.prepare import PreparedTraining
+from train.prepared_data import PreparedTraining
 from train.progress import TrainingProgress
+from train.single_training import save_weights
 from train.training import Engine, EpochReport
-from train.whole_split import save_weights
 
 
 def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
@@ -40,7 +40,7 @@ def load(job: Job[MdlConfig]) -> PreparedTraining[MdlConfig]:
         ValueError: as `chunk_sizes`.
     """
     chunk_sizes(len(split_positions(job)["train"]), job.config.mdl)
-    return prepare.load(job)
+    return prepared_data.load(job)
 
 
 def split_positions(job: Job) -> Mapping[str, LabelledImages]:

@@ -23,8 +23,8 @@ from mdl.settings import MdlConfig, ReplaySettings
 from mdl.temperature_mixture import TemperatureMixture
 from train.data import DeviceImages
 from train.ensemble import Ensemble, Scores
-from train.epoch_draws import Draws, drawn, stacked
-from train.prepare import PreparedTraining
+from train.epoch_randomness import Draws, drawn, stacked
+from train.prepared_data import PreparedTraining
 from train.randomness import generator
 from train.settings import TrainSettings
 from train.training import Engine, Learner, NonFiniteLossError

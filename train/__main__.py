@@ -17,14 +17,14 @@ WANDB_AXES = {"loss/*": "loss/epoch", "live/*": "live/epoch"}  # live: logged wh
 def execution(config: "TrainConfig") -> cli.Executable:
     """Return the execution of a configuration."""
     from harness.job import Execution, Functions
-    from train.prepare import load, require_network, training_job
+    from train.prepared_data import load, require_network, training_job
 
     job = require_network(training_job("train", config))
     if config.train.protocol != "standard":
         raise ValueError("train.protocol=published: is a procedure of python -m mdl; use that, or train=paper")
 
     def functions() -> Functions:
-        from train.whole_split import train_on_everything
+        from train.single_training import train_on_everything
 
         return Functions(load, train_on_everything)
 

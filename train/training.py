@@ -23,9 +23,9 @@ from train.cuda_graph import GraphedFunction
 from train.data import DeviceImages, label_entropy_bits
 from train.early_stopping import EarlyStopping, MemberCurve
 from train.ensemble import Ensemble, Scores, Weights
-from train.epoch_draws import Draws, EpochOrder
+from train.epoch_randomness import Draws, EpochOrder
 from train.memory import advice, keep_freed_memory
-from train.prepare import PreparedTraining
+from train.prepared_data import PreparedTraining
 from train.randomness import generator, permutation
 from train.schedule_free import ScheduleFree, ScheduleFreeSettings
 from train.settings import TrainSettings

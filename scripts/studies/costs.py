@@ -40,7 +40,7 @@ from models.classifier import Classifier
 from scripts.benchmarks.benchmark import machine, matmul_rate, memory_rate, shown
 from scripts.benchmarks.step_cost import Device, Step
 from scripts.command_line import argument_parser
-from train.epoch_draws import EpochOrder
+from train.epoch_randomness import EpochOrder
 
 CIFAR = (3, 32, 32)  # image; below: image, classes, images before the validation split
 KNOWN = {"cifar10": (CIFAR, 10, 50_000), "svhn": (CIFAR, 10, 73_257), "digits": ((1, 8, 8), 10, 1_438)}

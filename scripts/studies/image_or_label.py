@@ -30,9 +30,9 @@ from scripts.show_erasers import erased_by, job_under
 from scripts.studies.label_leakage import affine_maps, require_maps_of_classes
 from train.data import as_trained_on
 from train.ensemble import Weights
-from train.prepare import PreparedTraining, load, training_job
+from train.prepared_data import PreparedTraining, load, training_job
 from train.settings import TrainConfig
-from train.whole_split import WEIGHTS
+from train.single_training import WEIGHTS
 
 _CAPTION = (
     "Percent. Right: of test images under the map of their own class. Map: under another's, how often networks say the "

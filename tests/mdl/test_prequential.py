@@ -29,7 +29,7 @@ from mdl.chunks import chunk_sizes, rounded_sizes
 from mdl.prequential import SizeTrained, block_code_result, fit_power_law, online_code_bits
 from mdl.published_procedure import mean_bits
 from mdl.settings import MdlConfig, MdlSettings
-from train.prepare import PreparedTraining
+from train.prepared_data import PreparedTraining
 from train.randomness import permutation
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]

@@ -121,7 +121,7 @@ def test_without_the_checkpoint_of_the_generators_it_would_not(
     with pytest.raises(Killed):
         train(data, settings, Checkpoints(tmp_path, 1e9))
     stop_at(10**9)
-    monkeypatch.setattr("train.epoch_draws.EpochOrder.restore", lambda self, tensors: None)
+    monkeypatch.setattr("train.epoch_randomness.EpochOrder.restore", lambda self, tensors: None)
     assert not same(undisturbed, train(data, settings, Checkpoints(tmp_path, 1e9)))
 
 

@@ -22,8 +22,8 @@ from train.data import DeviceImages
 from train.ensemble import Ensemble
 from train.learning_order import beyond_step, learnt_step, samples_of, unlearnt_step
 from train.settings import TrainSettings
+from train.single_training import WEIGHTS
 from train.training import Training, TrainingSets
-from train.whole_split import WEIGHTS
 
 TINY = ["eraser=control", "train=quick", "train.max_epochs=3", "logger.mode=disabled", "seeds=[0,1]"]
 

@@ -11,7 +11,7 @@ from mdl.chunks import chunk_sizes
 from mdl.settings import MdlConfig
 from scripts.studies.costs import main, sized
 from tests.conftest import REPOSITORY
-from train.epoch_draws import epoch_steps
+from train.epoch_randomness import epoch_steps
 
 
 def test_table_16_is_twenty_runs_of_four_architectures(capsys) -> None:

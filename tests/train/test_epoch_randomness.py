@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.epoch_draws import EpochOrder
+from train.epoch_randomness import EpochOrder
 from train.randomness import generator, permutation
 from train.settings import TrainSettings
 

@@ -13,7 +13,7 @@ from harness.run_directory import Run
 from train.counterpart_losses import draw_counterparts, results_of
 from train.data import label_entropy_bits
 from train.early_stopping import endings, warn_of_unlike_validation
-from train.prepare import PreparedTraining
+from train.prepared_data import PreparedTraining
 from train.progress import TrainingProgress
 from train.settings import TrainConfig
 from train.training import Engine, EpochReport, Fit

@@ -10,8 +10,8 @@ from erasure.store.checked_files import load_tensors
 from harness.run_directory import LOCK
 from mdl.__main__ import COMMAND as MDL
 from train.__main__ import COMMAND as TRAIN
+from train.single_training import WEIGHTS
 from train.training import Engine
-from train.whole_split import WEIGHTS
 
 TINY = ["eraser=control", "model=linear", "train=quick", "train.max_epochs=2", "logger.mode=disabled"]
 
