@@ -11,16 +11,18 @@ from torch import Tensor
 
 from erasure.certificate import Certificate, certify, require_erased, whitening_of
 from erasure.code_identity import code_identity
-from erasure.device_memory import fitting_device
+from erasure.device_memory import free_bytes
 from erasure.eraser import Eraser
 from erasure.erasers.gradient import GradientEraser
+from erasure.erasers.gradient_orders import GradientOrdersEraser
 from erasure.image_cache import file_name, packed, raw_images, unpacked
+from erasure.inputs import by_rows
 from erasure.moments import ClassMoments
-from erasure.normalize import Numbers, Scaling, require_precision
 from erasure.progress import shown_progress
 from erasure.source import LabelledImages, RawImages, Source, splits
 from erasure.store.cache import Cache, Entry
 from erasure.store.checked_files import digest, fingerprint
+from erasure.zscore import Scaling
 
 log = logging.getLogger(__name__)
 
@@ -194,6 +196,94 @@ def _statistics(
     if not raw.bounded:
         require_precision(train.images, moments, dtype, "set normalize=zscore, or subtract each column's mean")
     return moments, scaling
+
+
+def fitting_device(eraser: type[Eraser], dim: int, num_classes: int, device: torch.device) -> torch.device:
+    """Return the device, or the CPU if moments and fitting do not fit there; ValueError if they fit nowhere."""
+    needed = eraser.fitting_bytes(dim, num_classes)
+    cpu = torch.device("cpu")
+    if device.type != "cpu" and (device.type == "mps" or needed > free_bytes(device)):  # no float64 on Apple's
+        log.info("%s is fitted on the CPU: it needs %.1f GB in float64", eraser.__name__, needed / 1e9)
+        device = cpu
+    if device == cpu and needed > (free := free_bytes(cpu)):
+        raise ValueError(
+            f"{eraser.__name__} needs about {needed / 1e9:.0f} GB at once for {dim:,} values per example and "
+            f"{num_classes} classes, but {free / 1e9:.0f} GB are free: take smaller images, fewer classes, or "
+            "another machine"
+        )
+    return device
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers that are erased: pixels on the scale 0..1, or z-scored, in float64 as the moments have them.
+
+    Attributes:
+        max_value: what an integer pixel is divided by.
+        scaling: applied afterwards; None for none.
+        working: dtype of those that stay around whole, [n, ...], on the CPU.
+        device: where they are computed.
+    """
+
+    max_value: int
+    scaling: Scaling | None
+    working: torch.dtype
+    device: torch.device
+
+    def exact(self, images: Tensor) -> Tensor:
+        images = images.to(self.device)
+        unit = images.double() if images.is_floating_point() else images.double() / self.max_value
+        return unit if self.scaling is None else self.scaling(unit)
+
+    def rounded(self, images: Tensor) -> Tensor:
+        return by_rows(lambda rows: self.exact(images[rows]), torch.empty(images.shape, dtype=self.working))
+
+    def erase(self, eraser: Eraser, splits: Mapping[str, LabelledImages], dtype: torch.dtype) -> dict[str, Tensor]:
+        """Return the erased images [n, ...] of every split, rounded once, to `dtype`.
+
+        An eraser without a map erases the images of all splits together.
+        """
+        if eraser.transductive:
+            images = torch.cat([self.rounded(part.images) for part in splits.values()])
+            labels = torch.cat([part.labels for part in splits.values()])
+            erased = eraser(images, labels).to(dtype)
+            if isinstance(eraser, GradientOrdersEraser):
+                eraser.require_orders(erased, labels)
+            return dict(zip(splits, erased.split([len(part) for part in splits.values()]), strict=True))
+        return {
+            name: by_rows(
+                lambda rows, part=part: eraser(self.exact(part.images[rows]), part.labels[rows]),
+                torch.empty(part.images.shape, dtype=dtype),
+            )
+            for name, part in splits.items()
+        }
+
+
+def require_precision(x: Tensor, moments: ClassMoments, dtype: torch.dtype, remedy: str) -> None:
+    """Raise ValueError where vectors are so far from zero that rounding blurs how they differ.
+
+    Rounding a coordinate to `dtype` adds about eps |m| / √12 to it. It must not exceed a thousandth of the standard
+    deviation, or the share that the dtype itself loses of any value.
+
+    Args:
+        x: the training vectors [n, ...], before anything was done to them.
+        moments: theirs on the scale where they are rounded.
+        dtype: that they are rounded to.
+        remedy: what to do about it.
+    """
+    varies = (x.amax(0) != x.amin(0)).flatten().to(moments.means.device)  # moments are rounded: never quite 0
+    if not varies.any():
+        raise ValueError("all training images are alike: there is nothing to learn and nothing to erase")
+    eps, mean = torch.finfo(dtype).eps, moments.mean.abs()
+    std = moments.total.diagonal().clamp(min=0).sqrt()
+    blurred = varies & (eps / 12**0.5 * mean > max(1e-3, eps) * std)
+    if blurred.any():
+        i = int(blurred.nonzero()[0])
+        raise ValueError(
+            f"column {i} has mean {float(moments.mean[i]):.3g} and standard deviation {float(std[i]):.3g}: rounding to "
+            f"{str(dtype).removeprefix('torch.')} blurs it by more than a thousandth, as {int(blurred.sum())} of "
+            f"{len(std)} columns; {remedy}"
+        )
 
 
 def _channel_statistics(images: Tensor) -> dict[str, Tensor]:

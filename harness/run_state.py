@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from erasure.store.checked_files import DamagedFileError, read_json
-from erasure.store.heartbeat import heartbeat
 from erasure.store.lease import DEFAULT_STALE_AFTER_S
+from erasure.store.lease_holder import heartbeat
 from harness.result import read_result
 from harness.run_directory import CONFIG, LOCK, RESULT, STATE, seconds_spent
 
@@ -39,7 +39,7 @@ def state_of(directory: Path, now: float) -> State:
 
     Args:
         directory: the run's.
-        now: `erasure.store.heartbeat.file_system_time` of the folder it is in.
+        now: `erasure.store.lease_holder.file_system_time` of the folder it is in.
     """
     if directory.is_symlink():
         return State("failed", "a link, which is not followed: ask for the folder that it leads to")

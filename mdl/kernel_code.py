@@ -23,7 +23,7 @@ from harness.result import as_json, parsed
 from harness.result_fields import Coded, Part, Point
 from harness.run_directory import Run
 from mdl.chunks import chunk_sizes
-from mdl.prequential import bits_by_example, logged_result, split_positions
+from mdl.code_result import bits_by_example, logged_result, split_positions
 from mdl.settings import MdlConfig
 from models.kernel import KernelModel, Similarity
 from train.data import to_device

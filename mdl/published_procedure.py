@@ -1,7 +1,7 @@
 """The prequential procedure of the paper's code, step by step: `train.protocol=published`. A reproduction.
 
 The text of Quirke & Belrose 2025 leaves most of it open; docs/published_procedure.md lists what their code does. It
-differs from ours (`mdl.prequential`) in that test images are training images that were held out, that an epoch without
+differs from ours (`mdl.block_code`) in that test images are training images that were held out, that an epoch without
 improvement is undone, and that networks are scored with the weights of the training sequence, in training mode, in
 bfloat16, whose losses move in steps of 1/64 bit. Everything else of a run is as usual.
 """
@@ -29,7 +29,7 @@ from harness.result import as_json, parsed
 from harness.result_fields import Coded, Point
 from harness.run_directory import Run
 from mdl.chunks import rounded_sizes
-from mdl.prequential import logged_result, online_code_bits, split_positions
+from mdl.code_result import logged_result, online_code_bits, split_positions
 from mdl.settings import MdlConfig
 from models.classifier import Classifier, count_parameters
 from models.layers import Conv2d, Linear

@@ -18,7 +18,7 @@ from harness.logger import Logger
 from harness.result_fields import Coded, Point, Timing
 from harness.run_directory import Run
 from mdl.chunks import chunk_sizes
-from mdl.prequential import bits_by_example, logged_result
+from mdl.code_result import bits_by_example, logged_result
 from mdl.settings import MdlConfig, ReplaySettings
 from mdl.temperature_mixture import TemperatureMixture
 from train.data import DeviceImages

@@ -33,7 +33,7 @@ def job_of(config: "SampleInfoConfig") -> "Job[SampleInfoConfig]":
     """Return the job that a configuration describes, on the classes that it names."""
     from erasure.class_subset import ClassSubset
     from harness.job import Job
-    from sample_info.dataset_summaries import summary_model
+    from sample_info.data_summarization import summary_model
     from sample_info.references.registry import require_known
     from sample_info.trained_weights import checksum_of
     from train.prepared_data import require_network

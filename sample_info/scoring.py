@@ -15,7 +15,7 @@ from harness.sample_info_fields import Information
 from models.tangent.jacobian import Projection
 from models.tangent.kernel import Kernels, exact_or
 from sample_info.attribution_quality import attributions
-from sample_info.dataset_summaries import Show, part_of, require_possible, try_summaries
+from sample_info.data_summarization import Show, part_of, require_possible, try_summaries
 from sample_info.error_estimates import TRAINED_PATH, along_trained_path
 from sample_info.linearized.dynamics import sgd_information
 from sample_info.linearized.network import LinearizedNetwork

@@ -65,7 +65,7 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySettings:
-    """Orders in which examples are dropped, and accuracy measured on the rest: `sample_info.dataset_summaries`."""
+    """Orders in which examples are dropped, and accuracy measured on the rest: `sample_info.data_summarization`."""
 
     orders: list[Order]
     removed: Annotated[list[Fraction], Field(min_length=1)]

@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Self
 
-from erasure.store.heartbeat import NOBODY, Heartbeat, heartbeat, parsed, this_process
+from erasure.store.lease_holder import NOBODY, Heartbeat, heartbeat, parsed, this_process
 
 log = logging.getLogger(__name__)
 

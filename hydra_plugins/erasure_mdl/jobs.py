@@ -95,7 +95,7 @@ def in_turn(jobs: Sequence[SweepJob], sweep: Sweep, *, join: bool) -> Iterator[S
 
 def computed_elsewhere(run: Path) -> str:
     """Return who computes a run, in words; empty where nobody does."""
-    from erasure.store.heartbeat import file_system_time
+    from erasure.store.lease_holder import file_system_time
     from harness.run_state import state_of
 
     if not run.is_dir():

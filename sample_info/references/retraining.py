@@ -1,7 +1,7 @@
 """The network retrained without some examples, many trainings at once, stored as they finish: the ground truth.
 
 Without single examples: Harutyunyan et al. 2021, table 1 ("brute force"); on random halves: Park et al. 2023 (TRAK); on
-summaries: `sample_info.dataset_summaries`.
+summaries: `sample_info.data_summarization`.
 """
 
 import functools

@@ -16,7 +16,7 @@ from harness.logger import Logger
 from harness.results.table import Row, csv_of
 from harness.sample_info_fields import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from sample_info.agreement import agreements_of, auroc, pearson
-from sample_info.dataset_summaries import Curve
+from sample_info.data_summarization import Curve
 from sample_info.error_estimates import TRAINED_PATH, EstimatedErrors
 from sample_info.scored_examples import Examples
 from sample_info.settings import SummarySettings

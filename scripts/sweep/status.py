@@ -16,7 +16,7 @@ from conf.cli import Command, run_path
 from conf.compose import jobs_of
 from conf.sweep_directory import Sweep
 from erasure.progress import console, duration
-from erasure.store.heartbeat import file_system_time
+from erasure.store.lease_holder import file_system_time
 from erasure.store.regular_files import DamagedFileError
 from harness.run_directory import RESULT, Run
 from harness.run_state import UNFINISHED, Name, State, read_state, state_of

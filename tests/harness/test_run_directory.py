@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from erasure.store.checked_files import DamagedFileError, sealed
-from erasure.store.heartbeat import file_system_time
 from erasure.store.lease import Lease, LeaseLostError
+from erasure.store.lease_holder import file_system_time
 from harness.job import logged
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import erasure
-from erasure.store.heartbeat import heartbeat
 from erasure.store.lease import Lease, LeaseLostError
+from erasure.store.lease_holder import heartbeat
 from tests.processes import PROCESSES
 
 NEVER_S = 3600.0

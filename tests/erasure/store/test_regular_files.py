@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from erasure.store.checked_files import read_json
-from erasure.store.heartbeat import heartbeat
+from erasure.store.lease_holder import heartbeat
 from erasure.store.regular_files import DamagedFileError, regular
 
 

@@ -7,34 +7,30 @@ import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import mean, pvariance, stdev
+from statistics import mean, stdev
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import erasure.store.checked_files
 from conf.compose import composed
 from harness.example_bits import read_coded_bits
 from harness.logger import Logger
 from harness.loss_curves import CurveRow
-from harness.result_fields import Final, Point, published_units
+from harness.result_fields import Final, Point
 from harness.run_directory import Run, leftover
-from mdl import prequential
+from mdl import block_code
 from mdl.__main__ import COMMAND as MDL
-from mdl.chunks import chunk_sizes, rounded_sizes
-from mdl.prequential import SizeTrained, block_code_result, fit_power_law, online_code_bits
-from mdl.published_procedure import mean_bits
-from mdl.settings import MdlConfig, MdlSettings
+from mdl.block_code import SizeTrained, block_code_result
+from mdl.code_result import online_code_bits
+from mdl.settings import MdlConfig
 from train.prepared_data import PreparedTraining
 from train.randomness import permutation
 
 SMALL = ["model=linear", "eraser=control", "train=quick", "train.max_epochs=3", "mdl.num_chunks=3", "seeds=[0,1]"]
 SMALL += ["train.stack=all", "logger.mode=disabled", "cache_dir=cache"]
-SIZES = [27, 64, 109, 170, 253, 363, 507, 700, 953]
 
 
 def numbers(runs: str) -> tuple[dict, list[str]]:
@@ -87,7 +83,7 @@ def test_what_each_label_cost_is_kept_and_adds_up(command) -> None:
 def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validation_split(command, monkeypatch) -> None:
     paid = [*SMALL, "mdl.validation=prefix", "mdl.min_chunk=100"]
     assert command(MDL, *paid, "runs_dir=whole").code == 0
-    code, wrong = prequential.prequential, []
+    code, wrong = block_code.block_code, []
 
     def poisoned(prepared: PreparedTraining, *rest):
         validation = prepared.data["validation"]
@@ -95,7 +91,7 @@ def test_a_code_that_pays_for_its_validation_labels_never_looks_at_the_validatio
         wrong.append(len(validation))
         return code(prepared, *rest)
 
-    monkeypatch.setattr(prequential, "prequential", poisoned)
+    monkeypatch.setattr(block_code, "block_code", poisoned)
     assert command(MDL, *paid, "runs_dir=poisoned").code == 0
     assert wrong
     assert numbers("poisoned") == numbers("whole")
@@ -117,7 +113,7 @@ def test_calibrated_codes_are_by_the_temperatures_that_are_said(command) -> None
 
 def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of_one(command, monkeypatch) -> None:
     assert command(MDL, *SMALL, "runs_dir=alone").code == 0
-    train_size, trained, first = prequential.train_size, [], threading.Barrier(3, timeout=60)
+    train_size, trained, first = block_code.train_size, [], threading.Barrier(3, timeout=60)
 
     def note(prepared: PreparedTraining, run: Run, engine, known, *rest) -> SizeTrained:
         trained.append(known.shape[1])
@@ -125,7 +121,7 @@ def test_processes_that_share_a_run_train_each_size_once_and_give_the_numbers_of
             first.wait()  # three of them train at the same time
         return train_size(prepared, run, engine, known, *rest)
 
-    monkeypatch.setattr(prequential, "train_size", note)
+    monkeypatch.setattr(block_code, "train_size", note)
     shared = composed("mdl", [*SMALL, "runs_dir=shared", "mdl.share=true"], MdlConfig)
     with ThreadPoolExecutor(3) as processes:
         asked = [processes.submit(MDL.execution(shared).carry_out, wait=wait) for wait in (True, True, False)]
@@ -194,7 +190,7 @@ def test_a_summary_is_that_of_its_parts() -> None:
 
 
 def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(command, monkeypatch) -> None:
-    real, before, after, said = prequential.train_size, [], [], {}
+    real, before, after, said = block_code.train_size, [], [], {}
 
     def watched(prepared: PreparedTraining, run: Run, *rest) -> SizeTrained:
         before.append(list(run.directory.glob("checkpoint-*")))
@@ -202,7 +198,7 @@ def test_a_finished_size_leaves_no_checkpoints_and_the_run_says_its_means(comman
         after.append(list(run.directory.glob("checkpoint-*")))
         return trained
 
-    monkeypatch.setattr(prequential, "train_size", watched)
+    monkeypatch.setattr(block_code, "train_size", watched)
     monkeypatch.setattr(Logger, "summarise", lambda self, values: said.update(values))
     assert command(MDL, *SMALL, "runs_dir=runs", "train.stack=one").code == 0
     assert before == [[], [], []]
@@ -223,76 +219,3 @@ def test_sizes_that_do_not_fit_are_refused_before_an_eraser_is_fitted(words: lis
     asked = ["mdl.num_chunks=600", f"runs_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", *words]
     with pytest.raises(ValueError, match=r"mdl.num_chunks=600 chunks of at least .* set mdl.num_chunks to at most \d+"):
         MDL.execution(composed("mdl", asked, MdlConfig)).carry_out()
-
-
-@given(total=st.integers(100, 10**5), k=st.integers(2, 100), num_chunks=st.integers(2, 10))
-def test_a_model_at_chance_costs_exactly_the_uniform_code(total: int, k: int, num_chunks: int) -> None:
-    sizes = chunk_sizes(total, MdlSettings(num_chunks=num_chunks, min_chunk=None, order="smallest_first"))
-    bits = online_code_bits(sizes, [math.log2(k)] * (num_chunks - 1), k)
-    assert bits / total == pytest.approx(math.log2(k), rel=1e-13)
-
-
-def test_the_online_code_by_hand() -> None:
-    assert online_code_bits([10, 30, 100], [2.0, 0.5], 4) == 10 * 2 + 20 * 2.0 + 70 * 0.5
-
-
-def test_the_papers_unit_at_chance_is_table_16s_entry() -> None:
-    sizes = rounded_sizes(47_952, MdlSettings(num_chunks=10, min_chunk=1024))
-    assert sizes == [1024, 2375, 4157, 6507, 9606, 13694, 19086, 26198, 35579, 47952]
-    assert published_units(sizes, [math.log2(10)] * 9) == pytest.approx(11.441, abs=5e-4)
-    untrained = float(mean_bits(torch.zeros(128, 10, dtype=torch.bfloat16).log_softmax(1), torch.arange(128) % 10))
-    assert published_units(sizes, [untrained] * 9) == pytest.approx(11.409, abs=5e-4)
-    assert published_units([10, 30, 60], [2.0, 1.0]) == pytest.approx((30 * 2 + 60) / 60)
-
-
-def test_one_loss_per_size_is_required() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        online_code_bits([10, 30], [1.0, 2.0], 4)
-    with pytest.raises(ValueError, match="zip"):
-        published_units([10, 30], [1.0, 2.0])
-
-
-@given(a=st.floats(1, 50), b=st.floats(0.2, 1.5), c=st.floats(0.0, 2.0))
-def test_a_power_law_is_recovered(a: float, b: float, c: float) -> None:
-    fitted = fit_power_law(SIZES, [a * n**-b + c for n in SIZES])
-    assert fitted is not None
-    assert fitted["r2"] > 0.9999
-    predicted = [fitted["a"] * n ** -fitted["b"] + fitted["c"] for n in SIZES]
-    assert predicted == pytest.approx([a * n**-b + c for n in SIZES], rel=0.01, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "losses", [[3.3] * 9, [1, 2, 3, 3, 3, 3, 3, 3, 3.5], [3, 1, 3, 1, 3, 1, 3, 1, 2.9]], ids=["flat", "rising", "noise"]
-)
-def test_curves_that_are_none_get_none(losses: list[float]) -> None:
-    assert fit_power_law(SIZES, losses) is None
-
-
-def test_too_few_points_get_none() -> None:
-    assert fit_power_law(SIZES[:3], [3.0, 2.0, 1.5]) is None
-
-
-def test_a_law_that_explains_less_than_nine_tenths_is_none() -> None:
-    """Ever more noise on a power law: fits are returned down to 90 % of the variance, and no further."""
-    shares = []
-    for i in range(200):
-        losses = [10 * n**-0.5 + 0.5 + (0.005 * i) * (-1) ** j for j, n in enumerate(SIZES)]
-        fitted = fit_power_law(SIZES, losses)
-        shares.append(fitted["r2"] if fitted else None)
-    known = [share for share in shares if share is not None]
-    assert 0.9 <= min(known) < 0.92
-    assert shares[-1] is None
-
-
-def test_four_points_are_enough_and_a_curve_that_comes_back_is_none() -> None:
-    assert fit_power_law(SIZES[:4], [10 * n**-0.5 for n in SIZES[:4]]) is not None
-    assert fit_power_law(SIZES[:4], [3.0, 2.0, 2.0, 3.0]) is None
-
-
-def test_the_share_explained_is_that_of_the_variance() -> None:
-    losses = [100 * n**-0.5 + 5 + 0.5 * (-1) ** j for j, n in enumerate(SIZES)]
-    fitted = fit_power_law(SIZES, losses)
-    assert fitted is not None
-    missed = [fitted["a"] * n ** -fitted["b"] + fitted["c"] - bits for n, bits in zip(SIZES, losses, strict=True)]
-    assert 0.9 < fitted["r2"] < 0.9999
-    assert fitted["r2"] == pytest.approx(1 - pvariance(missed, 0) / pvariance(losses), rel=1e-6)

@@ -8,9 +8,9 @@ from PIL import Image
 from torch import Tensor
 
 from erasure.store.checked_files import read_json
-from sample_info import dataset_summaries as summaries
+from sample_info import data_summarization as summaries
 from sample_info.__main__ import COMMAND
-from sample_info.dataset_summaries import bottom, bottom_iterative, remaining
+from sample_info.data_summarization import bottom, bottom_iterative, remaining
 from tests.wandb_file import only_run
 
 SMALL = ["model.width=64", "sample_info.examples=60", "sample_info.training.steps=300"]

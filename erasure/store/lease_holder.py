@@ -1,4 +1,4 @@
-"""The heartbeat of a lease: its holder, and whether that process has certainly ended.
+"""The holder of a lease: its process, its last sign of life, and whether it has certainly ended.
 
 Whether it has ended is known at once only under the same kernel and in the same PID namespace (containers may share
 everything else, also a host's name); otherwise only when the heartbeat stops.
