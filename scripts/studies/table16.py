@@ -34,6 +34,9 @@ ERASERS = ("control", "leace", "alf_qleace", "gradient", "qleace", "qleace_trunc
 QLEACE = ("control", "leace", "qleace", "qleace_truncated")
 PAPER = "paper"
 _OURS = "ours"
+_EPOCHS, _PATIENCE = 30_000, 100  # of the newest command line of the paper's code
+_DRAWN = ("paper", "ours", "published, bfloat16, state restored", "published, float32, state restored",
+          "published, float32, 50 epochs")  # fmt: skip
 _ALL = 40_000  # images at least, so that a training set is all of CIFAR-10
 
 # Quirke & Belrose 2025, Table 16 (bottom): z-scored CIFAR-10, base sizes, mean and standard deviation of five seeds
@@ -84,9 +87,7 @@ def results_in(folders: Sequence[Path]) -> Iterator[TrainedResult]:
 
 
 def published(config: Options) -> bool:
-    """Return whether a run follows the paper's code in everything but precision and z-scores."""
-    train = config.get("train", {})
-    return train.get("protocol") == "published" and train["published"]["backtrack"]
+    return config.get("train", {}).get("protocol") == "published"
 
 
 def model_of(config: Options) -> str:
@@ -99,9 +100,16 @@ def recipe_of(config: Options) -> str:
     train, dataset = config["train"], config["dataset"]
     if train.get("protocol", "standard") == "standard":
         return _OURS
-    raw = "" if dataset["normalize"] == "zscore" else ", not z-scored"
-    rounded = ", losses rounded" if train["published"].get("round_losses") else ""
-    return f"published, {train['precision']}{rounded}{raw}"
+    options = train["published"]
+    changes = [
+        (f"{train['max_epochs']} epochs", train["max_epochs"] < _EPOCHS),
+        (f"patience {options['patience_epochs']}", options["patience_epochs"] < _PATIENCE),
+        ("nothing set back", not options["backtrack"]),
+        ("state restored", options["backtrack"] and not options.get("share_saved_state", False)),
+        ("losses rounded", options.get("round_losses", False)),
+        ("not z-scored", dataset["normalize"] != "zscore"),
+    ]
+    return ", ".join(["published", train["precision"], *(name for name, changed in changes if changed)])
 
 
 def cell_of(config: Options) -> Cell:
@@ -206,8 +214,8 @@ def size_lines(results: Sequence[TrainedResult], folders: Sequence[Path]) -> Ite
 def draw(cells: dict[Cell, list[float]], path: Path) -> None:
     """Draw each eraser's difference to the control, a dot per seed, a panel per row of the table."""
     models = [model for model in ENTRIES if any(cell.model == model for cell in cells)]
-    recipes = [PAPER, *sorted({cell.recipe for cell in cells if "not z-scored" not in cell.recipe})]
-    markers, colours = dict(zip(recipes, "so^vD", strict=False)), eraser_colours(ERASERS)
+    recipes = [recipe for recipe in _DRAWN if recipe == PAPER or any(cell.recipe == recipe for cell in cells)]
+    markers, colours = dict(zip(_DRAWN, "so^vD", strict=True)), eraser_colours(ERASERS)
     with figure_at(path, 11, 4.2) as figure:
         axes = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
         for ax, model in zip(axes, models, strict=True):
@@ -225,8 +233,8 @@ def draw(cells: dict[Cell, list[float]], path: Path) -> None:
             ax.set(title=display_name(model), xticks=range(len(ERASERS) - 1), xlim=(-0.6, len(ERASERS) - 1.4))
             ax.set_xticklabels([display_name(eraser).replace(" ", "\n") for eraser in ERASERS[1:]])
         axes[0].set_ylabel("difference to the control\n(unit of Table 16)")
-        for recipe, marker in markers.items():
-            axes[0].plot([], [], marker, color="#4d4d4d", label=recipe,
+        for recipe in recipes:
+            axes[0].plot([], [], markers[recipe], color="#4d4d4d", label=recipe,
                          markerfacecolor="none" if recipe == PAPER else None)  # fmt: skip
         axes[0].legend(loc="upper left", fontsize=9)
 
