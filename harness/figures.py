@@ -4,8 +4,10 @@ import contextlib
 import io
 import itertools
 import logging
+import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,6 +59,7 @@ STYLE: Any = {  # matplotlib rc parameters
     "svg.fonttype": "none",  # text, not outlines
 }
 
+MAX_PANELS = 5  # of one figure, besides the costs of erasure; more would be too small to print
 _PAD_INCHES = 0.1  # around all that is drawn
 _LONGEST_LABEL = 200  # characters
 
@@ -71,6 +74,30 @@ def figure_at(path: Path, width: float, height: float, dpi: float = 200) -> "Ite
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         save(figure, path, dpi)
+
+
+@contextlib.contextmanager
+def figure_of_panels(path: Path, count: int) -> "Iterator[tuple[Figure, list[Axes]]]":
+    """Yield a figure, to be written as `figure_at` does, and its panels, three per row with room for a legend above."""
+    wide, high = min(3, count), math.ceil(count / 3)
+    with figure_at(path, max(6.0, 4.7 * wide), 3.7 * high + 0.4) as figure:
+        yield figure, [figure.add_subplot(high, wide, i + 1) for i in range(count)]
+
+
+def drawings(
+    figures: Mapping[str, tuple[Callable[..., Path], Sequence[Any]]], colours: Mapping[Any, str]
+) -> dict[str, Callable[[Path], Path]]:
+    """Return functions that draw figures to a path, by name.
+
+    Args:
+        figures: by name a function of panels, colours and path, and the panels; what has no room is in several.
+        colours: of erasers.
+    """
+    return {
+        f"{name} {i // MAX_PANELS + 1}" if i else name: partial(draw, shown[i : i + MAX_PANELS], colours)
+        for name, (draw, shown) in figures.items()
+        for i in range(0, len(shown), MAX_PANELS)
+    }
 
 
 def save(figure: "Figure", path: Path, dpi: float = 200) -> None:
@@ -178,6 +205,26 @@ def epoch_axis(ax: "Axes", last: float) -> None:
     ax.set_xticks([0, *(step for step in steps if step <= last)])
     ax.xaxis.set_major_formatter(FuncFormatter(lambda epoch, _: f"{epoch:,.0f}"))
     ax.set_xlim(0, max(last, 1))
+
+
+def size_axis(ax: "Axes", sizes: Sequence[int], most: int) -> None:
+    """Logarithmic in sizes, of which about as many as `most` are labelled, the last among them."""
+    from matplotlib.ticker import NullFormatter
+
+    ticks = sizes[::-1][:: max(1, math.ceil(len(sizes) / most))][::-1]
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [f"{size:,}" for size in ticks])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.minorticks_off()
+
+
+def band(ax: "Axes", x: Any, values: Any, **line: Any) -> None:
+    """Draw the mean of several lines, `values` [S, m] over `x` [m], and a band of a standard deviation around it."""
+    lines = np.array(values)
+    middle = lines.mean(0)
+    deviation = lines.std(0, ddof=1) if len(lines) > 1 else np.zeros_like(middle)
+    ax.plot(x, middle, **line)
+    ax.fill_between(x, middle - deviation, middle + deviation, color=line["color"], alpha=0.18, linewidth=0)
 
 
 def shared_legend(figure: "Figure", axes: "Sequence[Axes]") -> None:

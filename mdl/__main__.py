@@ -82,8 +82,8 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
     from harness.result import MdlResult
     from harness.results.arrange import arrange, by_setting
     from harness.results.columns import table_of
-    from harness.results.output import show_settings
-    from mdl.figure import draw
+    from harness.results.figures import draw_learning_curves
+    from harness.results.table import show_settings
 
     if len(results) == 1:
         (only,) = results
@@ -93,7 +93,9 @@ def summarise(results: Sequence["MdlResult"], directory: Path) -> None:
         elif control.id != only.run_id:
             results = [control_result, only]
     show_settings([*map(table_of, by_setting(results))], directory / "table.md")
-    print(f"figure: {draw(arrange(results), directory / 'comparison.png')}")
+    compared = arrange(results)
+    path = draw_learning_curves(compared.panels, compared.colours, directory / "comparison.png")
+    print(f"figure: {path}")
 
 
 COMMAND = cli.Command(

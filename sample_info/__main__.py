@@ -58,27 +58,22 @@ def headline(result: "InformationResult") -> str:
 
 def summarise(results: "Sequence[InformationResult]", directory: Path) -> None:
     """Print tables and the paths of figures, and write both to `directory`."""
+    from harness.figures import drawings
     from harness.results.arrange import arrange
-    from harness.results.output import show
+    from harness.results.table import show
     from sample_info.report.tables import relations, tables_of
 
-    comparison = arrange(results)
-    problems: list[str] = []
+    comparison, problems = arrange(results), list[str]()
     moved, alike = relations(comparison, problems.append)
     show(tables_of(comparison, moved, alike), directory / "table.md")
     for line in problems:
         print(line)
     drawn = [path for result in results for name in _FIGURES if (path := result.directory / name).exists()]
     if len(results) > 1:
-        from harness.figures import eraser_colours
-        from sample_info.report.figures import comparison_figures  # imports matplotlib
+        from sample_info.report.figures import figures_of  # imports matplotlib
 
-        figures = comparison_figures(comparison, moved, alike, eraser_colours(comparison.erasers))
-        drawn += [
-            draw(directory / (f"{name}-{i + 1}.png" if i else f"{name}.png"))
-            for name, several in figures.items()
-            for i, draw in enumerate(several)
-        ]
+        figures = drawings(figures_of(comparison, moved, alike), comparison.colours)
+        drawn += [draw(directory / f"{name.replace(' ', '-')}.png") for name, draw in figures.items()]
     for path in drawn:
         print(f"figure: {path}")
     print(f"scores: {', '.join(str(result.directory / 'scores.csv') for result in results)}")

@@ -45,12 +45,14 @@ def summarise(results: Sequence["TrainResult"], directory: Path) -> None:
     """
     from harness.results.arrange import arrange, by_setting
     from harness.results.columns import table_of
-    from harness.results.output import show_settings
+    from harness.results.figures import draw_loss_curves
+    from harness.results.table import show_settings
     from train import learning_order
-    from train.figure import draw
 
     show_settings([*map(table_of, by_setting(results))], directory / "table.md")
-    print(f"figure: {draw(arrange(results), directory / 'loss_curves.png')}")
+    compared = arrange(results)
+    path = draw_loss_curves(compared.panels, compared.colours, directory / "loss_curves.png")
+    print(f"figure: {path}")
     if followed := [result for result in results if result.counterparts]:
         show_settings([*map(learning_order.table_of, by_setting(followed))], directory / "learning_order.md")
         print(f"figure: {learning_order.draw(arrange(followed), directory / 'learning_order.png')}")

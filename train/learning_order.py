@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 
 from harness.figures import figure_at, literal, shared_legend, wrapped
 from harness.result_fields import CounterpartResult
-from harness.results.arrange import Comparison
-from harness.results.entries import Entry
+from harness.results.arrange import Comparison, Entry
+from harness.results.columns import ERASER
 from harness.results.statistics import deviation_over
-from harness.results.table import Column, Row, Table, spread, spread_record, word
+from harness.results.table import Column, Row, Table, spread, values, word
 
 NAMES = {  # what a sample shares with the images
     "data": "the images",
@@ -98,7 +98,11 @@ def _rows(entry: Entry) -> Iterator[dict[str, Any]]:
     samples = samples_of(entry)
     for name, curves in samples.items():
         images = [losses for _, losses, _ in samples["data"]]
-        numbers = {
+        yield {
+            "row": entry["model"],
+            "eraser": entry["eraser"],
+            "sample": name,
+            "of": len(curves),
             "learnt_step": [learnt_step(steps, losses) for steps, losses, _ in curves],
             "beyond_step": [
                 beyond_step(steps, losses, of_images)
@@ -109,28 +113,23 @@ def _rows(entry: Entry) -> Iterator[dict[str, Any]]:
             "end_loss_bits": [losses[-1] for _, losses, _ in curves],
             "agreement": [agreement[-1] for *_, agreement in curves],
         }
-        row = {"row": entry["model"], "eraser": entry["eraser"], "sample": name, "of": len(curves)}
-        for column, values in numbers.items():
-            row |= spread_record(f"{column}_mean", values)
-            row[f"{column}_seeds"] = sum(value is not None for value in values)
-        yield row
 
 
 def _column(heading: str, name: str, form: str) -> Column:
     """Return a column of mean and standard deviation over the seeds that have a value, and of their number."""
-    shown = spread(heading, f"{name}_mean", form)
+    shown = spread(heading, name, form)
 
     def text(row: Row) -> str:
-        known, seeds = row[f"{name}_seeds"], row["of"]
+        known, seeds = len(values(row, name)), row["of"]
         return f"{shown.text(row) or '–'}{f' ({known} of {seeds} seeds)' if 0 < known < seeds else ''}"
 
-    return replace(shown, text=text, names=(*shown.names, f"{name}_seeds"))
+    return replace(shown, text=text, record=lambda row: shown.record(row) | {f"{name}_seeds": len(values(row, name))})
 
 
 _COLUMNS = (
     word("dataset · model", "row"),
-    word("eraser", "eraser"),
-    Column("sample", lambda row: NAMES[row["sample"]], ("sample",)),
+    ERASER,
+    replace(word("sample", "sample"), text=lambda row: NAMES[row["sample"]]),
     _column("learnt", "learnt_step", ",.0f"),
     _column("beyond", "beyond_step", ",.0f"),
     _column("unlearnt", "unlearnt_step", ",.0f"),

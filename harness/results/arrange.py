@@ -1,31 +1,57 @@
-"""Runs arranged for comparison: rows that share everything but the eraser, tables that share a setting."""
+"""Runs arranged for comparison: rows that share everything but the eraser, tables that share a setting.
+
+An entry is the runs of one row under one eraser, their seeds as one, compared with the row's control. It is a row of a
+frame (`harness.results.table.Row`): it has the columns of `Results.runs`, each a list with a value per seed. Besides,
+
+    model, eraser         labels: of what the row's entries share, and of the eraser
+    runs, unfinished      its `StoredRun`s
+    is_control            whether the row's other entries are compared with it
+    members               by seed, the result that has it and its position there; no seed counts twice
+    curves                loss curves of the training on everything, by seed, as far as there are any
+    incomplete            what is missing beside the rest of the row: "not run", a state, or "2 of 5 seeds"
+    code_difference, published_difference, loss_difference
+                          to the control (`Difference`), corrected for the other entries of the comparison (`holm`);
+                          None for the control, and where no seed is shared
+    bits_per_sample_on_plateau, published_on_plateau, loss_bits_on_plateau
+                          how many of the trainings that the numbers rest on never left the plateau
+    area_bits, surplus_bits, sample_complexity, crossing_size, crossing_epoch
+                          what its learning curve says, partly against the control's
+"""
 
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import mean
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from conf import Options
 from conf.identity import identifying
-from harness.figures import ERASER_COLOURS
-from harness.result import Result
-from harness.result_fields import Coded
-from harness.results.entries import Entry, entries_of
-from harness.results.output import file_name
+from harness.example_bits import loss_error
+from harness.figures import ERASER_COLOURS, eraser_colours
+from harness.loss_curves import crossing, crossing_epoch
+from harness.result import MdlResult, Result, TrainedResult
+from harness.result_fields import Coded, stuck
+from harness.results.comparison import differences, reader
+from harness.results.excess_description_length import area_bits, sample_complexity, surplus_bits
+from harness.results.frames import run_frame
 from harness.results.read import INFORMATION, Note, Reading, StoredRun
 from harness.results.run_labels import Label, labels
 from harness.results.run_settings import comparable, setting, setting_text, without
+from harness.results.statistics import holm
+from harness.results.table import file_name
 
 log = logging.getLogger(__name__)
 
 CODES = ("mdl.code", "mdl.replay")  # keys of a setting that may differ within a table: rows say how
 _PAIRED = ("dataset", "model", "sample_info", "seeds", "setting")  # what a run and its control share
-_SWEEP_TABLES = (("code", "loss"),)  # measures whose differences share a table
-_REPORT_TABLES = (("code",), ("published",), ("loss",))
+_MEASURES = {"code": "bits_per_label", "published": "published_units", "loss": "test_loss_bits"}  # columns compared
 
-
-Rows = Mapping[Label, Sequence[Entry]]  # entries that share everything but the eraser, by their label
+Entry = dict[str, Any]
+Member = tuple[Any, int]  # a result, and the position of a seed in it
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +83,16 @@ class Comparison:
         return rows
 
     @property
+    def colours(self) -> dict[Label, str]:
+        return eraser_colours(self.erasers)
+
+    @property
+    def panels(self) -> list[tuple[str, list[Entry]]]:
+        """Rows as panels of a figure: a title, and the entries of which something has finished."""
+        panels = [(label.display, [entry for entry in row if entry["runs"]]) for label, row in self.rows.items()]
+        return [(title, entries) for title, entries in panels if entries]
+
+    @property
     def run(self) -> list[Entry]:
         """Entries of which something has finished."""
         return [entry for entry in self.entries if entry["runs"]]
@@ -71,7 +107,7 @@ def arrange(runs: Sequence[Result] | Sequence[StoredRun], note: Note = log.warni
     stored = [StoredRun.finished(run) if isinstance(run, Result) else run for run in runs]
     described = [identifying(run.config) | {"setting": setting(run.config)} for run in stored]
     rows = labels([{key: options.get(key) for key in _PAIRED} for options in described], ("dataset", "model"))
-    return _compare(stored, rows, note, _SWEEP_TABLES)
+    return _compare(stored, rows, note)
 
 
 def by_setting(runs: Sequence[Result] | Sequence[StoredRun]) -> list[Comparison]:
@@ -114,7 +150,7 @@ def _of_dataset(name: Label, dataset: Label, runs: Sequence[StoredRun], problems
     alike = _of_one_curve(ordered, problems)
     models = labels([{"model": model_of(run.config)} for run in alike], ("model",))
     by_model = sorted(zip(alike, models, strict=True), key=lambda labelled: label_order(labelled[1]))
-    compared = _compare([run for run, _ in by_model], [model for _, model in by_model], problems.append, _REPORT_TABLES)
+    compared = _compare([run for run, _ in by_model], [model for _, model in by_model], problems.append)
     settings = {setting_text(run.config) for run in runs}  # codes go unsaid that only some have
     return replace(
         compared,
@@ -124,9 +160,7 @@ def _of_dataset(name: Label, dataset: Label, runs: Sequence[StoredRun], problems
     )
 
 
-def _compare(
-    runs: Sequence[StoredRun], rows: Sequence[Label], note: Note, tables: Sequence[Sequence[str]]
-) -> Comparison:
+def _compare(runs: Sequence[StoredRun], rows: Sequence[Label], note: Note) -> Comparison:
     """Put runs into entries by row and eraser, and compare these with the control of their row."""
     columns = labels([{"eraser": run.config["eraser"]} for run in runs], ("eraser",))
     erasers = sorted(set(columns), key=label_order)
@@ -141,7 +175,129 @@ def _compare(
             note(f"{run.directory}: left out: {other.id} has the same configuration and seeds and is newer")
         else:
             cells[column].append(run)
-    return Comparison(entries_of(arranged, tables, note), erasers, command=runs[0].command if runs else "")
+    return Comparison(_entries(arranged, note), erasers, command=runs[0].command if runs else "")
+
+
+def _entries(rows: Mapping[Label, Mapping[Label, Sequence[StoredRun]]], note: Note) -> list[Entry]:
+    """Make entries of runs by row and by eraser, and compare them with the control of their row."""
+    by_row = [[_entry(row, eraser, runs, note) for eraser, runs in cells.items()] for row, cells in rows.items()]
+    for row in by_row:
+        for entry in [entry for entry in row if entry["eraser"].name == "control" and _runs(entry)][:1]:
+            entry["is_control"] = True
+    entries = [entry for row in by_row for entry in row]
+    row_of = [row for row, of_row in enumerate(by_row) for _ in of_row]
+    of_seeds = [
+        (row_of[i], i, entry["is_control"])
+        for i, entry in enumerate(entries)
+        for run in entry["runs"]
+        for _ in run.seeds
+    ]
+    frame = run_frame(run for entry in entries for run in entry["runs"]).rename(columns=_short)
+    frame[["row", "entry", "is_control"]] = pd.DataFrame(of_seeds, columns=["row", "entry", "is_control"])
+    frame = frame.drop_duplicates(["entry", "seed"])
+    for i, entry in enumerate(entries):
+        entry |= {**frame[frame["entry"] == i].to_dict("list"), **entry}
+    losses = reader(lambda line: note(f"{line}: no error over test examples"))
+    for measure, column in _MEASURES.items():
+        by_entry = differences(frame, column, ("row", "entry"), frame["is_control"].astype(bool), losses)
+        for (_, i), difference in holm(by_entry).items():
+            entries[i][f"{measure}_difference"] = difference
+    for row in by_row:
+        seeds = {seed for entry in row for run in _runs(entry) for seed in run.seeds}
+        control = next((entry for entry in row if entry["is_control"]), None)
+        for entry in row:
+            of_examples = losses(tuple(str(run.directory) for run in entry["runs"]))
+            entry["final_loss_test_error"] = loss_error(of_examples, sorted(entry["members"]))
+            entry["incomplete"] = _incomplete(entry, len(seeds))
+            entry |= _of_curves(entry, control)
+    return entries
+
+
+def _short(column: str) -> str:
+    """Return a column's name without the certificate, which is of the training split unless its name begins "test_"."""
+    return column.replace("certificate.test.", "test_").replace("certificate.train.", "")
+
+
+def _runs(entry: Entry) -> list[StoredRun]:
+    return [*entry["runs"], *entry["unfinished"]]
+
+
+def _entry(row: Label, eraser: Label, runs: Sequence[StoredRun], note: Note) -> Entry:
+    """Return an entry without numbers."""
+    finished = [run for run in runs if run.result is not None]
+    return {
+        "model": row,
+        "eraser": eraser,
+        "runs": finished,
+        "unfinished": [run for run in runs if run.result is None],
+        "members": {
+            seed: (run.result, s)
+            for run in finished[::-1]
+            if isinstance(run.result, TrainedResult)
+            for s, seed in enumerate(run.seeds)
+        },
+        "curves": {seed: curve for run in finished[::-1] for seed, curve in run.loss_curves(note).items()},
+        "is_control": False,
+        **dict.fromkeys(f"{measure}_difference" for measure in _MEASURES),
+    }
+
+
+def _incomplete(entry: Entry, seeds: int) -> str:
+    """Say what is missing of a row's seeds; empty if nothing."""
+    if not entry["runs"]:
+        return entry["unfinished"][0].state if entry["unfinished"] else "not run"
+    finished = {seed for run in entry["runs"] for seed in run.seeds}
+    return f"{len(finished)} of {seeds} seeds" if len(finished) < seeds else ""
+
+
+def _of_curves(entry: Entry, control: Entry | None) -> Entry:
+    """Return what learning curves say, and from where on they stay below the control's."""
+    members = entry["members"]
+    coded = {seed: member for seed, member in members.items() if isinstance(member[0], MdlResult)}
+    final = [(result.trainings[-1], s) for result, s in members.values()]
+    coding = [(training, s) for result, s in members.values() for training in result.coding]
+    numbers = {
+        **dict.fromkeys(("surplus_bits", "sample_complexity", "crossing_size", "crossing_epoch")),
+        "bits_per_sample_on_plateau": stuck(coding),
+        "published_on_plateau": stuck(coding + final) if coded else "",
+        "loss_bits_on_plateau": stuck(final),
+        "area_bits": [area_bits(result, s) for result, s in coded.values()],
+    }
+    if control is None:
+        return numbers
+    targets = {seed: result.final.loss_bits[s] for seed, (result, s) in control["members"].items()}
+    if coded and targets.keys() >= coded.keys():
+        sizes = [sample_complexity(result, s, targets[seed]) for seed, (result, s) in coded.items()]
+        enough = [n for n in sizes if n is not None]
+        whole = f"> {max(result.train_size for result, _ in coded.values())}"
+        surplus = [surplus_bits(result, s, targets[seed]) for seed, (result, s) in coded.items()]
+        numbers |= {"sample_complexity": max(enough) if len(enough) == len(sizes) else whole, "surplus_bits": surplus}
+    common = [seed for seed in members if seed in targets]
+    if common and entry is not control:
+        numbers["crossing_size"] = _crossing_size(*([each["members"][s] for s in common] for each in (entry, control)))
+        if all(seed in each["curves"] for seed in common for each in (entry, control)):
+            curves = ([each["curves"][seed] for seed in common] for each in (entry, control))
+            numbers["crossing_epoch"] = crossing_epoch(*curves)
+    return numbers
+
+
+def _crossing_size(erased: Sequence[Member], control: Sequence[Member]) -> int | None:
+    """Return the training size from which the mean test loss of `erased` stays below that of `control`.
+
+    Raises:
+        ValueError: they were trained on different sizes.
+    """
+    sizes, losses = zip(*map(_test_losses, (erased, control)), strict=True)
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"trained on {sizes[0]} examples, the control on {sizes[1]}")
+    return crossing(sizes[0], *map(np.array, losses)) if len(sizes[0]) > 1 else None
+
+
+def _test_losses(members: Sequence[Member]) -> tuple[list[int], list[float]]:
+    """Return training sizes and the mean test loss at each; none of runs that trained on everything alone."""
+    curves = [[(p.n, p.ce_test_bits[s]) for p in result.curve] for result, s in members if isinstance(result, Coded)]
+    points = [*zip(*curves, strict=True)]
+    return [of_size[0][0] for of_size in points], [mean(bits for _, bits in of_size) for of_size in points]
 
 
 def _of_one_curve(runs: Sequence[StoredRun], problems: list[str]) -> list[StoredRun]:

@@ -1,17 +1,17 @@
 """The table of trained runs and their comparison with the control: its columns, each defined once.
 
-A column shows one or a few numbers of an entry (`harness.results.entries`).
+A column shows one or a few numbers of an entry (`harness.results.arrange`).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import mean
 
 from harness.loss_curves import DROP_WINDOW_EPOCHS
-from harness.results.arrange import Comparison
-from harness.results.entries import ORDERS_LEFT, Entry
-from harness.results.run_settings import setting
+from harness.results.arrange import Comparison, Entry
+from harness.results.run_settings import setting, whole
 from harness.results.statistics import LEVEL, PLATEAU, deviation_over
-from harness.results.table import Column, Row, Table, number, spread, word
+from harness.results.table import Column, Record, Row, Table, number, spread, values, word
 
 
 def _marked(column: Column, plateaus: str) -> Column:
@@ -24,24 +24,40 @@ def _marked(column: Column, plateaus: str) -> Column:
     return replace(column, text=text)
 
 
-def difference_column(
-    heading: str, difference: str, name: str, unit: str, more: Sequence[str] = (), meaning: str = ""
-) -> Column:
-    """Return the column of an entry's `difference` to the control; CSV has its numbers (`difference_record`)."""
-    names = [f"{name}_{of}" for of in (unit, "standard_error", "p_holm", "test_error")]
-    return Column(heading, lambda entry: f"{entry[difference] or ''}", [*names, *more], meaning)
+def _difference(heading: str, of: str, name: str, unit: str, meaning: str = "", **marks: str) -> Column:
+    """Return the column of an entry's difference to the control; CSV has its numbers, and `marks` of it by name."""
+    numbers = {unit: "mean", "standard_error": "standard_error", "p_holm": "p_value", "test_error": "test_error"}
+    fields = {f"{name}_{key}": field for key, field in numbers.items()} | marks
+
+    def record(entry: Row) -> Record:
+        return {key: entry[of] and getattr(entry[of], field) for key, field in fields.items()}
+
+    return Column(heading, lambda entry: f"{entry[of] or ''}", record, meaning)
+
+
+def _csv(*names: str) -> Column:
+    """Return a column of CSV alone, of values that all seeds have in common."""
+    return Column("", record=lambda entry: {name: next(iter(values(entry, name)), None) for name in names})
 
 
 def _below(entry: Row) -> str:
-    difference, size, epoch = (entry[name] for name in ("loss_difference", "crossing_size", "crossing_epoch"))
+    difference, size, epoch = entry["loss_difference"], *_CROSSING.record(entry).values()
     if difference is None or difference.standard_error is None:  # one seed says nothing of others
         return ""
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
     return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * difference.below])
 
 
+def _falls(entry: Row) -> Record:
+    bits, epochs = values(entry, "sharp_drop_bits"), values(entry, "sharp_drop_epoch")
+    return {
+        "sharp_drop_bits": mean(bits) if bits else None,
+        "sharp_drop_epoch": whole(mean(epochs)) if epochs else None,
+    }
+
+
 def _fall(entry: Row) -> str:
-    bits, epoch = entry["sharp_drop_bits"], entry["sharp_drop_epoch"]
+    bits, epoch = _falls(entry).values()
     return "" if bits is None else f"{bits:.2f}" + ("" if epoch is None else f" at epoch {epoch:.0f}")
 
 
@@ -50,88 +66,101 @@ def _plateaus(entry: Row) -> str:
     return ", ".join(f"{count} {which}" for count, which in both if count)
 
 
-ERASER = word("eraser", "eraser")
+def seeds_of(entry: Row) -> int:
+    """Return how many seeds an entry has."""
+    return len(values(entry, "seed"))
+
+
+_CROSSING = _csv("crossing_size", "crossing_epoch")
 _CSV_ALONE = (
-    "run_ids", "seeds", "incomplete", "bits_per_sample_on_plateau", "published_on_plateau", "loss_bits_on_plateau",
-    "final_loss_test_error", "out_of_range", "seconds", *ORDERS_LEFT,
+    Column("", record=lambda entry: {"run_ids": " ".join(dict.fromkeys(values(entry, "run_id")))}),
+    Column("", record=lambda entry: {"seeds": seeds_of(entry)}),
+    _csv("incomplete", "bits_per_sample_on_plateau", "published_on_plateau", "loss_bits_on_plateau"),
+    _csv("final_loss_test_error", "out_of_range", "seconds"),
+    _csv(*(f"test_order_{name}_{p}" for p in (1, 2, 3, 4) for name in ("shares", "errors", "z_scores"))),
 )  # fmt: skip
-SEEDS = Column("seeds", lambda entry: f"{entry['seeds'] or ''}")
+ERASER = word("eraser", "eraser")
+SEEDS = Column("seeds", lambda entry: f"{seeds_of(entry) or ''}")
 
 # columns of the codelength, by the names that --columns takes
 CODES = {
     "bits": _marked(
         spread(
-            "bits per label", "bits_per_label_mean", ".3f",
+            "bits per label", "bits_per_label", ".3f",
             "prequential codelength; a model at chance needs log2 k",
         ),
         "bits_per_sample_on_plateau",
     ),
-    "difference": difference_column(
-        "Δ to control", "code_difference", "difference", "bits_per_label", ["significant"], "of the codelength"
+    "difference": _difference(
+        "Δ to control", "code_difference", "difference", "bits_per_label", "of the codelength",
+        significant="significant",
     ),
     "calibrated": _marked(
         spread(
-            "calibrated", "calibrated_bits_per_label_mean", ".3f",
+            "calibrated", "calibrated_bits_per_label", ".3f",
             "the codelength by logits divided by a temperature for each training size, fitted on the validation split",
         ),
         "bits_per_sample_on_plateau",
     ),
     "excess_bits": spread(
-        "excess (bits)", "excess_bits_mean", ",.0f",
+        "excess (bits)", "excess_bits", ",.0f",
         "codelength of all labels less N times the test loss (docs/bits.md)",
     ),
     "surplus_bits": spread(
-        "surplus (bits)", "surplus_bits_mean", ",.0f", "above the control's test loss, of all labels"
+        "surplus (bits)", "surplus_bits", ",.0f", "above the control's test loss, of all labels"
     ),
     "sample_complexity": Column(
         "sample complexity",
         lambda entry: f"{entry['sample_complexity'] or ''}",
-        ["sample_complexity"],
+        _csv("sample_complexity").record,
         "training size from which new labels cost no more than the control's test loss, the largest over seeds",
     ),
-    "area_bits": spread("area (bits)", "area_bits_mean", ",.0f", "of labels, above the last block's"),
+    "area_bits": spread("area (bits)", "area_bits", ",.0f", "of labels, above the last block's"),
     "published": _marked(
         spread(
-            "Table 16's unit", "published_units_mean", ".3f",
+            "Table 16's unit", "published_units", ".3f",
             "Σ n_{i+1}·CE_i / N, the unit of the paper's Table 16 (not a codelength)",
         ),
         "published_on_plateau",
     ),
-    "published_difference": difference_column(
+    "published_difference": _difference(
         "Δ in that unit", "published_difference", "published_difference", "units"
     ),
 }  # fmt: skip
 # columns of networks trained on everything
 FINALS = {
     "loss": _marked(
-        spread("test loss (bits)", "final_loss_bits_mean", ".4f", "per label, of networks trained on everything"),
+        spread(
+            "test loss (bits)", "test_loss_bits", ".4f", "per label, of networks trained on everything",
+            csv="final_loss_bits",
+        ),
         "loss_bits_on_plateau",
     ),
-    "accuracy": spread("accuracy (%)", "accuracy_mean", ".1f", scale=100),
-    "gap": difference_column(
-        "Δ of test loss", "loss_difference", "final_gap", "bits", meaning="to the control's"
+    "accuracy": spread("accuracy (%)", "accuracy", ".1f", scale=100),
+    "gap": _difference(
+        "Δ of test loss", "loss_difference", "final_gap", "bits", "to the control's", backfires="below"
     ),
     "below": Column(
-        "below control", _below, ("backfires", "crossing_size", "crossing_epoch"),
+        "below control", _below, _CROSSING.record,
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
         "control's; a run backfires that ends significantly below it",
     ),
     "fall": Column(
-        "sharpest fall (bits)", _fall, ("sharp_drop_bits", "sharp_drop_epoch"),
+        "sharpest fall (bits)", _fall, _falls,
         f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
         "began",
     ),
     "training_loss": spread(
-        "training loss", "train_loss_bits_mean", ".4f",
+        "training loss", "train_loss_bits", ".4f",
         "on the images without augmentation, at the lowest validation loss, and at the end of training",
     ),
-    "end_loss": spread("at the end", "end_train_loss_bits_mean", ".4f"),
+    "end_loss": spread("at the end", "end_train_loss_bits", ".4f"),
     "entropy": number(
         "entropy", "label_entropy_bits", ".4f", "of the training labels, the best that a constant predictor can do"
     ),
     "plateau": Column(PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones"),
     "untrained": Column(
-        "untrained", lambda entry: f"{entry['untrained'] or ''}",
+        "untrained", lambda entry: f"{int(sum(values(entry, 'untrained'))) or ''}",
         meaning="trainings whose lowest validation loss is that of the initial weights, which are kept",
     ),
     "mean_gap": number(
@@ -167,7 +196,7 @@ def table_of(comparison: Comparison, names: Sequence[str] = ()) -> Table:
     row = word("model" if comparison.dataset else "dataset · model", "model")
     about = f"{comparison.command}: {comparison.dataset}, " if comparison.dataset else ""
     caption = notes(shown, entries)
-    also = ("model", "eraser", *_CSV_ALONE, *(name for column in known.values() for name in column.names))
+    also = (row, ERASER, *_CSV_ALONE, *known.values())
     return Table.of(comparison.name, (row, ERASER, *shown, SEEDS), entries, caption, also, about + comparison.setting)
 
 
@@ -187,7 +216,7 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
     in_shown = [of for name, of in compared.items() if BY_NAME[name] in shown]
     differences = [entry[name] for name in in_shown for entry in run if entry[name]]
     sentences = []
-    if over := deviation_over(entry["seeds"] for entry in run):
+    if over := deviation_over(map(seeds_of, run)):
         sentences.append(over)
         if any(difference.standard_error is not None for difference in differences):
             sentences[-1] += "; of Δ, paired by seed, the standard error"

@@ -106,18 +106,15 @@ def paired_difference(values: Sequence[float], control: Sequence[float], test_er
 
 
 def holm(differences: Mapping[K, Difference]) -> dict[K, Difference]:
-    """Differences with p-values such that one false star in the whole family is as rare as the level (Holm 1979)."""
+    """Return differences with p-values such that one false star among all is as rare as the level (Holm 1979).
+
+    What is corrected together is a column of a table: all differences of one measure.
+    """
     corrected, largest = dict(differences), 0.0
     for rank, key in enumerate(sorted(differences, key=lambda key: differences[key].p_value)):
         largest = max(largest, min(1.0, (len(differences) - rank) * differences[key].p_value))
         corrected[key] = replace(differences[key], p_value=largest)
     return corrected
-
-
-def difference_record(name: str, difference: Difference | None, unit: str = "bits") -> dict[str, float | None]:
-    """Return a difference's columns of a CSV file."""
-    columns = {unit: "mean", "standard_error": "standard_error", "p_holm": "p_value", "test_error": "test_error"}
-    return {f"{name}_{column}": difference and getattr(difference, of) for column, of in columns.items()}
 
 
 def bootstrap_error(erased: Array, control: Array) -> float:

@@ -2,19 +2,24 @@
 
 import html
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.table import Table as RichTable
 
 from erasure.progress import console
+from erasure.store.checked_files import fingerprint, write_text
 from harness.results.run_labels import Label, display_name
 from harness.results.statistics import Spread
 
-Row = Mapping[str, Any]  # of a frame: numbers unrounded, units in the names; None where there is none
+Row = Mapping[str, Any]  # of a frame: by name a value for all seeds, or a list with one for each; None where unknown
+Record = dict[str, Any]  # of CSV: numbers unrounded, units in the names
 
+_LONGEST_NAME = 150  # characters
 _LONG = 30  # rows, beyond which a LaTeX table breaks over pages
 _SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -24,25 +29,34 @@ _TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: a heading, and the text of a frame's row.
+    """A column of a table: a heading, and the text and the numbers of a frame's row.
 
     Attributes:
         heading: the text above the column.
         text: a function that returns the cell of a row.
-        names: columns of the frame that CSV has; the first number among them orders the rows.
+        record: a function that returns what CSV has of a row; its first number orders the rows.
         meaning: a sentence for the caption; empty where the heading suffices.
     """
 
     heading: str
-    text: Callable[[Row], str]
-    names: Sequence[str] = ()
+    text: Callable[[Row], str] = lambda _: ""
+    record: Callable[[Row], Record] = lambda _: {}
     meaning: str = ""
 
     def key(self, row: Row) -> float | None:
         """Return the number that orders a row in this column; None where it is ordered by its text."""
-        numbers = (row[name] for name in self.names)
-        numbers = (one for one in numbers if isinstance(one, int | float) and not isinstance(one, bool))
+        numbers = (one for one in self.record(row).values() if isinstance(one, int | float) and type(one) is not bool)
         return next(filter(math.isfinite, numbers), None)
+
+
+def values(row: Row, name: str) -> list[Any]:
+    """Return the known values of a row."""
+    value = row.get(name)
+    return [one for one in (value if isinstance(value, list) else [value]) if not (one is None or one != one)]
+
+
+def first(known: Sequence[Any]) -> Any:
+    return known[0]
 
 
 def word(heading: str, name: str) -> Column:
@@ -51,34 +65,44 @@ def word(heading: str, name: str) -> Column:
     def text(row: Row) -> str:
         return row[name].display if isinstance(row[name], Label) else display_name(row[name])
 
-    return Column(heading, text, (name,))
+    return Column(heading, text, lambda row: {name: row[name]})
 
 
-def number(heading: str, name: str, form: str, meaning: str = "", scale: float = 1) -> Column:
-    """Return a column of numbers, `scale` times what CSV has."""
+def number(
+    heading: str, name: str, form: str, meaning: str = "", scale: float = 1, over: Callable[[Sequence], Any] = first
+) -> Column:
+    """Return a column of numbers, `scale` times what CSV has; `over` makes one of those of several seeds."""
+
+    def record(row: Row) -> Record:
+        known = values(row, name)
+        return {name: over(known) if known else None}
 
     def text(row: Row) -> str:
-        return "" if row[name] is None else format(row[name] if scale == 1 else scale * row[name], form)
+        value = record(row)[name]
+        return "" if value is None else format(value if scale == 1 else scale * value, form)
 
-    return Column(heading, text, (name,), meaning)
-
-
-def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1) -> Column:
-    """Return a column of mean ± standard deviation (`spread_record`), `scale` times what CSV has."""
-    names = [*spread_record(name, ())]
-
-    def text(row: Row) -> str:  # rounded: 100 times 0.5445 is 54.45, and no less
-        mean, std = (row[each] if row[each] is None or scale == 1 else round(scale * row[each], 10) for each in names)
-        return "" if mean is None else format(Spread(mean, std), form)
-
-    return Column(heading, text, names, meaning)
+    return Column(heading, text, record, meaning)
 
 
-def spread_record(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
-    """Return mean and standard deviation of the values that are known, as the columns `name` and "…_std"."""
-    known = [value for value in values if value is not None]
-    of_known = Spread.of(known) if known else None
-    return {name: of_known and of_known.mean, f"{name.removesuffix('_mean')}_std": of_known and of_known.std}
+def spread(heading: str, name: str, form: str, meaning: str = "", scale: float = 1, csv: str = "") -> Column:
+    """Return a column of mean ± standard deviation over seeds; CSV has `csv`_mean and _std, not scaled."""
+
+    def text(row: Row) -> str:
+        known = values(row, name)
+        if not known:
+            return ""
+        over = Spread.of(known)
+        if scale != 1:  # rounded: 100 times 0.5445 is 54.45, and no less
+            over = Spread(round(scale * over.mean, 10), None if over.std is None else round(scale * over.std, 10))
+        return format(over, form)
+
+    return Column(heading, text, lambda row: spread_record(csv or name, values(row, name)), meaning)
+
+
+def spread_record(name: str, known: Sequence[float]) -> Record:
+    """Return mean and standard deviation as CSV has them."""
+    over = Spread.of(known) if known else None
+    return {f"{name}_mean": over and over.mean, f"{name}_std": over and over.std}
 
 
 @dataclass(frozen=True)
@@ -102,7 +126,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     columns: Sequence[Column] = ()
     frame: Sequence[Row] = ()
-    records: Sequence[Row] = ()
+    records: Sequence[Record] = ()
     title: str = ""
 
     @classmethod
@@ -112,13 +136,12 @@ class Table:
         columns: Sequence[Column],
         frame: Sequence[Row],
         caption: str = "",
-        also: Sequence[str] = (),
+        also: Sequence[Column] = (),
         title: str = "",
     ) -> "Table":
-        """Make a table with a row per row of a frame; CSV has the frame's columns `also` before those shown."""
+        """Make a table with a row per row of a frame; CSV has the columns `also` before those shown."""
         rows = [[column.text(row) for column in columns] for row in frame]
-        names = [*also, *(name for column in columns for name in column.names)]
-        records = [{name: row[name] for name in names} for row in frame]
+        records = [{k: v for column in (*also, *columns) for k, v in column.record(row).items()} for row in frame]
         headings = [column.heading for column in columns]
         return cls(name, caption_of(columns, caption), headings, rows, columns, frame, records, title)
 
@@ -173,3 +196,32 @@ def markdown(text: str) -> str:
 
 def tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in text)
+
+
+def file_name(text: str) -> str:
+    """Return text as a file's name without an ending: its ASCII words, and a digest where any are left out."""
+    words = "-".join(re.sub(r"[^A-Za-z0-9_.]", " ", text).split()).lstrip(".")
+    whole = 0 < len(words) <= _LONGEST_NAME and all(c.isascii() for c in text if c.isalnum())
+    return words if whole else f"{words[:_LONGEST_NAME]}-{fingerprint(text, 8)}"
+
+
+def markdown_of(tables: Sequence[Table]) -> str:
+    """Return tables, each below its title and above its caption."""
+    parts = [part for t in tables for part in (f"## {markdown(t.title)}", t.markdown(), markdown(t.caption))]
+    return "\n\n".join([*parts, ""])
+
+
+def show(tables: Sequence[Table], path: Path) -> None:
+    """Print tables, and write them to `path` as printed."""
+    for table in tables:
+        table.show()
+    write_text(path, markdown_of(tables))
+    print(f"tables: {path}")
+
+
+def show_settings(tables: Sequence[Table], path: Path) -> None:
+    """Print and write the tables of several settings, and a CSV of them all with every column unrounded."""
+    show(tables, path)
+    records = [{"setting": table.title, **record} for table in tables for record in table.records]
+    write_text(path.with_suffix(".csv"), csv_of(records))
+    print(f"every column: {path.with_suffix('.csv')}")

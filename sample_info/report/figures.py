@@ -1,8 +1,7 @@
 """Figures: a run's scores and images, accuracy of its summaries; how scores move and agree between runs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,26 @@ from matplotlib.figure import SubFigure
 from torch import Tensor
 
 from conf import Options
-from harness.figures import ON_DARK, ON_LIGHT, figure_at, hide_axes, literal, name_row, shared_legend, wrapped
+from harness.figures import (
+    ON_DARK,
+    ON_LIGHT,
+    band,
+    figure_at,
+    figure_of_panels,
+    hide_axes,
+    literal,
+    name_row,
+    shared_legend,
+    wrapped,
+)
 from harness.results.arrange import Comparison
-from harness.results.panels import panel_size, panels
 from harness.results.run_labels import Label, display_name
 from harness.results.table import Row
 from harness.sample_info_fields import SummaryCurves
-from sample_info.report.tables import SCORES, Agreement, eraser_note, information, spreads, whose
+from sample_info.report.tables import SCORES, eraser_note, information, trials, whose
 from sample_info.scored_examples import Examples
 from sample_info.settings import ORDERS
 
-MAX_PANELS = 12  # of one figure
 _COLOURS = (("#56B4E9", "o"), ("#0072B2", "s"), ("#D55E00", "^"), ("#4d4d4d", "x"))  # with markers
 _LINES: Mapping[str, tuple[str, str]] = dict(zip(ORDERS, _COLOURS, strict=True))
 _TEXT_INCHES = 1.6  # of a line at the usual size of fonts: the width of one of ten columns at size 6
@@ -102,67 +110,47 @@ def _draw_image(ax: Axes, examples: Examples, position: int) -> None:
     ax.imshow(drawn.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One run's summaries, and what its result says of the network and of the eraser."""
-
-    title: str
-    config: Options
-    eraser_fit: str | None
-    summaries: SummaryCurves
+SummaryPanel = tuple[str, Options, str | None, SummaryCurves]  # title, configuration, the eraser's fit, summaries
 
 
-def comparison_figures(
-    comparison: Comparison, moved: Sequence[Row], alike: Sequence[Agreement], colours: Mapping[Label, str]
-) -> dict[str, list[Callable[[Path], Path]]]:
-    """Return functions that draw agreement between runs, changes of scores between erasers, and summaries to a path.
-
-    What has no room in one figure of twelve panels is in several.
-    """
+def figures_of(
+    comparison: Comparison, moved: Sequence[Row], alike: Sequence[Row]
+) -> dict[str, tuple[Callable[..., Path], Sequence[Any]]]:
+    """Return figures of runs by name: a function that draws panels with the erasers' colours to a path, and panels."""
     summaries = [
-        Panel(f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)
+        (f"{row.display} · {eraser.display}", result.config, result.eraser_fit, result.summaries)
         for row, eraser, result in information(comparison)
         if result.summaries is not None
     ]
-
-    def figures(draw: Callable[[Any, Path], Path], shown: Sequence[Any]) -> list[Callable[[Path], Path]]:
-        return [partial(draw, shown[i : i + MAX_PANELS]) for i in range(0, len(shown), MAX_PANELS)]
-
+    groups = [[*group] for _, group in groupby(alike, key=lambda row: row["group"])]
     return {
-        "agreement": figures(draw_agreement, alike),
-        "movement": figures(partial(draw_movement, colours), moved),
-        "summaries": figures(draw_summaries, summaries),
+        "agreement": (draw_agreement, groups),
+        "movement": (draw_movement, moved),
+        "summaries": (draw_summaries, summaries),
     }
 
 
-def draw_summaries(shown: Sequence[Panel], path: Path) -> Path:
+def draw_summaries(shown: Sequence[SummaryPanel], _: Mapping[Label, str], path: Path) -> Path:
     """Draw a panel per run, in it a line per order and a band of a standard deviation to either side."""
-    with figure_at(path, *panel_size(len(shown)), dpi=120) as figure:
-        axes = panels(figure, len(shown))
-        for ax, panel in zip(axes, shown, strict=True):
-            _draw_curves(ax, panel)
+    with figure_of_panels(path, len(shown)) as (figure, axes):
+        for ax, (title, config, eraser_fit, summaries) in zip(axes, shown, strict=True):
+            removed = [100 * fraction for fraction in summaries.removed]
+            for order, curves in trials(summaries).items():
+                line, marker = _LINES.get(order, _OTHER)
+                look = {"color": line, "marker": marker, "markersize": 4, "label": order.replace("_", " ")}
+                band(ax, removed, 100 * np.array(curves), **look)
+            ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
+            ax.set_title("\n".join([literal(title), *eraser_note(eraser_fit)]), fontsize=10, wrap=True)
+            ax.set_xlabel("training examples removed (%)")
+            ax.set_ylabel(f"test accuracy (%)\n{literal(whose(summaries, config))}", fontsize=10)
         shared_legend(figure, axes)
     return path
 
 
-def _draw_curves(ax: Axes, panel: Panel) -> None:
-    removed = [100 * fraction for fraction in panel.summaries.removed]
-    for order, accuracies in spreads(panel.summaries).items():
-        line, marker = _LINES.get(order, _OTHER)
-        means = torch.tensor([100 * spread.mean for spread in accuracies])
-        stds = torch.tensor([100 * (spread.std or 0.0) for spread in accuracies])
-        ax.plot(removed, means, label=order.replace("_", " "), color=line, marker=marker, markersize=4)
-        ax.fill_between(removed, means - stds, means + stds, color=line, alpha=0.15, linewidth=0)
-    ax.set_ylim(top=min(ax.get_ylim()[1], 101))  # a band may leave what accuracies can be
-    ax.set_title("\n".join([literal(panel.title), *eraser_note(panel.eraser_fit)]), fontsize=10, wrap=True)
-    ax.set_xlabel("training examples removed (%)")
-    ax.set_ylabel(f"test accuracy (%)\n{literal(whose(panel.summaries, panel.config))}", fontsize=10)
-
-
-def draw_movement(colours: Mapping[Label, str], shown: Sequence[Row], path: Path) -> Path:
+def draw_movement(shown: Sequence[Row], colours: Mapping[Label, str], path: Path) -> Path:
     """Draw a panel per pair, a point per example, on logarithmic axes; on the diagonal nothing has moved."""
-    with figure_at(path, *panel_size(len(shown)), dpi=120) as figure:
-        for ax, movement in zip(panels(figure, len(shown)), shown, strict=True):
+    with figure_of_panels(path, len(shown)) as (_, axes):
+        for ax, movement in zip(axes, shown, strict=True):
             a, b = movement["first"], movement["second"]
             smallest = float(torch.cat([a[a > 0], b[b > 0], torch.tensor([1e300])]).min())
             a, b = a.clamp(min=smallest), b.clamp(min=smallest)
@@ -178,22 +166,27 @@ def draw_movement(colours: Mapping[Label, str], shown: Sequence[Row], path: Path
     return path
 
 
-def draw_agreement(agreements: Sequence[Agreement], path: Path) -> Path:
-    """Draw a matrix of correlations for each, every number written into its cell."""
-    sizes = [len(one.names) for one in agreements]
-    longest = max(len(literal(name.display)) for one in agreements for name in one.names)
-    width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(sizes))  # inches; names stand beside the matrix, in full
-    with figure_at(path, width, 0.5 + 0.7 * len(agreements) + 0.6 * sum(sizes), dpi=120) as figure:
-        axes = figure.subplots(len(agreements), 1, squeeze=False, height_ratios=sizes)[:, 0]
-        for ax, one, n in zip(axes, agreements, sizes, strict=True):
-            matrix = np.array([[np.nan if value is None else value for value in row] for row in one.correlation])
+def draw_agreement(shown: Sequence[Sequence[Row]], _: Mapping[Label, str], path: Path) -> Path:
+    """Draw a matrix of correlations per group of runs, every number written into its cell."""
+    runs = [[*dict.fromkeys(row[end] for row in group for end in ("run", "another_run"))] for group in shown]
+    longest = max(len(literal(run.display)) for of_group in runs for run in of_group)
+    width = max(5.0, 1.0 + 0.1 * longest + 0.6 * max(map(len, runs)))  # inches; names stand beside it, in full
+    high = 0.5 + 0.7 * len(shown) + 0.6 * sum(map(len, runs))
+    with figure_at(path, width, high, dpi=120) as figure:
+        axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=[*map(len, runs)])[:, 0]
+        for ax, group, of_group in zip(axes, shown, runs, strict=True):
+            matrix = np.full((len(of_group), len(of_group)), np.nan)
+            for row in group:
+                i, j = of_group.index(row["run"]), of_group.index(row["another_run"])
+                matrix[i, j] = matrix[j, i] = row["pearson"]
             ax.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
             for i, j in np.argwhere(~np.isnan(matrix)):
                 colour = ON_DARK if abs(matrix[i, j]) > 0.6 else ON_LIGHT
                 ax.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=9, color=colour)
-            ax.set_xticks(range(n), [str(j + 1) for j in range(n)])
-            ax.set_yticks(range(n), [f"{literal(name.display)}  {i + 1}" for i, name in enumerate(one.names)])
+            ax.set_xticks(range(len(of_group)), [str(j + 1) for j in range(len(of_group))])
+            names = [f"{literal(run.display)}  {i + 1}" for i, run in enumerate(of_group)]
+            ax.set_yticks(range(len(of_group)), names)
             ax.grid(visible=False)
-            ax.set_title(literal(one.eraser.display), fontsize=10)
+            ax.set_title(literal(group[0]["eraser"].display), fontsize=10)
         figure.suptitle("correlation of F-SI; diagonal: between seeds", fontsize=11)
     return path

@@ -7,24 +7,26 @@ python -m scripts.report runs/ --columns bits,excess_bits,loss   # in this order
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from conf.check import unknown_key
 from conf.errors import explain
 from erasure.progress import Display, duration
-from harness.figures import eraser_colours
+from harness.figures import drawings, eraser_colours
 from harness.results.arrange import Comparison, arrange, by_dataset, comparable, label_order
 from harness.results.columns import BY_NAME, table_of
+from harness.results.figures import draw_learning_curves, draw_loss_curves, draw_scaling, scaling_panels
 from harness.results.read import INFORMATION, Reading, read_runs
+from harness.results.run_labels import Label
 from harness.untrusted_runs import one_line
-from sample_info.report.figures import comparison_figures
+from sample_info.report.figures import figures_of
 from sample_info.report.tables import relations
 from sample_info.report.tables import tables_of as information_tables
 from scripts.command_line import argument_parser
-from scripts.report.figures import Colours, drawings_of
-from scripts.report.write import Drawing, Section, draw_figures, write_page, write_tables
+from scripts.report.write import Section, draw_figures, write_page, write_tables
 
 NOTHING_BUILT = 1
 
@@ -90,33 +92,38 @@ def build(roots: Sequence[Path], out: Path, chosen: Sequence[str] = ()) -> int:
     return 0
 
 
-def _section(comparison: Comparison, chosen: Sequence[str], colours: Colours) -> Section:
+def _section(comparison: Comparison, chosen: Sequence[str], colours: Mapping[Label, str]) -> Section:
     """Return the section of runs of `mdl` or `train` on one dataset, in one setting."""
+    coded = comparison.command == "mdl"
+    with_curves = [panel for panel in comparison.panels if any(entry["curves"] for entry in panel[1])]
+    figures = {
+        "learning curves": (draw_learning_curves, comparison.panels if coded else []),
+        **{
+            f"over {size}": (partial(draw_scaling, size), scaling_panels(comparison.run, size) if coded else [])
+            for size in ("width", "depth")
+        },
+        "loss curves": (draw_loss_curves, with_curves),
+    }
     return Section(
         f"{comparison.command}: {comparison.dataset}",
-        comparison.setting,
         table_of(comparison, chosen),
+        comparison.setting,
         [[*entry["runs"], *entry["unfinished"]] for entry in comparison.entries],
-        drawings_of(comparison, colours),
+        drawings(figures, colours),
     )
 
 
-def _information_sections(comparison: Comparison, reading: Reading, colours: Colours) -> list[Section]:
+def _information_sections(comparison: Comparison, reading: Reading, colours: Mapping[Label, str]) -> list[Section]:
     """Return the sections of runs that score examples; adds to the reading's problems what cannot be shown."""
     moved, alike = relations(comparison, reading.problems.append)
-    figures = comparison_figures(comparison, moved, alike, colours)
+    figures = {f"sample-info-{name}": figure for name, figure in figures_of(comparison, moved, alike).items()}
     runs = [[run] for entry in comparison.entries for run in entry["runs"]]
     return [
         Section(
             f"sample_info: {table.title}",
-            table=table,
+            table,
             runs=runs if table.name == "sample-info-runs" else (),
-            drawings=[
-                Drawing(f"{table.name}-{i + 1}", f"{name} {i + 1}", draw)
-                for name, several in figures.items()
-                if table.name == f"sample-info-{name}"
-                for i, draw in enumerate(several)
-            ],
+            drawings=drawings({"figure": figures[table.name]} if table.name in figures else {}, colours),
         )
         for table in information_tables(comparison, moved, alike)
     ]

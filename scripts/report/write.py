@@ -13,22 +13,12 @@ import jinja2
 from erasure.progress import duration
 from erasure.store.checked_files import write_text
 from harness.figures import css_colour
-from harness.results.output import file_name, markdown_of
 from harness.results.read import Note, StoredRun
 from harness.results.run_labels import Label
-from harness.results.table import Table
+from harness.results.table import Table, file_name, markdown_of
 from harness.untrusted_runs import printable
 
 MAX_FIGURES = 60  # a figure takes half a second
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure to draw: the name of its file, the caption on the page, and a function that draws it to a path."""
-
-    name: str
-    caption: str
-    draw: Callable[[Path], object]
 
 
 @dataclass(frozen=True)
@@ -37,25 +27,24 @@ class Section:
 
     Attributes:
         heading: the section's heading.
-        text: a line below the heading.
         table: on the page and in files.
+        text: a line below the heading.
         runs: the runs of each row of the table; the page shows their configuration and certificate on demand.
-        drawings: figures to draw.
+        drawings: functions that draw figures to a path, by caption.
         figures: files of figures, by caption.
     """
 
     heading: str
+    table: Table
     text: str = ""
-    table: Table | None = None
     runs: Sequence[Sequence[StoredRun]] = ()
-    drawings: Sequence[Drawing] = ()
+    drawings: Mapping[str, Callable[[Path], object]] = field(default_factory=dict)
     figures: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[int]:
         """Positions of the table's columns that are not empty."""
-        table = self.table
-        return [i for i in range(len(table.headings)) if any(row[i] for row in table.rows)] if table else []
+        return [i for i in range(len(self.table.headings)) if any(row[i] for row in self.table.rows)]
 
 
 def file_in(out: Path, folder: str, name: str) -> Path:
@@ -73,7 +62,7 @@ def file_in(out: Path, folder: str, name: str) -> Path:
 
 def write_tables(sections: Sequence[Section], out: Path) -> list[Path]:
     """Write tables.md with all tables, and LaTeX and CSV of each."""
-    tables = [section.table for section in sections if section.table]
+    tables = [section.table for section in sections]
     paths = [out / "tables.md"]
     write_text(paths[0], markdown_of(tables))
     for table in tables:
@@ -90,18 +79,18 @@ def draw_figures(
     count = sum(len(section.drawings) for section in sections)
     drawn, done = list[Section](), 0
     for section in sections:
-        figures = dict(section.figures)
-        for drawing in section.drawings[: max(0, MAX_FIGURES - done)]:
+        figures = {}
+        for caption, draw in [*section.drawings.items()][: max(0, MAX_FIGURES - done)]:
             progress(done, count)
             done += 1
             try:
-                path = file_in(out, "figures", f"{file_name(drawing.name)}.svg")
-                drawing.draw(path)
-                figures[drawing.caption] = path
+                path = file_in(out, "figures", f"{file_name(f'{section.table.name} {caption}')}.svg")
+                draw(path)
+                figures[caption] = path
             except OSError:
                 raise
             except Exception as error:  # a run may be anybody's: the rest is shown all the same
-                note(f"figure {drawing.name}: cannot be drawn ({type(error).__name__}: {error})")
+                note(f"figure {section.table.name}, {caption}: cannot be drawn ({type(error).__name__}: {error})")
         drawn.append(replace(section, figures=figures))
     if count > MAX_FIGURES:
         note(f"{count - MAX_FIGURES:,} of {count:,} figures left out; report on fewer runs for these")

@@ -15,9 +15,11 @@ from harness import figures
 from harness.figures import (
     ERASER_COLOURS,
     STYLE,
+    band,
     css_colour,
     epoch_axis,
     eraser_colours,
+    figure_of_panels,
     literal,
     save,
     shared_legend,
@@ -108,3 +110,18 @@ def test_a_figure_that_does_not_fit_on_the_disk_is_an_os_error(tmp_path: Path) -
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_panels_stand_three_in_a_row(tmp_path: Path) -> None:
+    with figure_of_panels(tmp_path / "figure.svg", 4) as (figure, axes):
+        places = [ax.get_subplotspec() for ax in axes]
+    assert [place and place.get_geometry()[:3] for place in places] == [(2, 3, i) for i in range(4)]
+    assert (figure.get_figwidth(), figure.get_figheight()) == pytest.approx((3 * 4.7, 2 * 3.7 + 0.4))
+
+
+def test_a_band_is_a_sample_standard_deviation_around_the_mean() -> None:
+    ax = Figure().add_subplot()
+    band(ax, [1, 2], [[1.0, 5.0], [3.0, 5.0]], color="red")
+    assert np.asarray(ax.get_lines()[0].get_ydata()).tolist() == [2.0, 5.0]
+    limits = ax.collections[0].get_datalim(ax.transData)
+    assert (limits.y0, limits.y1) == pytest.approx((2 - 2**0.5, 5.0))

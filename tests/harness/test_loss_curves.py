@@ -18,8 +18,7 @@ from harness.loss_curves import (
 )
 from harness.result import MdlResult
 from harness.result_fields import SharpDrops
-from harness.results.arrange import arrange
-from harness.results.entries import Entry
+from harness.results.arrange import Entry, arrange
 from harness.results.statistics import Difference
 from harness.run_directory import Run
 from tests.made_up_runs import made_up

@@ -16,8 +16,7 @@ from erasure.store.lease_holder import file_system_time
 from harness.job import logged
 from harness.loss_curves import CurveRow
 from harness.result import as_json, read_result
-from harness.results.arrange import arrange
-from harness.results.entries import Entry
+from harness.results.arrange import Entry, arrange
 from harness.run_directory import LOCK, Run, whole_curves
 from harness.run_state import state_of
 from tests.made_up_runs import made_up

@@ -18,13 +18,12 @@ from harness.result import MdlResult
 from harness.result_fields import published_units
 from harness.results.arrange import by_dataset
 from harness.results.columns import table_of
-from harness.results.output import file_name
+from harness.results.figures import draw_scaling, is_sound, scaling_panels
 from harness.results.read import StoredRun, read_runs
 from harness.results.run_labels import Label
-from harness.results.table import Column, Table, tex
+from harness.results.table import Column, Table, file_name, tex
 from harness.run_directory import Run
 from scripts.report.__main__ import main
-from scripts.report.figures import drawings_of, is_sound
 from scripts.report.write import Section, file_in, write_page
 from tests.made_up_runs import write_run
 
@@ -68,7 +67,7 @@ def test_a_report_of_both_commands(runs, tmp_path, capsys, real_figures) -> None
     names = {path.name for path in (out / "figures").iterdir()}
     assert {f"mdl-digits-over-width.{kind}" for kind in ("svg", "pdf")} <= names
     assert {f"train-digits-loss-curves.{kind}" for kind in ("svg", "pdf")} <= names
-    assert "increase over control" in (out / "figures" / "mdl-digits-over-width.svg").read_text()
+    assert "codelength ± std" in (out / "figures" / "mdl-digits-over-width.svg").read_text()
     page = (out / "index.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
@@ -262,7 +261,7 @@ def test_results_of_different_versions_are_named(runs) -> None:
     edit(Run(runs, twin.name), run_id=twin.name, timing={"seconds": 1, "started": 1.9e9})
     reading = read_runs([runs])
     (block,) = by_dataset(reading)
-    assert [entry["run_ids"] for entry in block.entries][1:] == [twin.name]
+    assert {*block.entries[1]["run_id"]} == {twin.name}
     assert f"{other.directory}: left out: {twin.name} has the same configuration and seeds" in reading.problems[-1]
 
 
@@ -325,7 +324,7 @@ def test_no_figure_is_left_out_in_silence(runs, tmp_path, capsys, monkeypatch) -
     assert main([str(runs), "--out", str(tmp_path / "out")]) == 0
     names = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
     assert names == {f"mdl-digits-{name}" for name in ("learning-curves", "learning-curves-2", "over-width")}
-    assert "1 of 4 figures left out; report on fewer runs for these" in capsys.readouterr().out
+    assert "2 of 5 figures left out; report on fewer runs for these" in capsys.readouterr().out
 
 
 def test_runs_of_different_seeds_belong_together(runs) -> None:
@@ -380,10 +379,10 @@ def test_points_that_rest_on_plateaus_are_hollow(runs, tmp_path, monkeypatch) ->
     stuck[0]["left_plateau"] = [True, False]
     edit(run, curve=stuck)
     (block,) = by_dataset(read_runs([runs]))
-    _, scaling, _ = drawings_of(block, {CONTROL: "#000000", QLEACE: "#ff0000"})
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    scaling.draw(tmp_path / "scaling.svg")
+    colours = {CONTROL: "#000000", QLEACE: "#ff0000"}
+    draw_scaling("width", scaling_panels(block.run, "width"), colours, tmp_path / "scaling.svg")
     for ax in drawn[0].axes:
         hollow = [line.get_xdata() for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
         assert np.concatenate(hollow).tolist() == [128]
@@ -407,9 +406,9 @@ def test_losses_of_test_examples_give_a_second_error(runs, tmp_path, capsys, no_
 def test_the_page_shows_hostile_text_as_it_is(runs, tmp_path) -> None:
     hostile = """</script><script>alert(1)</script><img src=x onerror='alert(2)'> " {{ 7 * 191 }} &amp;"""
     run = StoredRun(hostile, runs, {"model": {"name": hostile}}, "mdl", [0], None, state=hostile)
-    column = Column(hostile, lambda row: row[hostile], [hostile])
+    column = Column(hostile, lambda row: row[hostile], dict)
     table = Table.of("t", [column], [{hostile: hostile}], hostile)
-    section = Section(hostile, hostile, table, [[run]], figures={hostile: tmp_path / "a b.svg"})
+    section = Section(hostile, table, hostile, [[run]], figures={hostile: tmp_path / "a b.svg"})
     text = write_page([section, section], tmp_path, [Path(hostile)], [hostile], {}).read_text()
     assert text.count("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;") >= 2 * 9
     assert text.count("&amp;amp;") == text.count("{{ 7 * 191 }}") == text.count("&lt;script&gt;alert(1)")

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from harness.result import TrainResult
 from harness.results.arrange import Comparison, arrange
 from harness.results.columns import table_of
+from harness.results.figures import draw_loss_curves
 from tests.made_up_runs import write_run
-from train.figure import draw
 
 
 def comparison(root: Path) -> Comparison:
@@ -32,7 +32,8 @@ def test_seeds_that_never_left_the_plateau_are_marked_in_table_and_figure_whose_
     assert "‡: trainings that never left the plateau" in table.caption
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, _, **__: drawn.append(figure))
-    draw(comparison(tmp_path), tmp_path / "loss_curves.png")
+    shown = comparison(tmp_path)
+    draw_loss_curves(shown.panels, shown.colours, tmp_path / "loss_curves.png")
     ax = drawn[0].axes[0]
     assert ax.get_title().endswith("‡ QLEACE: 1 of 2 seeds on the plateau")
     at = ax.transData.transform(np.column_stack([np.arange(50.0), np.zeros(50)]))[:, 0]

@@ -12,9 +12,9 @@ from harness.result import MdlResult
 from harness.result_fields import SharpDrops
 from harness.results.arrange import Comparison, arrange, by_dataset
 from harness.results.columns import BY_NAME, table_of
+from harness.results.figures import draw_learning_curves
 from harness.results.read import read_runs
 from harness.results.table import caption_of
-from mdl.figure import draw
 from tests.made_up_runs import write_run
 
 
@@ -28,6 +28,10 @@ def results(root: Path, seeds: tuple[int, ...] = (0, 1), preset: str = "paper") 
         marked = [replace(point, left_plateau=[*left, *[True] * len(seeds)][: len(seeds)]) for point in (first, last)]
         marked_results.append(replace(result, curve=[marked[0], *others, marked[1]]))
     return marked_results
+
+
+def draw(shown: Comparison, path: Path) -> None:
+    draw_learning_curves(shown.panels, shown.colours, path)
 
 
 def comparison(*arguments: Any, **options: Any) -> Comparison:

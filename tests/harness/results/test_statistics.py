@@ -18,7 +18,6 @@ from harness.results.statistics import (
     Spread,
     bootstrap_error,
     deviation_over,
-    difference_record,
     holm,
     paired_difference,
     seeds_text,
@@ -168,11 +167,5 @@ def test_of_two_runs_that_differ_in_their_code_alone_the_newer_counts(caplog) ->
     )
     for both in ([older, newer], [newer, older]):
         (entry,) = arrange(both).run
-        assert entry["run_ids"] == "run-2"
+        assert entry["run_id"] == ["run-2"]
         assert "run-1: left out: run-2 has the same configuration and seeds and is newer" in caplog.messages.pop()
-
-
-def test_a_run_without_a_difference_has_empty_columns() -> None:
-    record = difference_record("gap", Difference(-1.0, 0.1, 0.01, 0.2), "nats")
-    assert record == {"gap_nats": -1.0, "gap_standard_error": 0.1, "gap_p_holm": 0.01, "gap_test_error": 0.2}
-    assert difference_record("gap", None, "nats") == dict.fromkeys(record)

@@ -1,6 +1,8 @@
 """Tables as CSV and Markdown."""
 
-from harness.results.table import Table, csv_of, spread, spread_record
+import math
+
+from harness.results.table import Table, csv_of, spread
 
 
 def test_csv_has_the_columns_of_all_records() -> None:
@@ -17,7 +19,7 @@ def test_markdown_shows_html_as_it_is_written() -> None:
 
 def test_a_percentage_is_rounded_as_it_reads() -> None:
     """100 times 0.5445 is 54.449999999999996."""
-    accuracy = spread("accuracy (%)", "accuracy_mean", ".1f", scale=100)
-    assert accuracy.text(spread_record("accuracy_mean", [0.5445])) == "54.5"
-    assert accuracy.text(spread_record("accuracy_mean", [0.5, None, 0.6])) == "55.0 ± 7.1"
-    assert accuracy.text(spread_record("accuracy_mean", [])) == ""
+    accuracy = spread("accuracy (%)", "accuracy", ".1f", scale=100)
+    assert accuracy.text({"accuracy": [0.5445]}) == "54.5"
+    assert accuracy.text({"accuracy": [0.5, None, math.nan, 0.6]}) == "55.0 ± 7.1"
+    assert accuracy.text({"accuracy": []}) == ""

@@ -14,7 +14,7 @@ from harness.result import InformationResult
 from harness.results.arrange import arrange
 from sample_info.__main__ import headline
 from sample_info.report import tables
-from sample_info.report.tables import Agreement, agreements, tables_of
+from sample_info.report.tables import agreements, tables_of
 from tests.made_up_runs import made_up, write_information_run
 
 A = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
@@ -56,42 +56,44 @@ def finished(depth: int, scores: Tensor, index: list[int], eraser: str = "contro
     ), stored
 
 
-def agreement_of(*results: Any, note: Callable[[str], object] = pytest.fail) -> list[Agreement]:
+def agreement_of(*results: Any, note: Callable[[str], object] = pytest.fail) -> dict[str, dict[tuple[str, str], float]]:
+    """Correlations by eraser and by pairs of runs."""
     stored = {result.run_id: scores for result, scores in results}
-    return agreements(arrange([result for result, _ in results]), stored, note)
+    by_eraser = {}
+    for row in agreements(arrange([result for result, _ in results]), stored, note):
+        of_eraser = by_eraser.setdefault(str(row["eraser"]), {})
+        of_eraser[str(row["run"]), str(row["another_run"])] = row["pearson"]
+    return by_eraser
+
+
+NAMES = [f"d · m (depth={depth})" for depth in range(3)]
 
 
 def test_runs_are_compared_seed_by_seed_and_with_themselves_between_seeds() -> None:
     others = [(A * 2 + 1, [0, 1, 2]), (A.flip(0), [0, 1, 2]), (A, [0, 1, 3])]  # the last has other examples
-    (agreement,) = agreement_of(*(finished(depth, *run) for depth, run in enumerate([(A, [0, 1, 2]), *others])))
-    assert (str(agreement.eraser), [*map(str, agreement.names)]) == (
-        "control",
-        [f"d · m (depth={depth})" for depth in range(3)],
-    )
-    expected = [[-1, 1, -1], [1, -1, -1], [-1, -1, -1]]
-    for row, wanted in zip(agreement.correlation, expected, strict=True):
-        assert row == pytest.approx(wanted)
+    found = agreement_of(*(finished(depth, *run) for depth, run in enumerate([(A, [0, 1, 2]), *others])))
+    expected = {(0, 0): -1, (0, 1): 1, (0, 2): -1, (1, 1): -1, (1, 2): -1, (2, 2): -1}
+    assert found == {"control": {(NAMES[i], NAMES[j]): pytest.approx(r) for (i, j), r in expected.items()}}
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
-    (agreement,) = agreement_of(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=1))
-    assert agreement.correlation[0][1] == pytest.approx(-1)  # of seed 1: A's second row with its first
-    (agreement,) = agreement_of(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=2))
-    assert agreement.correlation[0][1] is None
+    found = agreement_of(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=1))
+    assert found["control"][NAMES[0], NAMES[1]] == pytest.approx(-1)  # of seed 1: A's second row with its first
+    found = agreement_of(finished(0, A, [0, 1, 2]), finished(1, A, [0, 1, 2], first_seed=2))
+    assert (NAMES[0], NAMES[1]) not in found["control"]
 
 
 def test_scores_that_do_not_vary_have_no_correlation() -> None:
-    (agreement,) = agreement_of(finished(0, A[:1], [0, 1, 2]), finished(1, torch.ones(1, 3), [0, 1, 2]))
-    assert agreement.correlation == [[None, None], [None, None]]
+    assert agreement_of(finished(0, A[:1], [0, 1, 2]), finished(1, torch.ones(1, 3), [0, 1, 2])) == {}
 
 
 def test_each_eraser_has_its_own() -> None:
     runs = [finished(depth, A, [0, 1, 2], eraser) for eraser in ("control", "leace") for depth in (0, 1)]
-    assert [(str(one.eraser), len(one.names)) for one in agreement_of(*runs)] == [("control", 2), ("leace", 2)]
+    assert {eraser: len(pairs) for eraser, pairs in agreement_of(*runs).items()} == {"control": 3, "leace": 3}
 
 
 def test_one_model_is_compared_with_nothing() -> None:
-    assert agreement_of(finished(0, torch.rand(2, 3), [0, 1, 2])) == []
+    assert agreement_of(finished(0, torch.rand(2, 3), [0, 1, 2])) == {}
 
 
 def test_too_many_to_be_shown_are_named(monkeypatch) -> None:
@@ -99,8 +101,7 @@ def test_too_many_to_be_shown_are_named(monkeypatch) -> None:
     few = [finished(depth, A, [0, 1, 2]) for depth in (0, 1)]
     many = [finished(depth, A, [0, 1, 2], "qleace") for depth in range(3)]
     lines: list[str] = []
-    (shown,) = agreement_of(*many, *few, note=lines.append)
-    assert str(shown.eraser) == "control"
+    assert [*agreement_of(*many, *few, note=lines.append)] == ["control"]
     assert lines == ["agreement of 3 runs (qleace, d · m (depth=0), …): left out, being more than 2"]
 
 

@@ -1,0 +1,158 @@
+"""Figures of mdl's and train's runs: learning curves and what erasure costs, loss curves, codelengths over a size.
+
+Each draws panels, which are titles and entries (`harness.results.arrange`), with the colours of their erasers.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from harness.figures import (
+    band,
+    chance_line,
+    epoch_axis,
+    figure_of_panels,
+    line_width,
+    literal,
+    shared_legend,
+    size_axis,
+    wrapped,
+)
+from harness.results.arrange import Entry, model_of
+from harness.results.run_labels import Label, labels
+from harness.results.statistics import Difference, Spread, seeds_text, signed
+from harness.results.table import values
+
+Colours = Mapping[Label, str]  # of erasers, in their order
+Panel = tuple[str, Sequence[Entry]]
+
+
+def draw_learning_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
+    """Draw the loss on the next chunk over training size, a panel per row, and bars of the differences to control."""
+    compares = any(entry["code_difference"] is not None for _, entries in shown for entry in entries)
+    with figure_of_panels(path, len(shown) + compares) as (figure, axes):
+        for (title, entries), ax in zip(shown, axes, strict=False):
+            sizes: list[int] = []
+            for entry in entries:
+                sizes = [point.n for point in next(iter(entry["members"].values()))[0].curve if point.ce_next_bits]
+                losses = [
+                    [point.ce_next_bits[s] for point in result.curve if point.ce_next_bits]
+                    for result, s in entry["members"].values()
+                ]
+                width = line_width([*colours].index(entry["eraser"]))
+                style = {"marker": "o", "markersize": 2 + width, "linewidth": width}
+                band(ax, sizes, losses, color=colours[entry["eraser"]], label=entry["eraser"].display, **style)
+            chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
+            size_axis(ax, sizes, most=5)
+            marks = _plateau_marks(entries, "published_on_plateau", "trainings")
+            ax.set_title("\n".join([wrapped(title, 4.0), *marks]))
+            ax.set(xlabel="training examples", ylabel="loss on the next chunk (bits per label)")
+        if compares:
+            _draw_differences(axes[-1], shown, colours)
+        shared_legend(figure, axes[: len(shown)])
+    return path
+
+
+def _plateau_marks(entries: Sequence[Entry], count: str, what: str) -> list[str]:
+    """Return a line on each eraser with trainings that never left the plateau."""
+    counts = ((literal(entry["eraser"].display), entry[count]) for entry in entries)
+    return [f"‡ {eraser}: {of} {what} on the plateau" for eraser, of in counts if of]
+
+
+def _draw_differences(ax: Axes, shown: Sequence[Panel], colours: Colours) -> None:
+    """Draw bars of paired differences to the control with their standard errors, grouped by row."""
+    height, counts = 0.8 / max(2, sum(eraser.name != "control" for eraser in colours)), set[int]()
+    for i, (_, entries) in enumerate(shown):
+        compared = [entry for entry in entries if entry["code_difference"] is not None]
+        for j, entry in enumerate(compared):
+            difference: Difference = entry["code_difference"]
+            counts.add(difference.seeds)
+            error = difference.standard_error or 0.0
+            spread = ", one seed" if difference.standard_error is None else f" ± {error:.3f}"
+            y, sign = i + (j - (len(compared) - 1) / 2) * height, 1 if difference.mean >= 0 else -1
+            look = {"color": colours[entry["eraser"]], "capsize": 3, "ecolor": "#333333"}
+            ax.barh(y, difference.mean, height * 0.85, xerr=error or None, **look)
+            ax.annotate(
+                f"{signed(difference.mean)}{spread}", (difference.mean + sign * error, y), xytext=(6 * sign, 0),
+                textcoords="offset points", ha="left" if sign > 0 else "right", va="center", fontsize=9,
+                color="#333333",
+            )  # fmt: skip
+    ax.axvline(0, color="#333333", linewidth=1)
+    ax.set_yticks(range(len(shown)), [wrapped(title, 1.8) for title, _ in shown])
+    ax.set_ylim(len(shown) - 0.4, -0.6)
+    ax.margins(x=0.45)
+    ax.grid(axis="y", visible=False)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
+    over = " or ".join(seeds_text(count) for count in sorted(counts - {1}))
+    title = f"cost of erasure ± standard error, {over}" if over else "cost of erasure"
+    ax.set(title=title, xlabel="codelength minus control (bits per label)")
+
+
+def draw_loss_curves(shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
+    """Draw validation loss over epochs, each seed as a thin line and their mean as long as all seeds train."""
+    with figure_of_panels(path, len(shown)) as (figure, axes):
+        for (title, entries), ax in zip(shown, axes, strict=True):
+            for entry in entries:
+                curves, missing = [*entry["curves"].values()], entry["incomplete"]
+                width = line_width([*colours].index(entry["eraser"]))
+                look: Any = {"color": colours[entry["eraser"]], "linestyle": "--" if missing else "-"}
+                for curve in curves[: len(curves) if len(curves) > 1 else 0]:
+                    ax.plot(curve.epochs, curve.validation_bits, linewidth=0.7, alpha=0.45, **look)
+                shortest = min((len(curve.epochs) for curve in curves), default=0)
+                middle = np.mean([curve.validation_bits[:shortest] for curve in curves], axis=0) if curves else []
+                label = f"{entry['eraser'].display} ({missing})" if missing else entry["eraser"].display
+                ax.plot(curves[0].epochs[:shortest] if curves else [], middle, linewidth=width, label=label, **look)
+            if entropy := values(entries[0], "label_entropy_bits"):
+                chance_line(ax, entropy[0], "label entropy")
+            else:
+                chance_line(ax, math.log2(entries[0]["num_classes"][0]), "uniform code")
+            ax.set_title("\n".join([wrapped(title, 4.0), *_plateau_marks(entries, "loss_bits_on_plateau", "seeds")]))
+            ax.set(xlabel="epoch", ylabel="validation loss (bits per label)")
+            epoch_axis(ax, max(epochs for entry in entries for epochs in entry["epochs"]))
+        shared_legend(figure, axes)
+    return path
+
+
+def scaling_panels(entries: Sequence[Entry], option: str) -> list[Panel]:
+    """Return entries whose models differ in one number only, of two sizes at least, under what they share."""
+    by_shared: dict[str, list[Entry]] = {}
+    for entry in entries:
+        model = model_of(entry["runs"][0].config)
+        if isinstance(model.get(option), int) and model[option] > 0:
+            shared = {key: value for key, value in model.items() if key != option}
+            by_shared.setdefault(json.dumps(shared, sort_keys=True), []).append(entry)
+    several = {shared: of for shared, of in by_shared.items() if len({entry["model"] for entry in of}) > 1}
+    titles = labels([{"model": json.loads(shared)} for shared in several], ("model",))
+    return [(title.display, of) for title, of in zip(titles, several.values(), strict=True)]
+
+
+def draw_scaling(option: str, shown: Sequence[Panel], colours: Colours, path: Path) -> Path:
+    """Draw codelengths over a size, mean and standard deviation over seeds; hollow where they are unsound."""
+    with figure_of_panels(path, len(shown)) as (figure, axes):
+        for (title, entries), ax in zip(shown, axes, strict=True):
+            size_of = [entry["runs"][0].config["model"][option] for entry in entries]
+            for eraser in sorted({entry["eraser"] for entry in entries}, key=[*colours].index):
+                of_size = {n: entry for n, entry in zip(size_of, entries, strict=True) if entry["eraser"] == eraser}
+                sizes, spreads = sorted(of_size), [Spread.of(of_size[n]["bits_per_label"]) for n in sorted(of_size)]
+                means = [spread.mean for spread in spreads]
+                look: Any = {"color": colours[eraser], "markersize": 5}
+                deviations = [spread.std or 0.0 for spread in spreads]
+                ax.errorbar(sizes, means, deviations, fmt="-o", capsize=3, label=eraser.display, **look)
+                unsound = [(n, mean) for n, mean in zip(sizes, means, strict=True) if not is_sound(of_size[n])]
+                ax.plot(*zip(*unsound, strict=True) if unsound else ([], []), "o", markerfacecolor="white", **look)
+            ax.set_title(wrapped(title, 3.0))
+            ax.set(xlabel=option, ylabel="codelength ± std (bits per label)")
+            size_axis(ax, sorted(set(size_of)), most=6)
+        shared_legend(figure, axes)
+    return path
+
+
+def is_sound(entry: Entry) -> bool:
+    """Return whether the codelength has every seed, and rests on no training that never left the plateau."""
+    return not entry["incomplete"] and not entry["bits_per_sample_on_plateau"]
