@@ -15,8 +15,7 @@ from torch import Tensor
 from conf import Options
 from conf.schema import LoggerSettings
 from harness.loss_curves import CurveRow
-from harness.result import Result, as_json, per_seed
-from harness.result_fields import Coded, Part
+from harness.result import Result, as_json
 
 log = logging.getLogger(__name__)
 
@@ -95,14 +94,12 @@ class Logger:
         self._do(lambda run, wandb: run.log({name: wandb.Image(str(path))}))
 
     def result(self, result: Result) -> None:
-        """Keep result.json's content and its tables as an artifact, `result-RUN_ID`."""
+        """Keep result.json's content as an artifact, `result-RUN_ID`."""
 
         def send(run: Any, wandb: Any) -> None:
             artifact = wandb.Artifact(f"result-{self._name}", type="result")
             with artifact.new_file("result.json") as file:
                 json.dump(as_json(result), file, indent=2)
-            for name, (columns, rows) in _flat_tables(result).items():
-                artifact.add(wandb.Table(columns=columns, data=rows), name)
             run.log_artifact(artifact)
 
         self._do(send)
@@ -158,23 +155,6 @@ def _files_in(folder: Path) -> Iterator[None]:
             del os.environ["WANDB_DATA_DIR"]
         else:
             os.environ["WANDB_DATA_DIR"] = before
-
-
-def _flat_tables(result: Result) -> dict[str, tuple[list[Any], list[Any]]]:
-    """Return columns and rows of tables with a row per seed, and with one per training size and seed."""
-    scalars = {name: values for name, values in per_seed(result) if not any(isinstance(v, dict | Part) for v in values)}
-    numbers = {name: values for name, values in scalars.items() if not name.startswith("curve.")}
-    rows = [[seed, *(values[s] for values in numbers.values())] for s, seed in enumerate(result.seeds)]
-    tables = {"per_seed": (["seed", *numbers], rows)}
-    if isinstance(result, Coded):
-        names = [name for name, values in as_json(result.curve[0]).items() if isinstance(values, list)]
-        sizes = [(point, s, seed) for point in result.curve for s, seed in enumerate(result.seeds)]
-        points = [
-            [point.n, seed, *(values and values[s] for name in names for values in [getattr(point, name)])]
-            for point, s, seed in sizes
-        ]
-        tables["learning_curve"] = (["n", "seed", *names], points)
-    return tables
 
 
 def log_loss_curves(logger: Logger, rows: Sequence[CurveRow]) -> None:

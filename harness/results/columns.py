@@ -10,7 +10,7 @@ from statistics import mean
 from harness.loss_curves import DROP_WINDOW_EPOCHS
 from harness.results.arrange import Comparison, Entry
 from harness.results.run_settings import setting, whole
-from harness.results.statistics import LEVEL, PLATEAU, deviation_over
+from harness.results.statistics import LEVEL, deviation_over
 from harness.results.table import Column, Record, Row, Table, number, spread, values, word
 
 
@@ -46,24 +46,6 @@ def _below(entry: Row) -> str:
         return ""
     where = [*([f"n = {size:,}"] if size is not None else []), *([f"epoch {epoch}"] if epoch is not None else [])]
     return ", ".join([f"from {' and '.join(where)}" if where else "no", *["backfires"] * difference.below])
-
-
-def _falls(entry: Row) -> Record:
-    bits, epochs = values(entry, "sharp_drop_bits"), values(entry, "sharp_drop_epoch")
-    return {
-        "sharp_drop_bits": mean(bits) if bits else None,
-        "sharp_drop_epoch": whole(mean(epochs)) if epochs else None,
-    }
-
-
-def _fall(entry: Row) -> str:
-    bits, epoch = _falls(entry).values()
-    return "" if bits is None else f"{bits:.2f}" + ("" if epoch is None else f" at epoch {epoch:.0f}")
-
-
-def _plateaus(entry: Row) -> str:
-    both = (entry["bits_per_sample_on_plateau"], "coding"), (entry["loss_bits_on_plateau"], "final")
-    return ", ".join(f"{count} {which}" for count, which in both if count)
 
 
 def seeds_of(entry: Row) -> int:
@@ -145,11 +127,13 @@ FINALS = {
         "training size from which the test loss, and epoch from which the best validation loss so far stays below the "
         "control's; a run backfires that ends significantly below it",
     ),
-    "fall": Column(
-        "sharpest fall (bits)", _fall, _falls,
-        f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, mean over seeds, and when it "
-        "began",
+    "fall": number(
+        "sharpest fall (bits)", "sharp_drop_bits", ".2f",
+        f"of the validation loss of the last training within {DROP_WINDOW_EPOCHS} epochs, and when it began; means "
+        "over seeds",
+        over=mean,
     ),
+    "fall_epoch": number("at epoch", "sharp_drop_epoch", ".0f", over=lambda epochs: whole(mean(epochs))),
     "training_loss": spread(
         "training loss", "train_loss_bits", ".4f",
         "on the images without augmentation, at the lowest validation loss, and at the end of training",
@@ -157,11 +141,6 @@ FINALS = {
     "end_loss": spread("at the end", "end_train_loss_bits", ".4f"),
     "entropy": number(
         "entropy", "label_entropy_bits", ".4f", "of the training labels, the best that a constant predictor can do"
-    ),
-    "plateau": Column(PLATEAU, _plateaus, meaning="trainings that the code rests on, and final ones"),
-    "untrained": Column(
-        "untrained", lambda entry: f"{int(sum(values(entry, 'untrained'))) or ''}",
-        meaning="trainings whose lowest validation loss is that of the initial weights, which are kept",
     ),
     "mean_gap": number(
         "gap of means", "mean_gap", ".1g",
@@ -225,10 +204,9 @@ def notes(shown: Sequence[Column], entries: Sequence[Entry]) -> str:
     if any(difference.significant for difference in differences):
         test = "Student's t, Holm's correction for the rows of the table"
         sentences.append(f"*: p ≤ {LEVEL} over seeds, not over test examples ({test})")
-    if any(_plateaus(entry) for entry in run):
-        marks = f"‡ and {PLATEAU}" if FINALS["plateau"] in shown else "‡"
+    if any(entry["bits_per_sample_on_plateau"] or entry["loss_bits_on_plateau"] for entry in run):
         sentences.append(
-            f"{marks}: trainings that never left the plateau: their training loss stayed at the label entropy until "
+            "‡: trainings that never left the plateau: their training loss stayed at the label entropy until "
             "they were stopped, and they do not say what the network can learn"
         )
     if any(entry["incomplete"] for entry in entries):

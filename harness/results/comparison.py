@@ -22,25 +22,24 @@ def differences(
     """Return the mean difference to the baseline's runs by group, paired by seed; their p-values are not corrected.
 
     Args:
-        runs: a row per run and seed; of two rows of a group and seed the first counts.
+        runs: a row per group and seed.
         value: the column to compare.
         by: columns that name what a group shares with its baseline, and the group.
         is_baseline: which rows are compared with.
         losses: reads losses of test examples, for the error over them.
     """
-    measured = runs[runs[value].notna()]
-    baselines: dict[Any, pd.DataFrame] = dict(iter(measured[is_baseline[measured.index]].groupby(by[0])))
-    by_group = {}
+    measured, by_group = runs[runs[value].notna()], {}
+    controls = measured[is_baseline[measured.index]]
     key: Any
     for key, group in measured[~is_baseline[measured.index]].groupby(list(by), sort=False):
-        control = baselines.get(key[0], measured[:0])
-        values, reference = (one.drop_duplicates("seed").set_index("seed")[value] for one in (group, control))
-        if seeds := [seed for seed in values.index if seed in reference.index]:
+        control = controls[controls[by[0]] == key[0]].drop_duplicates("seed")
+        pairs = group[["seed", value]].merge(control[["seed", value]], on="seed", suffixes=("", "_control"))
+        if len(pairs):
             error = None
             if value == LOSSES:
                 erased, unerased = (losses(tuple(dict.fromkeys(one["directory"]))) for one in (group, control))
-                error = error_over_examples(erased, unerased, seeds)
-            by_group[key] = paired_difference(values[seeds].tolist(), reference[seeds].tolist(), error)
+                error = error_over_examples(erased, unerased, pairs["seed"].tolist())
+            by_group[key] = paired_difference(pairs[value].tolist(), pairs[f"{value}_control"].tolist(), error)
     return by_group
 
 

@@ -69,26 +69,26 @@ class Results:
 
         Files that are missing or damaged are left out, with a line in `problems`.
         """
-        frames = []
-        for run in self._stored:
-            for seed, curve in run.loss_curves(self.problems.append).items():
-                columns = (run.id, seed, curve.epochs.astype(int), curve.train_bits, curve.validation_bits)
-                frames.append(pd.DataFrame(dict(zip(LOSSES, columns, strict=True))))
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*LOSSES])
+        rows = [
+            (run.id, seed, *row)
+            for run in self._stored
+            for seed, curve in run.loss_curves(self.problems.append).items()
+            for row in zip(curve.epochs.astype(int), curve.train_bits, curve.validation_bits, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=[*LOSSES])
 
     @property
     def counterparts(self) -> pd.DataFrame:
         """Losses on counterparts of the test images along trainings."""
-        frames = [
-            pd.DataFrame(dict(zip(COUNTERPARTS, (run.id, seed, name, *columns), strict=True)))
+        rows = [
+            (run.id, seed, name, *values)
             for run in self._stored
             if isinstance(run.result, TrainResult)
             for name, sample in (run.result.counterparts or {}).items()
-            for seed, *columns in zip(
-                run.result.seeds, sample.step, sample.loss_bits, sample.accuracy, sample.agreement, strict=True
-            )
+            for s, seed in enumerate(run.result.seeds)
+            for values in zip(sample.step[s], sample.loss_bits[s], sample.accuracy[s], sample.agreement[s], strict=True)
         ]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*COUNTERPARTS])
+        return pd.DataFrame(rows, columns=[*COUNTERPARTS])
 
 
 def load(*directories: str | Path) -> Results:

@@ -1,6 +1,7 @@
 """Finding runs in folders: each once, and what a reader has to know about those that cannot be shown."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,7 +111,10 @@ def read_runs(roots: Sequence[Path], progress: Callable[[int, int], None] = lamb
     reading.runs = list(by_id.values())
     for run in reading.runs:
         reading.problems += [f"{run.directory}: {line}" for line in run.remarks]
-    reading.problems += _version_problems(reading.finished)
+    versions = Counter(str(run.result.versions.get("erasure-mdl")) for run in reading.runs if run.result is not None)
+    if len(versions) > 1:
+        counts = ", ".join(f"{version}: {count} runs" for version, count in sorted(versions.items()))
+        reading.problems.append(f"results of different versions of erasure-mdl stand side by side ({counts})")
     return reading
 
 
@@ -197,15 +201,3 @@ def _better(first: StoredRun, second: StoredRun, problems: list[str]) -> StoredR
         f"{older.directory}: differs from {newer.directory}, which has the same run id and is newer: left out"
     )
     return newer
-
-
-def _version_problems(runs: Sequence[StoredRun]) -> list[str]:
-    """Return a line if results of different versions of erasure-mdl are compared."""
-    versions: dict[str, list[str]] = {}
-    for run in runs:
-        assert run.result is not None
-        versions.setdefault(str(run.result.versions.get("erasure-mdl")), []).append(run.id)
-    if len(versions) < 2:
-        return []
-    counts = "; ".join(f"{version}: {len(ids)} runs, e.g. {ids[0]}" for version, ids in sorted(versions.items()))
-    return [f"results of different versions of erasure-mdl stand side by side ({counts})"]

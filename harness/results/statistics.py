@@ -15,8 +15,6 @@ K = TypeVar("K")
 
 LEVEL = 0.05
 
-PLATEAU = "on the plateau"
-
 
 def seeds_text(count: int) -> str:
     """Return "5 seeds", or "one seed"."""

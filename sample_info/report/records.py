@@ -1,19 +1,19 @@
 """A run's scores on disk (safetensors, CSV, figure) and on W&B, and their summary in result.json."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TypeVar
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from erasure.store.checked_files import save_tensors, write_text
 from harness.logger import Logger
-from harness.results.table import Row, csv_of
 from harness.sample_info_fields import Attribution, Group, Information, LinearizedAccuracy, ScoreSummary, SummaryCurves
 from sample_info.agreement import agreements_of, auroc, pearson
 from sample_info.data_summarization import Curve
@@ -83,10 +83,10 @@ def save_scores(
         about["group"] = examples.groups.of
         metadata["group_names"] = list(examples.groups.names)
     save_tensors(directory / "scores.safetensors", {**about, **tensors}, metadata)
-    rows = [row for one in scored for row in _rows(examples, one)]
-    write_text(directory / "scores.csv", csv_of(rows))
+    frame = pd.concat([_frame(examples, one) for one in scored])
+    write_text(directory / "scores.csv", frame.to_csv(index=False))
     means = {name: tensors[name].mean(0) for name in scored[0].scores}
-    logger.table("scores", list(rows[0]), [list(row.values()) for row in rows])
+    logger.table("scores", [*map(str, frame)], frame.to_numpy().tolist())
     logger.figure("scores/figure", draw_run(examples, means, directory / "scores.png"))
     if information.summaries is not None:
         panel = title_of(examples), examples.job.config.plain, examples.eraser_fit, information.summaries
@@ -97,9 +97,10 @@ def save_scores(
     logger.summarise(logged | {"network.test_accuracy": mean(one.test_accuracy for one in scored)})
 
 
-def _rows(examples: Examples, one: Scored) -> Iterator[Row]:
+def _frame(examples: Examples, one: Scored) -> pd.DataFrame:
+    """Return a row per example."""
     groups, names = examples.groups, examples.job.source.row_names(examples.index)
-    columns_by_name = {
+    about = {
         "seed": [one.seed] * len(groups.of),
         "index": examples.index.tolist(),
         **({} if names is None else {"name": names}),
@@ -107,9 +108,8 @@ def _rows(examples: Examples, one: Scored) -> Iterator[Row]:
         "given_label": examples.train_labels.tolist(),
         "class": [examples.dataset.class_names[label] for label in examples.labels.tolist()],
         "group": [groups.names[j] for j in groups.of.tolist()],
-        **{name: values.tolist() for name, values in columns(one).items()},
     }
-    return (dict(zip(columns_by_name, row, strict=True)) for row in zip(*columns_by_name.values(), strict=True))
+    return pd.DataFrame(about | {name: values.tolist() for name, values in columns(one).items()})
 
 
 def share_of(examples: Examples, scored: Sequence[Scored]) -> Information:

@@ -25,9 +25,9 @@ def test_columns_can_be_chosen(tmp_path: Path, capsys, no_figures) -> None:
         headings = re.findall(r"<th [^>]*><button[^>]*>(.*?)</button>", (out / "index.html").read_text())
         return (out / "tables.md").read_text(), headings
 
-    asked = ["--columns", "excess_bits,untrained,bits"]
+    asked = ["--columns", "excess_bits,calibrated,bits"]
     markdown, page = shown()
-    assert "| model | eraser | excess (bits) | untrained | bits per label | seeds |" in markdown
+    assert "| model | eraser | excess (bits) | calibrated | bits per label | seeds |" in markdown
     assert page == ["model", "eraser", "excess (bits)", "bits per label", "seeds"]  # and no column that is empty
     full = next(csv.DictReader((out / "tables" / "mdl-digits.csv").open()))
     assert float(full["bits_per_label_std"]) > 0
